@@ -1,7 +1,8 @@
-//! The big simulation (`cargo xtask simulate`): `simulate [RUNS [NODES [ZONES [SECONDS [FIRST_SEED]]]]]`.
+//! The big simulation (`cargo xtask simulate`): `simulate [RUNS [NODES [ZONES [SECONDS
+//! [FIRST_SEED]]]]]`.
 //!
-//! Prints what was put to the test, how close it came, and every violation with the seed that shows it again; exits
-//! with 1 if there was one.
+//! Prints what was tested, how close it came to each limit, and every violation with the seed that
+//! reproduces it; exits with 1 if there was one.
 #![allow(
     clippy::disallowed_methods,
     clippy::disallowed_macros,

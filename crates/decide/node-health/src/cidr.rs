@@ -1,11 +1,11 @@
-//! Pod ranges: which node has which, and which is handed out next.
+//! Pod CIDRs: which node has which block, and which block is allocated next.
 //!
-//! One or two cluster ranges are cut into blocks of one size each. A node gets one block of every
-//! cluster range; blocks are handed out in order, going on from the last and around, as upstream.
-//! What nodes already have is taken note of before the first block is handed out, and the service
-//! range is left out. A block has holders: it is free only when the last holder is gone, so two
-//! nodes with one range (others may write too) are told of and never become three. A write whose
-//! fate is unknown keeps its block. What an earlier leader may still have on its way is fenced off
+//! One or two cluster CIDRs are each cut into blocks of one size. A node gets one block of every
+//! cluster CIDR, in order, continuing after the last one and wrapping around, as upstream. The
+//! CIDRs that nodes already have are recorded before the first allocation, and the service CIDR is
+//! excluded. A block has holders and is free only when the last one is gone, so two nodes with the
+//! same CIDR (others may write it too) are reported and never become three. A write with an unknown
+//! outcome keeps its block. Writes that an earlier leader may still have in flight are fenced off
 //! first ([`fence`]). upstream: nodeipam/ipam
 
 use std::collections::BTreeMap;
@@ -20,58 +20,59 @@ mod pool;
 use fence::Fence;
 pub use pool::{Block, Pool, PoolError};
 
-/// What is wrong with a node's ranges. Told, never fatal: one bad node does not stop the others.
+/// What is wrong with a node's pod CIDRs. Reported, never fatal: one bad node does not stop the
+/// rest.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Problem {
-    /// Not a range.
+    /// Not a CIDR.
     #[error("pod range {text:?} is no network; expected something like \"10.1.2.0/24\"")]
     Malformed { text: String },
-    /// More ranges than cluster ranges.
+    /// More CIDRs than cluster CIDRs.
     #[error("pod range {text} is number {number}, but there are only {pools} cluster ranges")]
     TooMany { text: String, number: usize, pools: usize },
-    /// Not within the cluster range of its place.
+    /// Not within the cluster CIDR at the same index.
     #[error("pod range {text} lies outside the cluster range {cluster}")]
     Outside { text: String, cluster: String },
-    /// Another node has it, or a part of it, as well.
+    /// Equals or overlaps another node's CIDR.
     #[error("pod range {text} overlaps with a range of another node")]
     Clash { text: String, with: NodeId },
 }
 
-/// What a node without ranges gets.
+/// Allocation result for a node without pod CIDRs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Assignment {
-    /// These ranges, one per cluster range, to be written if the node still has none.
+    /// These CIDRs, one per cluster CIDR, to be written if the node still has none.
     Write(Vec<String>),
-    /// Nothing to do: it has ranges, or a write is on its way.
+    /// Nothing to do: the node has CIDRs, or a write is in flight.
     Settled,
-    /// Not before the fence has opened.
+    /// Not before the fence opens.
     Fenced,
-    /// A cluster range has no block left; to be told as an event.
+    /// A cluster CIDR has no free block; to be reported as an event.
     Exhausted {
-        /// Which cluster range.
+        /// Which cluster CIDR.
         cluster: String,
     },
 }
 
-/// What became of the write of an assignment.
+/// Outcome of the write of an assignment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WriteFate {
-    /// It is there.
+    /// The node has the CIDRs.
     Written,
-    /// It was refused: the blocks are free again.
+    /// The API server refused it: the blocks are free again.
     Refused,
-    /// Nobody knows: the blocks stay with the node until it is seen.
+    /// Unknown: the blocks stay with the node until it is observed.
     Unknown,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Holding {
     blocks: Vec<Block>,
-    /// Written or seen on the node; otherwise on its way.
+    /// Written or observed on the node; otherwise the write is in flight.
     settled: bool,
 }
 
-/// All cluster ranges and who holds what.
+/// All cluster CIDRs and the holders of their blocks.
 #[derive(Clone, Debug)]
 pub struct Ranges {
     pools: Vec<Pool>,
@@ -80,8 +81,8 @@ pub struct Ranges {
 }
 
 impl Ranges {
-    /// Takes note of the service ranges and of what nodes already have. Give all nodes there are:
-    /// nothing may be handed out before.
+    /// Excludes the service CIDRs and records the CIDRs that nodes already have. `nodes` must be
+    /// complete: no block may be allocated before.
     pub fn new<'a>(
         pools: Vec<Pool>,
         service_ranges: &[Cidr],
@@ -100,8 +101,8 @@ impl Ranges {
         (ranges, problems)
     }
 
-    /// Before the first range is handed out, where an earlier leader may have had writes on their way:
-    /// these nodes, of those without a range, are fenced off from it.
+    /// Fences off, before the first allocation, those of these nodes that have no CIDR: an earlier
+    /// leader may still have writes to them in flight.
     pub fn raise_fence(&mut self, now: Moment, nodes: impl IntoIterator<Item = NodeId>) {
         let without = nodes.into_iter().filter(|node| !self.holdings.contains_key(node));
         self.fence = Fence::around(now, without);
@@ -112,12 +113,12 @@ impl Ranges {
         &self.fence
     }
 
-    /// The fence, to be told what became of its writes.
+    /// The fence, to be updated with the outcomes of its writes.
     pub fn fence_mut(&mut self) -> &mut Fence {
         &mut self.fence
     }
 
-    /// A node was seen with these ranges. What it has counts, whatever we meant to give it.
+    /// Records the CIDRs a node was observed with. They count, whatever was assigned to it.
     pub fn seen(&mut self, node: NodeId, texts: &[String]) -> Vec<Problem> {
         if texts.is_empty() {
             return Vec::new();
@@ -139,10 +140,10 @@ impl Ranges {
                 self.hold(node, block, &mut problems);
             }
         } else {
-            // Told when it was first seen so; a node says the same with every heartbeat.
+            // Already reported when first observed; every heartbeat shows the same CIDRs again.
             problems.clear();
         }
-        // Even one whose ranges we cannot read has ranges: it gets no others.
+        // A node with an unparsable CIDR still has one: it gets no other.
         self.holdings.insert(node, Holding { blocks, settled: true });
         problems
     }
@@ -179,7 +180,7 @@ impl Ranges {
         }
     }
 
-    /// Finds ranges for a node that was seen without any.
+    /// Allocates CIDRs for a node that was observed without any.
     pub fn assign(&mut self, node: NodeId) -> Assignment {
         if self.holds(node) {
             return Assignment::Settled;
@@ -193,7 +194,7 @@ impl Ranges {
             match found {
                 Some(block) => blocks.push(block),
                 None => {
-                    // All or nothing: the ranges found so far go back.
+                    // All or nothing: release the CIDRs allocated so far.
                     self.holdings.insert(node, Holding { blocks, settled: false });
                     self.drop_holding(node);
                     let cluster =
@@ -210,7 +211,7 @@ impl Ranges {
         Assignment::Write(texts)
     }
 
-    /// What became of the write.
+    /// Records the outcome of the write.
     pub fn written(&mut self, node: NodeId, fate: WriteFate) {
         match fate {
             WriteFate::Written => {
@@ -227,25 +228,25 @@ impl Ranges {
         }
     }
 
-    /// The ranges that a write whose fate is unknown was to bring: write them again, as they are.
+    /// The CIDRs of a write with an unknown outcome, to be written again unchanged.
     pub fn pending(&self, node: NodeId) -> Option<Vec<String>> {
         let holding = self.holdings.get(&node).filter(|holding| !holding.settled)?;
         let text = |block: &Block| self.pools.get(block.pool).map(|pool| pool.text(block));
         Some(holding.blocks.iter().filter_map(text).collect())
     }
 
-    /// Whether a node has ranges, or is being given some.
+    /// Whether a node has CIDRs, or a write of some is in flight.
     pub fn holds(&self, node: NodeId) -> bool {
         self.holdings.contains_key(&node)
     }
 
-    /// A node is gone; its blocks are free unless another node holds them too.
+    /// Records that a node is gone. Its blocks become free unless another node holds them too.
     pub fn gone(&mut self, node: NodeId) {
         self.fence.passes(node);
         self.drop_holding(node);
     }
 
-    /// The cluster ranges, for metrics.
+    /// The cluster CIDRs, for metrics.
     pub fn pools(&self) -> &[Pool] {
         &self.pools
     }

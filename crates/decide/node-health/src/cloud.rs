@@ -1,9 +1,10 @@
-//! What a cloud's facts mean for a node: gone, shut down, its addresses and labels.
+//! What a cloud's answer means for a node: deletion, the shutdown taint, addresses and labels.
 //!
-//! The cloud is asked about existence only for nodes that are not ready, and a node is deleted only
-//! on a clear "no". An answer that failed changes nothing. A node that carries the "uninitialized"
-//! taint is described once, whole, and then freed of it; addresses are kept up afterwards. Where a
-//! kubelet named its own address, the cloud must know it. upstream: cloud-provider/controllers
+//! The cloud is queried about existence only for nodes that are not ready, and a node is deleted
+//! only on a clear "not found". A failed query changes nothing. A node with the "uninitialized"
+//! taint is initialized in one write that also removes the taint; its addresses are kept up to date
+//! afterwards. An address that the kubelet was configured with must be known to the cloud.
+//! upstream: cloud-provider/controllers
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -17,35 +18,35 @@ use crate::time::Moment;
 /// Whether the cloud has an instance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Instance {
-    /// It runs.
+    /// The instance is running.
     Running,
-    /// It is there but shut down.
+    /// The instance exists but is shut down.
     ShutDown,
-    /// It is there; whether it is shut down could not be learnt.
+    /// The instance exists; whether it is shut down is unknown.
     Exists,
-    /// The cloud does not have it.
+    /// The cloud does not have the instance.
     Gone,
-    /// The cloud did not answer.
+    /// The query failed.
     NoAnswer,
 }
 
-/// What becomes of a node.
+/// What to do with a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fate {
     /// Nothing.
     Stays,
-    /// Its shutdown taint is to change.
+    /// Patch its shutdown taint.
     Taint(TaintPatch),
-    /// It is to be deleted, and told.
+    /// Delete it and record an event.
     Delete,
 }
 
-/// Whether the cloud needs to be asked about a node at all.
+/// Whether the cloud has to be queried about a node.
 pub fn must_ask(ready: Option<Truth>) -> bool {
     ready != Some(Truth::True)
 }
 
-/// Decides on a node. `instance` is not looked at for a node that is ready.
+/// Decides about a node. `instance` is ignored for a node that is ready.
 pub fn fate(ready: Option<Truth>, taints: &[Taint], instance: Instance, now: Moment) -> Fate {
     let effect = TaintEffect::NoSchedule;
     let tainted = taints.iter().any(|taint| taint.is(&TaintKey::CloudShutdown, effect));
@@ -76,11 +77,11 @@ pub enum AddressKind {
     HostName,
     /// An address within the cluster's network.
     InternalIp,
-    /// An address that the world reaches.
+    /// An address reachable from outside the cluster.
     ExternalIp,
     /// A name within the cluster's network.
     InternalDns,
-    /// A name that the world resolves.
+    /// A name that resolves outside the cluster.
     ExternalDns,
 }
 
@@ -93,12 +94,12 @@ pub struct NodeAddress {
     pub address: String,
 }
 
-/// What a cloud says about an instance.
+/// What a cloud reports about an instance.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct InstanceFacts {
     /// Its id in the cloud.
     pub provider_id: String,
-    /// Its size class.
+    /// Its instance type.
     pub instance_type: String,
     /// Its zone.
     pub zone: String,
@@ -106,45 +107,45 @@ pub struct InstanceFacts {
     pub region: String,
     /// Its addresses.
     pub addresses: Vec<NodeAddress>,
-    /// Other labels that the cloud wants on the node.
+    /// Other labels that the cloud sets on the node.
     pub labels: BTreeMap<String, String>,
 }
 
-/// What we know of the node.
+/// The fields of the node that the cloud decisions read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CloudNode {
-    /// Its id in the cloud, if it has one already.
+    /// Its id in the cloud, if already set.
     pub provider_id: String,
     /// Its labels.
     pub labels: BTreeMap<String, String>,
     /// Its addresses.
     pub addresses: Vec<NodeAddress>,
-    /// The addresses that its kubelet was told to use: the annotation's text.
+    /// The annotation with the addresses that its kubelet was configured with (`--node-ip`).
     pub wanted_addresses: Option<String>,
 }
 
-/// A description that cannot be used; tried again later.
+/// Cloud data that cannot be used; retried later.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CloudProblem {
-    /// Neither cloud nor node knows an id; it could never be set later.
+    /// Neither cloud nor node has a provider id; it could never be set later.
     #[error("the cloud gives no provider id for this node")]
     NoProviderId,
-    /// The kubelet's own address is not one.
+    /// The kubelet's configured address is not an IP address.
     #[error("the node's own address {text:?} is no IP address")]
     BadAddress { text: String },
-    /// The cloud does not know the kubelet's own address.
+    /// The cloud does not know the kubelet's configured address.
     #[error("the node's own address {address} is not among the cloud's addresses")]
     UnknownAddress { address: IpAddr },
 }
 
-/// The first description of a node: one write, which also takes the taint away.
+/// The initialization of a node: one write, which also removes the taint.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Description {
-    /// The id to set, if the node has none.
+    /// The provider id to set, if the node has none.
     pub provider_id: Option<String>,
     /// Labels to set.
     pub labels: BTreeMap<String, String>,
-    /// Labels that the cloud wanted and does not get.
+    /// Labels from the cloud that are not allowed.
     pub refused_labels: Vec<String>,
     /// The taint to remove.
     pub patch: TaintPatch,
@@ -157,7 +158,7 @@ const ZONE_LABELS: [&str; 2] =
 const REGION_LABELS: [&str; 2] =
     ["failure-domain.beta.kubernetes.io/region", "topology.kubernetes.io/region"];
 
-/// Describes a node that still carries the "uninitialized" taint; nothing for one that does not.
+/// Builds the initialization of a node with the "uninitialized" taint; none for other nodes.
 pub fn describe(
     node: &CloudNode,
     taints: &[Taint],
@@ -197,7 +198,7 @@ pub fn describe(
     Ok(Some(Description { provider_id, labels, refused_labels, patch }))
 }
 
-/// Whether a label's prefix belongs to the project itself.
+/// Whether a label's prefix is reserved for Kubernetes.
 fn is_reserved(key: &str) -> bool {
     let Some((prefix, _)) = key.split_once('/') else { return false };
     ["kubernetes.io", "k8s.io"].into_iter().any(|domain| {
@@ -205,7 +206,7 @@ fn is_reserved(key: &str) -> bool {
     })
 }
 
-/// The addresses that a node is to have; nothing if they are right, or the cloud names none.
+/// The addresses that a node should have; none if they are right, or the cloud reports none.
 pub fn addresses(
     node: &CloudNode,
     taints: &[Taint],
@@ -216,7 +217,7 @@ pub fn addresses(
         return Ok(None);
     }
     let mut wanted = instance.addresses.clone();
-    // A cloud that says nothing of the host name leaves the kubelet's.
+    // If the cloud reports no host name, the kubelet's stays.
     if !wanted.iter().any(|it| it.kind == AddressKind::HostName) {
         wanted.extend(node.addresses.iter().filter(|it| it.kind == AddressKind::HostName).cloned());
     }
@@ -232,7 +233,8 @@ pub fn addresses(
     Ok((!same).then_some(wanted))
 }
 
-/// The addresses that the kubelet was told to use come first, and alone of their kind.
+/// The addresses that the kubelet was configured with come first, and are the only ones of their
+/// type.
 fn prefer_own(node: &CloudNode, known: Vec<NodeAddress>) -> Result<Vec<NodeAddress>, CloudProblem> {
     let Some(text) = &node.wanted_addresses else { return Ok(known) };
     let mut first = Vec::new();

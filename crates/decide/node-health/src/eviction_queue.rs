@@ -1,9 +1,9 @@
-//! Who waits to be given up, zone by zone, and when the next turn is.
+//! Nodes waiting for their NoExecute taint, per zone, and when the next eviction token is granted.
 //!
-//! Each zone has one turn in hand at most; a turn comes back after the interval of the zone's rate.
-//! First come, first served; a node that recovers leaves the queue and takes no turn with it. Time
-//! is virtual: asked twice at one moment it answers twice the same.
-//! upstream: scheduler/rate_limited_queue.go
+//! Each zone has at most one token; a spent token comes back after the interval of the zone's rate.
+//! First come, first served; a node that recovers leaves the queue without spending a token. Time
+//! is a parameter: the same call with the same `now` gives the same answer. upstream:
+//! scheduler/rate_limited_queue.go
 
 use std::collections::BTreeMap;
 
@@ -11,22 +11,23 @@ use crate::facts::NodeId;
 use crate::time::Moment;
 use crate::zones::{Rate, ZoneId};
 
-/// The one turn of a zone.
+/// The one token of a zone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Turn {
     rate: Rate,
     ready_at: Moment,
-    /// When a predecessor took this zone's last turn; counts under every rate until we take one.
+    /// When a previous leader spent this zone's last token; counts at every rate until this one
+    /// spends one.
     inherited: Option<Moment>,
 }
 
 impl Turn {
-    /// A zone begins with its turn in hand.
+    /// A zone starts with its token available.
     fn new(rate: Rate, now: Moment) -> Self {
         Self { rate, ready_at: now, inherited: None }
     }
 
-    /// When the turn can be taken; never at a rate of nothing.
+    /// When the token is available; never at a rate of zero.
     fn ready_at(&self) -> Option<Moment> {
         self.rate.interval().map(|_| self.ready_at)
     }
@@ -51,7 +52,7 @@ impl Turn {
         }
     }
 
-    /// A new rate starts with a turn only if the old one had it in hand.
+    /// A new rate starts with a token only if one was available at the old rate.
     fn change_rate(&mut self, rate: Rate, now: Moment) {
         if rate == self.rate {
             return;
@@ -68,7 +69,7 @@ impl Turn {
     }
 }
 
-/// Place in a queue: earliest moment of a turn, then order of arrival.
+/// Position in a queue: earliest time of a token, then order of arrival.
 type Place = (Moment, u64);
 
 #[derive(Clone, Debug)]
@@ -77,7 +78,7 @@ struct ZoneQueue {
     waiting: BTreeMap<Place, NodeId>,
 }
 
-/// All zones' queues.
+/// The queues of all zones.
 #[derive(Clone, Debug)]
 pub struct EvictionQueue {
     starting_rate: Rate,
@@ -87,7 +88,7 @@ pub struct EvictionQueue {
 }
 
 impl EvictionQueue {
-    /// Nobody waits. New zones start at this rate.
+    /// Empty queues. New zones start at this rate.
     pub fn new(starting_rate: Rate) -> Self {
         Self { starting_rate, zones: BTreeMap::new(), places: BTreeMap::new(), arrivals: 0 }
     }
@@ -99,7 +100,7 @@ impl EvictionQueue {
             .or_insert_with(|| ZoneQueue { turn: Turn::new(rate, now), waiting: BTreeMap::new() })
     }
 
-    /// A node starts to wait. One that waits already keeps its place, unless its zone changed.
+    /// Adds a node. One that is queued already keeps its position, unless its zone changed.
     pub fn join(&mut self, zone: ZoneId, node: NodeId, now: Moment) {
         match self.places.get(&node) {
             Some((known, _)) if *known == zone => {}
@@ -115,7 +116,7 @@ impl EvictionQueue {
         self.places.insert(node, (zone, place));
     }
 
-    /// A node waits no more. Says whether it did.
+    /// Removes a node. Returns whether it was queued.
     pub fn leave(&mut self, node: NodeId) -> bool {
         let Some((zone, place)) = self.places.remove(&node) else { return false };
         if let Some(queue) = self.zones.get_mut(&zone) {
@@ -124,17 +125,18 @@ impl EvictionQueue {
         true
     }
 
-    /// The zone's rate from now on.
+    /// Sets the zone's rate.
     pub fn set_rate(&mut self, zone: ZoneId, rate: Rate, now: Moment) {
         self.zone(zone, now).turn.change_rate(rate, now);
     }
 
-    /// A turn was taken at this moment by whoever was the controller then.
+    /// Records that a previous leader spent the zone's token at this time.
     pub fn remember_turn(&mut self, zone: ZoneId, at: Moment, now: Moment) {
         self.zone(zone, now).turn.inherit(at.min(now));
     }
 
-    /// The next node whose turn it is, with its zone. Ask again after it took it or left.
+    /// The next node that may be evicted, with its zone. Call again after the node took the token
+    /// or left.
     pub fn due(&self, now: Moment) -> Option<(ZoneId, NodeId)> {
         self.zones.iter().filter(|(_, queue)| queue.turn.is_ready(now)).find_map(|(zone, queue)| {
             let ((from, _), node) = queue.waiting.first_key_value()?;
@@ -142,14 +144,14 @@ impl EvictionQueue {
         })
     }
 
-    /// The node takes its zone's turn.
+    /// Spends the zone's token on the node.
     pub fn take(&mut self, node: NodeId, now: Moment) {
         let Some((zone, _)) = self.places.get(&node).copied() else { return };
         self.leave(node);
         self.zone(zone, now).turn.spend(now);
     }
 
-    /// When the next turn is, if nothing else happens.
+    /// When the next token becomes available, if nothing else happens.
     pub fn next_wake(&self) -> Option<Moment> {
         let next = |queue: &ZoneQueue| {
             let ((from, _), _) = queue.waiting.first_key_value()?;
@@ -158,8 +160,8 @@ impl EvictionQueue {
         self.zones.values().filter_map(next).min()
     }
 
-    /// How many of its zone wait before this node, and when its zone's turn comes; nothing for who
-    /// does not wait.
+    /// How many nodes of its zone are ahead of this one, and when the zone's next token is
+    /// available; none for a node that is not queued.
     pub fn outlook(&self, node: NodeId) -> Option<Outlook> {
         let (zone, place) = self.places.get(&node)?;
         let queue = self.zones.get(zone)?;
@@ -171,36 +173,36 @@ impl EvictionQueue {
         })
     }
 
-    /// Whether nobody of the zone waits and its turn is in hand: as if it were new.
+    /// Whether the zone's queue is empty and its token available: no different from a new zone.
     pub fn is_idle(&self, zone: ZoneId, now: Moment) -> bool {
         let idle = |queue: &ZoneQueue| queue.waiting.is_empty() && queue.turn.is_ready(now);
         self.zones.get(&zone).is_none_or(idle)
     }
 
-    /// The zone is no more; another may get its handle.
+    /// Removes a zone; its handle may be reused.
     pub fn forget_zone(&mut self, zone: ZoneId) {
         self.zones.remove(&zone);
     }
 
-    /// How many wait.
+    /// How many nodes are queued.
     pub fn len(&self) -> usize {
         self.places.len()
     }
 
-    /// Whether nobody waits.
+    /// Whether no node is queued.
     pub fn is_empty(&self) -> bool {
         self.places.is_empty()
     }
 }
 
-/// What a waiting node can expect.
+/// A queued node's prospects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Outlook {
-    /// Nodes before it.
+    /// Nodes ahead of it.
     pub ahead: usize,
-    /// When its zone's next turn is; absent while the rate is nothing.
+    /// When its zone's next token is available; none while the rate is zero.
     pub turn_at: Option<Moment>,
-    /// The time between two turns.
+    /// The time between two tokens.
     pub interval: Option<std::time::Duration>,
 }
 

@@ -1,7 +1,6 @@
-//! One sentence each: why is this node tainted, when will its pods go, what holds it back.
+//! One sentence each: why a node is tainted, when its pods are evicted, what delays an eviction.
 //!
-//! Read from the state of the decisions, never from a log. Times are said as distances from now,
-//! since a person at a terminal thinks in them.
+//! Read from the decisions' state, never from a log. Times are printed relative to now.
 
 use std::time::Duration;
 
@@ -14,7 +13,7 @@ use crate::no_execute::{Evictions, PodFacts, Verdict, judge};
 use crate::time::Moment;
 use crate::zones::{Zone, ZoneState};
 
-/// Why the node carries each of its taints.
+/// Why the node has each of its taints.
 pub fn why_tainted(facts: &NodeFacts) -> Vec<String> {
     if facts.taints.is_empty() {
         return vec!["The node has no taints.".to_owned()];
@@ -53,7 +52,7 @@ fn why(facts: &NodeFacts, taint: &Taint) -> String {
     format!("{name}: {because}.")
 }
 
-/// Where the node stands on its way to being given up, and what holds that back.
+/// How far a node is from its NoExecute taint, and what delays that.
 pub fn what_holds_it_back(lifecycle: &NodeLifecycle, node: NodeId, now: Moment) -> String {
     let Some(facts) = lifecycle.facts(node) else {
         return "This controller does not know the node.".to_owned();
@@ -127,7 +126,7 @@ fn still_ready(lifecycle: &NodeLifecycle, node: NodeId, now: Moment) -> String {
     )
 }
 
-/// Why no node gets a pod range at the moment, where that is so for all of them.
+/// Why no node gets a pod CIDR now, if the reason is the same for all nodes.
 pub fn why_no_ranges(fence: &Fence, now: Moment) -> Option<String> {
     let outlook = fence.outlook()?;
     let left = count(outlook.left, "node");
@@ -146,7 +145,7 @@ pub fn why_no_ranges(fence: &Fence, now: Moment) -> Option<String> {
     ))
 }
 
-/// When a pod on the node goes.
+/// When a pod on the node is evicted.
 pub fn when_it_goes(
     evictions: &Evictions,
     node: NodeId,
@@ -185,7 +184,7 @@ fn count(number: usize, noun: &str) -> String {
     }
 }
 
-/// A distance as people say it.
+/// A duration in words.
 fn span(span: Duration) -> String {
     let seconds = span.as_secs();
     match seconds {

@@ -1,14 +1,14 @@
-//! What the decisions know of nodes and pods: small values, made by the shell from API objects.
+//! What the decisions read of nodes and pods: small values that the shell builds from API objects.
 //!
-//! Keeps only the fields that a decision reads, so that fifteen thousand nodes fit in few
-//! megabytes. Names stay with the shell: a decision speaks of handles.
+//! Only the fields that a decision reads, so that fifteen thousand nodes fit in a few megabytes.
+//! Names stay in the shell: decisions use handles.
 
 use pod_model::TaintEffect;
 
 use crate::time::Stamp;
 use crate::zones::ZoneKey;
 
-/// A node's handle: small, dense, and given anew when a node of the same name is made again.
+/// A node's handle: small, dense, and reused when a node of the same name is created again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct NodeId(pub u32);
 
@@ -23,22 +23,22 @@ pub enum Truth {
     True,
     /// It does not hold.
     False,
-    /// Nobody can tell.
+    /// Unknown.
     Unknown,
 }
 
 /// The node conditions that decisions read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ConditionKind {
-    /// The node takes pods.
+    /// The node accepts pods.
     Ready,
-    /// Memory is short.
+    /// Memory is low.
     MemoryPressure,
-    /// Disk is short.
+    /// Disk is low.
     DiskPressure,
-    /// Process ids are short.
+    /// Process ids are low.
     PidPressure,
-    /// The network is not set up; written by others, never by us.
+    /// The network is not configured; written by network plugins, never by this controller.
     NetworkUnavailable,
 }
 
@@ -73,7 +73,7 @@ impl ConditionKind {
 pub struct Condition {
     /// Whether it holds.
     pub status: Truth,
-    /// When its writer last spoke, on the writer's clock.
+    /// When its writer last updated it, on the writer's clock.
     pub heartbeat: Stamp,
     /// When it last changed, on the writer's clock.
     pub transition: Stamp,
@@ -101,34 +101,34 @@ impl Conditions {
         self.get(kind).map(|condition| condition.status)
     }
 
-    /// Whether the node says of itself, or others of it, that it takes pods.
+    /// Whether the Ready condition is True.
     pub fn is_ready(&self) -> bool {
         self.status(ConditionKind::Ready) == Some(Truth::True)
     }
 }
 
-/// A taint's key; those with a meaning here have a name of their own.
+/// A taint's key; those that decisions interpret have a variant.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum TaintKey {
-    /// The node says that it is not ready.
+    /// The node's Ready condition is False.
     NotReady,
-    /// Nobody hears the node.
+    /// The node's Ready condition is Unknown: no heartbeat arrives.
     Unreachable,
-    /// Memory is short.
+    /// Memory is low.
     MemoryPressure,
-    /// Disk is short.
+    /// Disk is low.
     DiskPressure,
-    /// Process ids are short.
+    /// Process ids are low.
     PidPressure,
-    /// The network is not set up.
+    /// The network is not configured.
     NetworkUnavailable,
     /// An administrator cordoned it.
     Unschedulable,
-    /// An administrator says that it is powered off and will not come back by itself.
+    /// An administrator declared the node powered off for good.
     OutOfService,
-    /// The cloud says that it is shut down.
+    /// The cloud reports it as shut down.
     CloudShutdown,
-    /// The cloud has not described it yet.
+    /// The cloud has not initialized it yet.
     CloudUninitialized,
     /// Anything else.
     Other(Box<str>),
@@ -148,7 +148,7 @@ impl TaintKey {
         (Self::CloudUninitialized, "node.cloudprovider.kubernetes.io/uninitialized"),
     ];
 
-    /// The key that this text is.
+    /// Parses a key.
     pub fn parse(text: &str) -> Self {
         Self::NAMED
             .into_iter()
@@ -173,7 +173,8 @@ impl TaintKey {
         }
     }
 
-    /// Whether it says that the node is lost; of this pair a node carries at most one.
+    /// Whether this is one of the two "lost" taints (not-ready, unreachable); a node carries at
+    /// most one.
     pub fn means_lost(&self) -> bool {
         matches!(self, Self::NotReady | Self::Unreachable)
     }
@@ -186,9 +187,9 @@ pub struct Taint {
     pub key: TaintKey,
     /// Its value; often empty.
     pub value: Box<str>,
-    /// What it does to pods.
+    /// Its effect on pods.
     pub effect: TaintEffect,
-    /// When it was added, on the clock of whoever added it.
+    /// When it was added, on the clock of the client that added it.
     pub added: Option<Stamp>,
 }
 
@@ -204,24 +205,24 @@ impl Taint {
     }
 }
 
-/// What the decisions keep of a node.
+/// The fields of a node that decisions read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeFacts {
-    /// When the API server made it.
+    /// When the API server created it.
     pub created: Stamp,
-    /// The object's version; grows with each write.
+    /// Its resource version; grows with each write.
     pub version: u64,
     /// Its conditions.
     pub conditions: Conditions,
-    /// Its taints, in their order.
+    /// Its taints, in order.
     pub taints: Vec<Taint>,
     /// Whether it is cordoned.
     pub unschedulable: bool,
-    /// The zone that its labels put it in.
+    /// The zone from its labels.
     pub zone: ZoneKey,
-    /// Whether its labels keep it out of the count of its zone.
+    /// Whether its labels exclude it from its zone's count.
     pub excluded: bool,
-    /// Labels that [`crate::taints::mirrored_labels`] found wanting.
+    /// Label changes that [`crate::taints::mirrored_labels`] found necessary.
     pub label_fixes: Vec<(Box<str>, Box<str>)>,
 }
 

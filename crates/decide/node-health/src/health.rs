@@ -1,13 +1,14 @@
-//! Silence of one node: what was heard of it, and what is written when nothing was.
+//! Silence of one node: its heartbeats, and the conditions written when they stop.
 //!
-//! A sign of life is a change of the lease's renew time or of Ready's heartbeat, as *seen* by us;
-//! the stamps themselves are never compared with our clock. After the grace period of silence the
-//! node's own conditions become Unknown in one write. The network condition is not the node's own
-//! and stays as it is. Decides about one node at a time; [`crate::lifecycle`] knows when to ask.
+//! A heartbeat is a change of the lease's renew time or of Ready's heartbeat, as *observed*; the
+//! timestamps themselves are never compared with our clock. After the grace period the node's own
+//! conditions become Unknown in one write. The network condition is not the node's own and stays.
+//! This module decides about one node at a time; [`crate::lifecycle`] knows when to.
 //!
-//! Two knowing differences from upstream: a renew time that goes back is a sign of life too (a node
-//! whose clock was set back still lives), and a node that never posted is timed from our first
-//! sight of it, not from its creation on another clock. upstream: node_lifecycle_controller.go
+//! Two intended differences from upstream: a renew time that goes back counts as a heartbeat too (a
+//! node whose clock was set back is still alive), and a node that never posted a status is timed
+//! from our first observation of it, not from its creation on another clock. upstream:
+//! node_lifecycle_controller.go
 
 use std::time::Duration;
 
@@ -18,7 +19,7 @@ use crate::time::{Moment, Stamp};
 /// How long a node may be silent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Grace {
-    /// For a node that has spoken.
+    /// For a node that has posted a status.
     pub monitor: Duration,
     /// For a node that never posted a status.
     pub startup: Duration,
@@ -30,7 +31,7 @@ impl Default for Grace {
     }
 }
 
-/// What we remember of one node's signs of life.
+/// The last heartbeats observed from one node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LifeSigns {
     heard: Attended,
@@ -39,12 +40,12 @@ pub struct LifeSigns {
 }
 
 impl LifeSigns {
-    /// A node seen for the first time has just been heard, whatever its stamps say.
+    /// A node observed for the first time counts as seen now, whatever its timestamps are.
     pub fn first_sight(conditions: &Conditions, renewed: Option<Stamp>, at: Attended) -> Self {
         Self { heard: at, heartbeat: heartbeat(conditions), renewed }
     }
 
-    /// The node's status was seen. Losing or gaining Ready counts as a change of its heartbeat.
+    /// Records the node's status. Losing or gaining Ready counts as a heartbeat.
     pub fn status_seen(&mut self, conditions: &Conditions, at: Attended) {
         let seen = heartbeat(conditions);
         if seen != self.heartbeat {
@@ -53,7 +54,7 @@ impl LifeSigns {
         }
     }
 
-    /// The node's lease was seen.
+    /// Records the node's lease.
     pub fn lease_seen(&mut self, renewed: Stamp, at: Attended) {
         if self.renewed != Some(renewed) {
             self.renewed = Some(renewed);
@@ -61,12 +62,12 @@ impl LifeSigns {
         }
     }
 
-    /// Silence so far is forgiven.
+    /// Resets the silence so far.
     pub fn forgive(&mut self, at: Attended) {
         self.heard = at;
     }
 
-    /// When it was last heard.
+    /// When a heartbeat was last observed.
     pub fn heard(&self) -> Attended {
         self.heard
     }
@@ -76,7 +77,7 @@ impl LifeSigns {
         self.renewed
     }
 
-    /// The last point at which it is still within its grace.
+    /// The end of its grace period.
     pub fn patience_ends(&self, grace: &Grace) -> Attended {
         let posted = self.heartbeat.is_some();
         self.heard.after(if posted { grace.monitor } else { grace.startup })
@@ -90,7 +91,7 @@ fn heartbeat(conditions: &Conditions) -> Option<Stamp> {
 /// Why a condition became Unknown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UnknownBecause {
-    /// It was posted once, and then no more.
+    /// It was posted before, and no longer is.
     Stopped,
     /// It was never posted.
     Never,
@@ -125,20 +126,20 @@ pub struct ConditionWrite {
     pub condition: Condition,
 }
 
-/// What silence, or the lack of it, means for a node now.
+/// What a node's silence means for it now.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Assessment {
-    /// Whether its grace is over.
+    /// Whether its grace period is over.
     pub silent: bool,
     /// Conditions to write, all in one write; empty if there is nothing to change.
     pub writes: Vec<ConditionWrite>,
-    /// Whether the write takes the node from Ready to not: its pods must be marked, and one event
-    /// told, once the write is through.
+    /// Whether the write takes the node from Ready to not ready: once it succeeded, its pods must
+    /// be marked and one event recorded.
     pub falls: bool,
 }
 
-/// What a silent node's status is to become. As upstream, nothing is written unless Ready itself
-/// changes: the write exists for its sake.
+/// The status that a silent node should get. As upstream, nothing is written unless Ready itself
+/// changes.
 pub fn assess(
     signs: &LifeSigns,
     facts: &NodeFacts,
@@ -176,8 +177,8 @@ pub struct PodReadiness {
     pub node_ready: Option<Truth>,
 }
 
-/// Whether this pod's Ready is to be set to False because its node is not ready. A pod that never
-/// had the condition, and one on a node that said nothing yet, are left alone.
+/// Whether this pod's Ready must be set to False because its node is not ready. Pods that never had
+/// the condition, and pods on a node without a Ready condition, are left alone.
 pub fn pod_to_be_marked(pod: PodReadiness) -> bool {
     let node_lost = matches!(pod.node_ready, Some(Truth::False | Truth::Unknown));
     let pod_claims = matches!(pod.ready, Some(Truth::True | Truth::Unknown));
@@ -187,22 +188,22 @@ pub fn pod_to_be_marked(pod: PodReadiness) -> bool {
 /// Event on each pod that was marked: type Warning.
 pub const POD_EVENT: (&str, &str) = ("NodeNotReady", "Node is not ready");
 
-/// What is told about a node, as an event of type Normal on it.
+/// Events of type Normal on a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum NodeEvent {
-    /// It was seen for the first time.
+    /// First observed.
     Registered,
-    /// It is gone.
+    /// Deleted.
     Removing,
-    /// It fell from Ready.
+    /// No longer Ready.
     NotReady,
-    /// No pod range is left for it.
+    /// No pod CIDR is free for it.
     CidrNotAvailable,
-    /// Its pod range could not be written.
+    /// Its pod CIDR could not be written.
     CidrAssignmentFailed,
     /// The cloud does not know it; it is being deleted.
     Deleting,
-    /// The cloud described it.
+    /// Initialized from the cloud.
     Synced,
 }
 

@@ -1,32 +1,32 @@
-//! Leader election over one Lease object, as client-go plays it.
+//! Leader election over one Lease object, compatible with client-go.
 //!
-//! A record that has not changed for its own duration, by our clock since *we* saw it change, may
-//! be taken over; clocks are never compared. Who leads renews, and may act until its last renewal
-//! was *sent* plus the renew deadline, which is shorter than the lease, so nobody else can lead
-//! before it has stopped. A lease does not fence a process that stalls between asking and acting:
-//! writes carry versions for that. The shell reads and writes; this says what, when, and whether
-//! we may act. upstream: client-go tools/leaderelection
+//! A record that has not changed for its own lease duration, measured on our clock since *we* saw
+//! it change, may be taken over; clocks are never compared. The leader renews and may act until its
+//! last renewal was *sent* plus the renew deadline. That is shorter than the lease, so it stops
+//! before another can lead. A lease does not fence a process that stalls between check and request:
+//! writes carry resource versions for that. The shell does the requests; this module decides which,
+//! when, and whether we may act. upstream: client-go tools/leaderelection
 
 use std::time::Duration;
 
 use crate::time::{Moment, Stamp};
 
-/// The record that a Lease's spec carries.
+/// The election record in a Lease's spec.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Record {
-    /// Who leads; empty for nobody.
+    /// The leader's identity; empty if there is none.
     pub holder: String,
-    /// For how long others wait after its last change.
+    /// How long candidates wait after its last change.
     pub duration_seconds: i32,
-    /// When the holder began.
+    /// When the holder acquired it.
     pub acquired: Stamp,
-    /// When the holder last renewed.
+    /// When the holder last renewed it.
     pub renewed: Stamp,
     /// How often the holder changed.
     pub transitions: i32,
 }
 
-/// The flags' three times.
+/// The three times of the `--leader-elect-*` flags.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LeaderTimes {
     lease: Duration,
@@ -34,19 +34,19 @@ pub struct LeaderTimes {
     retry: Duration,
 }
 
-/// Times that cannot work together.
+/// Invalid combinations of times.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LeaderTimesError {
-    /// Others could take over while the leader still tries.
+    /// Others could take over while the leader still retries.
     #[error("lease duration {lease:?} must be greater than renew deadline {renew:?}")]
     LeaseTooShort { lease: Duration, renew: Duration },
-    /// The leader could give up before it tried twice.
+    /// The leader could stop before its second attempt.
     #[error("renew deadline {renew:?} must be greater than 1.2 times the retry period {retry:?}")]
     RenewTooShort { renew: Duration, retry: Duration },
     /// A lease counts in whole seconds.
     #[error("lease duration {lease:?} must be at least one second")]
     NoLease { lease: Duration },
-    /// Without a pause there is no period.
+    /// The retry period is zero.
     #[error("the retry period must be greater than zero")]
     NoRetry,
 }
@@ -71,7 +71,7 @@ impl LeaderTimes {
         if retry.is_zero() {
             return Err(LeaderTimesError::NoRetry);
         }
-        // A record says whole seconds; what others wait is what it says.
+        // The record has whole seconds, and candidates wait as long as it says.
         if Duration::from_secs(lease.as_secs()) <= renew {
             return Err(LeaderTimesError::LeaseTooShort { lease, renew });
         }
@@ -100,10 +100,10 @@ fn jittered(period: Duration, jitter: Jitter) -> Duration {
     period.saturating_add(period.saturating_mul(12 * u32::from(jitter.0)) / 10_000)
 }
 
-/// What the shell is to do about the lease.
+/// The next request for the lease.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// Nothing before this moment.
+    /// None before this time.
     Wait(Moment),
     /// Read the lease, past all caches.
     Read,
@@ -113,7 +113,7 @@ pub enum Step {
     Update(Record),
 }
 
-/// What came of it.
+/// Result of that request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer {
     /// The record that is there.
@@ -126,14 +126,14 @@ pub enum Answer {
     Failed,
 }
 
-/// Something worth telling.
+/// Changes of leadership to log or record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// We lead.
+    /// We became the leader.
     Began,
-    /// We no longer do.
+    /// We are no longer the leader.
     Ended,
-    /// Somebody else does.
+    /// Another candidate leads.
     NewLeader(String),
 }
 
@@ -154,12 +154,12 @@ pub struct Candidate {
     may_act_until: Option<Moment>,
     next: Next,
     reported: String,
-    /// The record that we lead by is one that we made where there was none, and never let go.
+    /// We created the record that we lead by, where there was none, and have not released it since.
     founded: bool,
 }
 
 impl Candidate {
-    /// A candidate with an identity that no other has.
+    /// `identity` must be unique among the candidates.
     pub fn new(identity: impl Into<String>, times: LeaderTimes, now: Moment) -> Self {
         Self {
             identity: identity.into(),
@@ -173,13 +173,13 @@ impl Candidate {
         }
     }
 
-    /// Whether nobody led before us, not even we ourselves: there was no record. One that its holder
-    /// freed says no such thing: what it had sent may still be on its way.
+    /// Whether there was no leader before us, not even ourselves: no record existed. A released
+    /// record does not count: its holder's requests may still be in flight.
     pub fn is_first(&self) -> bool {
         self.founded
     }
 
-    /// Whether we may act at this moment.
+    /// Whether we may act now.
     pub fn may_act(&self, now: Moment) -> bool {
         self.may_act_until.is_some_and(|until| now < until)
     }
@@ -189,7 +189,7 @@ impl Candidate {
         self.may_act_until
     }
 
-    /// Who leads, as far as we know; empty for nobody.
+    /// The leader's identity as far as we know; empty if there is none.
     pub fn leader(&self) -> &str {
         &self.observed.holder
     }
@@ -198,7 +198,7 @@ impl Candidate {
         self.observed.holder == self.identity
     }
 
-    /// Whether the record that we know still binds us, by our clock.
+    /// Whether the record that we know is still valid, by our clock.
     fn binds(&self, now: Moment) -> bool {
         let seconds = u64::try_from(self.observed.duration_seconds).unwrap_or(0);
         now < self.observed_at.after(Duration::from_secs(seconds))
@@ -208,7 +208,7 @@ impl Candidate {
     pub fn step(&self, now: Moment) -> Step {
         match self.next {
             Next::At(moment) if now < moment => Step::Wait(moment),
-            // A leader that is sure of its record writes without reading.
+            // A leader with a valid record updates without reading first.
             Next::At(_) if self.holds() && self.binds(now) => Step::Update(self.renewal(now)),
             Next::At(_) | Next::Read => Step::Read,
             Next::Write { create: true } => Step::Create(self.claim(now)),
@@ -217,7 +217,7 @@ impl Candidate {
         }
     }
 
-    /// When `step` has something to do, or leading ends.
+    /// When `step` next returns a request, or leadership ends.
     pub fn next_wake(&self) -> Option<Moment> {
         let next = match self.next {
             Next::At(moment) => Some(moment),
@@ -251,7 +251,8 @@ impl Candidate {
         i32::try_from(self.times.lease.as_secs()).unwrap_or(i32::MAX)
     }
 
-    /// What came of the last step. `sent`: when the request left; `now`: when the answer came.
+    /// Records the result of the last step. `sent`: when the request left; `now`: when the response
+    /// came.
     pub fn answered(
         &mut self,
         sent: Moment,
@@ -284,7 +285,7 @@ impl Candidate {
                 self.observed = Record::default();
                 self.next = Next::Write { create: true };
             }
-            // The record may have changed under a leader that did not look: look at once.
+            // The record may have changed without the leader reading it: read at once.
             Answer::Failed if was_optimistic => self.next = Next::Read,
             Answer::Failed => self.next = self.pause(now, jitter),
         }
@@ -292,7 +293,7 @@ impl Candidate {
     }
 
     fn pause(&self, now: Moment, jitter: Jitter) -> Next {
-        // Who leads retries evenly, who does not spreads out.
+        // The leader retries at a fixed period; candidates add jitter.
         let leading = self.may_act_until.is_some();
         let wait = if leading { self.times.retry } else { jittered(self.times.retry, jitter) };
         Next::At(now.after(wait))
@@ -303,7 +304,7 @@ impl Candidate {
         self.observed_at = now;
     }
 
-    /// Notices that leading began or ended; call it at every wake, too.
+    /// Detects that leadership began or ended; call it at every wake-up too.
     pub fn changes(&mut self, now: Moment) -> Vec<Change> {
         let mut changes = Vec::new();
         let led = self.reported == self.identity;
@@ -330,8 +331,8 @@ impl Candidate {
         changes
     }
 
-    /// On the way out: the record that frees the lease, to be written over what was last read.
-    /// Nothing if we do not hold it. We may not act from here on.
+    /// On shutdown: the record that releases the lease, to be written over the last one read. None
+    /// if we do not hold it. We may not act from here on.
     pub fn release(&mut self, now: Moment) -> Option<Record> {
         self.may_act_until = None;
         let record = self.holds().then(|| Record {

@@ -1,14 +1,14 @@
-//! The node controller's decisions: who is silent, what is tainted, who goes and when.
+//! The node controller's decisions: node health, taints, evictions, pod CIDRs, leader election.
 //!
-//! Every step takes facts and `now` as values and returns actions as values; nothing here reads a
-//! clock, talks to an API server or keeps a task. Three rules hold throughout. Silence is measured
-//! only while we were looking, so a controller that was away, or could not see, condemns nobody for
-//! that time. A node's own clock is never compared with ours: only that a stamp changed counts. And
-//! nothing acts on a view that is older than our own last write.
+//! Every function takes facts and `now` as values and returns actions as values; nothing here reads
+//! a clock, calls an API server or runs a task. Three rules hold throughout. Silence is measured
+//! only while the view is complete, so a controller that was away or disconnected holds that time
+//! against no node. A node's own clock is never compared with ours: only the change of a timestamp
+//! counts. And nothing is decided on a view older than our own last write.
 //!
-//! [`lifecycle::NodeLifecycle`] puts health, taints, zones and the eviction queue together;
-//! [`no_execute`], [`pod_cleanup`], [`cidr`], [`leader`] and [`cloud`] stand alone; [`explain`] puts
-//! their state into sentences.
+//! [`lifecycle::NodeLifecycle`] combines health, taints, zones and the eviction queue;
+//! [`no_execute`], [`pod_cleanup`], [`cidr`], [`leader`] and [`cloud`] stand alone; [`explain`]
+//! prints their state as sentences.
 
 pub mod attention;
 pub mod cidr;

@@ -1,16 +1,16 @@
-//! Health, taints, zones and the queue put together: facts in, writes out.
+//! Combines health, taints, zones and the eviction queue: observations in, writes out.
 //!
-//! The shell tells what it saw (`observe`, `lease_seen`, `forget`), what became of the writes it
-//! was asked for (`written`), and calls `tick` when `next_wake` comes, after a batch of
-//! observations, and at least every half of the largest gap; each answers with actions. The rules:
-//! one write of a kind in flight per node; a view older than our own last write is not acted upon;
-//! a node counts as not ready in its zone from the moment we decide so, but is queued for eviction
-//! only once that is written; within one tick first all the silent are counted, then zones judged,
-//! then turns given, so that a mass outage is seen as one. Work is proportional to what changed:
+//! The shell reports observations (`observe`, `lease_seen`, `forget`) and outcomes of the writes it
+//! was given (`written`), and calls `tick` at `next_wake`, after a batch of observations, and at
+//! least every half of the largest gap; each returns actions. The rules: one write of a kind in
+//! flight per node; nothing is decided on a view older than our own last write; a node counts as
+//! not ready in its zone as soon as we decide so, but is queued for eviction only once that is
+//! written; within one tick all silent nodes are counted first, then zones evaluated, then eviction
+//! tokens granted, so that a mass outage is seen as one. Work is proportional to what changed:
 //! deadlines lie in one heap with one entry per node, moved lazily.
 //!
-//! `tick` must not be called before the first complete list of nodes was told: half a cluster looks
-//! like a blackout.
+//! `tick` must not be called before the first complete list of nodes was observed: half a cluster
+//! looks like a blackout.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, BinaryHeap};
@@ -27,19 +27,20 @@ use crate::zones::{ZoneId, ZoneKey, ZoneSettings, Zones};
 mod record;
 use record::{PodMarks, Record, Roster, Slot};
 
-/// What the flags say.
+/// The settings of the node lifecycle controller, from its flags.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Settings {
-    /// How long nodes may be silent.
+    /// Grace periods of silent nodes.
     pub grace: Grace,
     /// Zones and rates.
     pub zones: ZoneSettings,
-    /// A view older than this is not acted upon, and a pause longer than this counts as absence.
+    /// On a view older than this the controller does not act, and a pause longer than this counts
+    /// as absence.
     pub largest_gap: Duration,
-    /// How long nodes get to report after we, or the API server, came back, before we act against
-    /// anybody: two periods of a kubelet's lease.
+    /// How long nodes get to report before the controller acts on silent ones, after the controller
+    /// or the API server came back: two periods of a kubelet's lease.
     pub settling: Duration,
-    /// When a failed write is tried again.
+    /// When a failed write is retried.
     pub retry: Duration,
 }
 
@@ -55,8 +56,8 @@ impl Default for Settings {
     }
 }
 
-/// What the shell is to do. Writes carry the version they were decided on and must fail if the
-/// object has another one.
+/// What the shell has to do. Writes carry the resource version they were decided on and must fail
+/// on any other.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
     /// Write these conditions to the node's status.
@@ -65,9 +66,9 @@ pub enum Action {
     PatchTaints { node: NodeId, version: u64, patch: TaintPatch },
     /// Set these labels.
     SetLabels { node: NodeId, version: u64, labels: Vec<(Box<str>, Box<str>)> },
-    /// Mark the pods on the node as not ready, and answer with `pods_marked`.
+    /// Mark the pods on the node as not ready, then call `pods_marked`.
     MarkPodsNotReady { node: NodeId },
-    /// Tell this as an event on the node.
+    /// Record this event on the node.
     Tell { node: NodeId, event: NodeEvent },
 }
 
@@ -82,25 +83,25 @@ pub enum WriteKind {
     Labels,
 }
 
-/// What became of a write.
+/// Outcome of a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// It is there; the object has this version now.
+    /// It succeeded; the object has this version now.
     Written { version: u64 },
-    /// It was refused or its fate is unknown; look again and decide anew.
+    /// It failed or its outcome is unknown: read again and decide again.
     Failed,
 }
 
-/// How a fact reached us.
+/// How an observation arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sight {
-    /// As a change; versions older than what we know are stale.
+    /// As a watch event; versions older than the known one are stale.
     Event,
-    /// In a fresh list, which is true whatever we thought before.
+    /// In a fresh list, which is true whatever was known before.
     List,
 }
 
-/// The controller's memory and its decisions about nodes.
+/// The controller's state and its decisions about nodes.
 #[derive(Clone, Debug)]
 pub struct NodeLifecycle {
     settings: Settings,
@@ -110,7 +111,8 @@ pub struct NodeLifecycle {
     queue: EvictionQueue,
     deadlines: BinaryHeap<Reverse<(Attended, NodeId)>>,
     retries: BTreeSet<(Moment, NodeId)>,
-    /// Silent nodes that are not called so yet, because we may not act at the moment.
+    /// Nodes with a deferred write (conditions Unknown, a taint swap), because the controller may
+    /// not act now.
     held: BTreeSet<NodeId>,
 }
 
@@ -129,7 +131,7 @@ impl NodeLifecycle {
         }
     }
 
-    /// A node was seen.
+    /// Records a node.
     pub fn observe(
         &mut self,
         now: Moment,
@@ -137,7 +139,7 @@ impl NodeLifecycle {
         facts: NodeFacts,
         sight: Sight,
     ) -> Vec<Action> {
-        // A node's event says nothing about the watch of leases, so it proves nothing.
+        // A node's event says nothing about the watch of leases, so it does not prove the view.
         let at = self.attention.at_most(now);
         let mut actions = Vec::new();
         if self.roster.get(node).is_none() {
@@ -151,15 +153,15 @@ impl NodeLifecycle {
             let changed = record.facts.version != facts.version;
             let fell = record.facts.conditions.is_ready() && is_unknown(&facts);
             record.facts = facts;
-            // A write that a predecessor had sent made it fall: its pods are ours to mark now.
+            // A previous leader's write made it not ready: its pods are ours to mark now.
             if fell && record.pods == PodMarks::Settled {
                 record.pods = PodMarks::Wanted;
             }
-            // The answer to the write that made it fall may be lost, or still on its way.
+            // The response to the write that made it not ready may be lost, or still in flight.
             if changed && record.settle_fall(is_unknown(&record.facts)) {
                 actions.push(Action::Tell { node, event: NodeEvent::NotReady });
             }
-            // The first status shortens the patience, and the heap only ever finds out late.
+            // The first status shortens the grace period; the heap would notice too late.
             if !record.silent && record.signs.patience_ends(&self.settings.grace) < record.deadline
             {
                 self.watch(node);
@@ -174,7 +176,7 @@ impl NodeLifecycle {
     fn meet(&mut self, now: Moment, node: NodeId, facts: NodeFacts, at: Attended) {
         let zone = self.zone(&facts.zone, now);
         let signs = LifeSigns::first_sight(&facts.conditions, None, at);
-        // Whoever was the controller before us spent the zone's turn when it gave this node up.
+        // The previous leader spent the zone's token when it tainted this node.
         if let Some(given_up) =
             facts.taints.iter().filter(|taint| is_lost(taint)).find_map(|taint| taint.added)
         {
@@ -184,7 +186,7 @@ impl NodeLifecycle {
         self.watch(node);
     }
 
-    /// A node's lease was seen.
+    /// Records a node's lease from the watch.
     pub fn lease_seen(&mut self, now: Moment, node: NodeId, renewed: Stamp) {
         let at = self.attention.look(now);
         if let Some(record) = self.roster.get_mut(node) {
@@ -195,8 +197,8 @@ impl NodeLifecycle {
         }
     }
 
-    /// A node's lease was read, or listed: a sign of life as any, but it says nothing about what else
-    /// there was to hear, so it proves nothing.
+    /// Records a node's lease that was read or listed: a heartbeat like any other, but it does not
+    /// prove that the view is complete.
     pub fn lease_read(&mut self, now: Moment, node: NodeId, renewed: Stamp) {
         let at = self.attention.at_most(now);
         if let Some(record) = self.roster.get_mut(node) {
@@ -207,7 +209,7 @@ impl NodeLifecycle {
         }
     }
 
-    /// A node is gone.
+    /// Records that a node is gone.
     pub fn forget(&mut self, node: NodeId) -> Vec<Action> {
         self.queue.leave(node);
         let Some(record) = self.roster.remove(node) else { return Vec::new() };
@@ -215,7 +217,7 @@ impl NodeLifecycle {
         vec![Action::Tell { node, event: NodeEvent::Removing }]
     }
 
-    /// What became of a write that was asked for.
+    /// Records the outcome of a write.
     pub fn written(
         &mut self,
         now: Moment,
@@ -245,8 +247,8 @@ impl NodeLifecycle {
         actions
     }
 
-    /// The taints that were asked for are written with this date. Ours is another clock, and a taint
-    /// that comes back with another date than we think it has would be taken for a new one.
+    /// Records the time with which the requested taints are written. The shell uses another clock,
+    /// and a taint that comes back with another time than expected would be taken for a new one.
     pub fn taints_dated(&mut self, node: NodeId, date: Stamp) {
         if let Some(record) = self.roster.get_mut(node)
             && let Slot::Taints(patch) = &mut record.taints_write
@@ -257,10 +259,10 @@ impl NodeLifecycle {
         }
     }
 
-    /// Whether marking the pods of a node went through; if not, it is tried again.
+    /// Records whether marking the pods of a node succeeded; if not, it is retried.
     pub fn pods_marked(&mut self, now: Moment, node: NodeId, through: bool) {
         if let Some(record) = self.roster.get_mut(node) {
-            // One that fell anew meanwhile has marks of its own to come.
+            // A node that became not ready again meanwhile has new marks pending.
             if record.pods == PodMarks::InFlight {
                 record.pods = if through { PodMarks::Settled } else { PodMarks::Wanted };
             }
@@ -270,8 +272,8 @@ impl NodeLifecycle {
         }
     }
 
-    /// Looks at what is due. `proven_through`: the moment through which the shell can prove that it
-    /// has seen everything (its watches spoke, or it has just read).
+    /// Does what is due. `proven_through`: the time up to which the shell can prove that it has
+    /// seen everything (its watches delivered something, or it has just read).
     pub fn tick(&mut self, now: Moment, proven_through: Moment) -> Vec<Action> {
         let at = self.attention.look(proven_through.min(now));
         let mut actions = Vec::new();
@@ -309,7 +311,7 @@ impl NodeLifecycle {
         [silence, retry, turn, held].into_iter().flatten().min()
     }
 
-    /// Puts a node's deadline into the heap; an older entry of it counts no more.
+    /// Adds a node's deadline to the heap; an older entry becomes stale.
     fn watch(&mut self, node: NodeId) {
         let Some(record) = self.roster.get_mut(node) else { return };
         record.silent = false;
@@ -317,8 +319,8 @@ impl NodeLifecycle {
         self.deadlines.push(Reverse((record.deadline, node)));
     }
 
-    /// Sees to it that the first deadline in the heap is still one: heartbeats do not touch the
-    /// heap, and nobody should be woken for a node that was heard since.
+    /// Ensures that the first deadline in the heap is current: heartbeats do not touch the heap,
+    /// and a node seen since must not cause a wake-up.
     fn renew_first_deadline(&mut self) {
         while let Some(Reverse((end, node))) = self.deadlines.peek().copied() {
             let record = self.roster.get(node);
@@ -335,7 +337,8 @@ impl NodeLifecycle {
         }
     }
 
-    /// Takes from the heap whose patience is over; who was heard meanwhile goes back in.
+    /// Removes the nodes whose grace period is over from the heap; those seen meanwhile are added
+    /// again.
     fn overdue(&mut self, at: Attended) -> Vec<NodeId> {
         let mut silent = Vec::new();
         while let Some(Reverse((end, node))) = self.deadlines.peek().copied() {
@@ -357,7 +360,9 @@ impl NodeLifecycle {
         silent
     }
 
-    /// A node heard again after its silence needs its deadline back in the heap.
+    /// Updates how a node counts in its zone: ready, not ready (also while it is silent), or not at
+    /// all when it is excluded. A silent node whose grace period has been renewed stops being
+    /// silent first: its deadline goes back into the heap.
     fn recount(&mut self, node: NodeId, at: Attended) {
         let Some(record) = self.roster.get_mut(node) else { return };
         let ends = record.signs.patience_ends(&self.settings.grace);
@@ -385,8 +390,8 @@ impl NodeLifecycle {
         record.counted = None;
     }
 
-    /// A zone's handle. Where very many came and went, those that nobody is in make room first; one
-    /// whose turn is spent is kept until it would have it again.
+    /// A zone's handle. When there are very many zones, empty ones are removed first; one whose
+    /// token is spent is kept until the token would be available again.
     fn zone(&mut self, key: &ZoneKey, now: Moment) -> ZoneId {
         if self.zones.is_crowded(key) {
             let used: BTreeSet<ZoneId> = self.roster.zones().collect();
@@ -419,14 +424,14 @@ impl NodeLifecycle {
         }
     }
 
-    /// What one node needs now.
+    /// Decides what one node needs now.
     fn decide(&mut self, now: Moment, node: NodeId, actions: &mut Vec<Action>) {
         let at = self.attention.attended();
         let blackout = self.zones.in_blackout();
         let Some(record) = self.roster.get_mut(node) else { return };
         if record.conditions_write.is_idle() {
             let found = assess(&record.signs, &record.facts, &self.settings.grace, at, now);
-            // A write that was decided before an absence must not be the first thing after it.
+            // A write decided before an absence must not be the first thing done after it.
             if !found.writes.is_empty() && !self.attention.may_act(now) {
                 self.held.insert(node);
             } else if !found.writes.is_empty() {
@@ -463,7 +468,7 @@ impl NodeLifecycle {
             NoExecute::Settled => {
                 self.queue.leave(node);
             }
-            // A swap can send pods away that bear the one taint and not the other.
+            // A swap evicts pods that tolerate only the other taint.
             NoExecute::Now(more) if more.evicts() && !self.attention.may_act(now) => {
                 self.held.insert(node);
             }
@@ -476,7 +481,7 @@ impl NodeLifecycle {
         record.patch_taints(node, patch, actions);
     }
 
-    /// Gives turns to who waits, unless our view is too old, or too new, to act against anybody.
+    /// Grants eviction tokens to queued nodes, unless the controller may not act now.
     fn give_turns(&mut self, now: Moment, actions: &mut Vec<Action>) {
         if !self.attention.may_act(now) {
             return;
@@ -486,8 +491,8 @@ impl NodeLifecycle {
                 self.queue.leave(node);
                 continue;
             };
-            // What is on its way, or was refused, may take long, and nobody is to be woken for it
-            // meanwhile. However it ends the node is decided on anew, and waits again if it has to.
+            // A write that is in flight or was refused may take long and must cause no wake-ups.
+            // When it ends the node is decided again, and queued again if necessary.
             if !record.taints_write.is_idle() {
                 self.queue.leave(node);
                 continue;
@@ -504,7 +509,7 @@ impl NodeLifecycle {
         }
     }
 
-    /// What we know of a node.
+    /// The facts of a node.
     pub fn facts(&self, node: NodeId) -> Option<&NodeFacts> {
         self.roster.get(node).map(|record| &record.facts)
     }
@@ -514,30 +519,30 @@ impl NodeLifecycle {
         self.roster.get(node).map(|record| record.zone)
     }
 
-    /// For how long we looked and heard nothing of a node.
+    /// Observed time since a node's last heartbeat.
     pub fn silence(&self, node: NodeId) -> Option<Duration> {
         self.roster.get(node).map(|record| self.attention.attended().since(record.signs.heard()))
     }
 
-    /// When its lease was last renewed, on its own clock, as far as we heard.
+    /// When its lease was last renewed, on its own clock, as far as observed.
     pub fn renewed(&self, node: NodeId) -> Option<Stamp> {
         self.roster.get(node)?.signs.renewed()
     }
 
-    /// Whether a node's grace is over at this moment of our attention: what was decided on its
-    /// silence may have to wait for its turn, and must not be carried out when it spoke meanwhile.
+    /// Whether a node's grace period is over on the observation clock: a write decided on its
+    /// silence may be queued, and must not be sent if the node was seen meanwhile.
     pub fn is_silent(&self, node: NodeId) -> bool {
         self.roster.get(node).is_some_and(|record| {
             self.attention.attended() > record.signs.patience_ends(&self.settings.grace)
         })
     }
 
-    /// Whether a write of its taints was asked for whose outcome nobody has told yet.
+    /// Whether a write of its taints is pending, with no outcome reported yet.
     pub fn writes_taints(&self, node: NodeId) -> bool {
         self.roster.get(node).is_some_and(|record| !record.taints_write.is_idle())
     }
 
-    /// When a node that stays silent will be called so.
+    /// When a node that stays silent is considered silent.
     pub fn patience_ends(&self, node: NodeId) -> Option<Moment> {
         let record = self.roster.get(node)?;
         self.attention.reaches(record.signs.patience_ends(&self.settings.grace))
@@ -548,22 +553,22 @@ impl NodeLifecycle {
         &self.zones
     }
 
-    /// The queue.
+    /// The eviction queue.
     pub fn queue(&self) -> &EvictionQueue {
         &self.queue
     }
 
-    /// Our attention.
+    /// The observation clock.
     pub fn attention(&self) -> &Attention {
         &self.attention
     }
 
-    /// What the flags say.
+    /// The settings.
     pub fn settings(&self) -> &Settings {
         &self.settings
     }
 
-    /// Whether a pod that was bound to this node has to be marked as not ready.
+    /// The node's Ready status: whether a pod bound to it has to be marked as not ready.
     pub fn node_ready(&self, node: NodeId) -> Option<Truth> {
         self.facts(node)?.conditions.status(ConditionKind::Ready)
     }

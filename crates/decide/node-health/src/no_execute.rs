@@ -1,14 +1,14 @@
-//! When pods on a node with NoExecute taints have to go.
+//! When pods on a node with NoExecute taints are evicted.
 //!
-//! A pod that does not tolerate every such taint goes now; one that tolerates them for a time goes
-//! when the first of those times is over; one that tolerates them for ever stays. The time runs
-//! from the taint's `timeAdded`, so a new controller finds the same deadline (upstream starts
-//! again: a listed difference), and is bounded on both sides by what we saw ourselves: not before
-//! we last saw the node without the taint, not after we first saw it with it, and not before the
-//! pod was bound. A change between the two "lost" taints does not restart the time, and on a node
-//! that is Ready they are leftovers about to be removed and threaten nobody. Nothing is deleted on
-//! a view that is not proven through the deadline, nor before things have settled after an absence.
-//! upstream: tainteviction
+//! A pod that does not tolerate every such taint is evicted now; one that tolerates them for a
+//! time, when the shortest of those times ends; one that tolerates them for ever stays. The time
+//! runs from the taint's `timeAdded`, so a new controller computes the same deadline (upstream
+//! starts again: a listed difference). It is bounded by what we observed ourselves: not before we
+//! last saw the node without the taint, not after we first saw it with it, and not before the pod
+//! was bound. A change between the two "lost" taints does not restart the time, and on a Ready node
+//! they are leftovers about to be removed and evict no pod. Nothing is deleted on a view that is
+//! not proven up to the deadline, nor during the settling time after an absence. upstream:
+//! tainteviction
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -22,7 +22,7 @@ use crate::time::{Moment, Stamp};
 mod tolerations;
 pub use tolerations::{Operator, Toleration};
 
-/// Condition that a pod gets before it is deleted, and the events told of it.
+/// Condition that a pod gets before it is deleted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DisruptionTarget {
     /// The condition's reason; its type is `DisruptionTarget`, its status True.
@@ -31,7 +31,7 @@ pub struct DisruptionTarget {
     pub message: &'static str,
 }
 
-/// The condition of a pod that a taint sends away.
+/// The condition of a pod that a taint evicts.
 pub const DELETION_BY_TAINT: DisruptionTarget = DisruptionTarget {
     reason: "DeletionByTaintManager",
     message: "Taint manager: deleting due to NoExecute taint",
@@ -50,48 +50,49 @@ pub fn cancel_message(pod: &str) -> String {
     format!("Cancelling deletion of Pod {pod}")
 }
 
-/// What the decisions know of a pod that is bound to a node.
+/// The fields of a bound pod that decisions read.
 #[derive(Clone, Copy, Debug)]
 pub struct PodFacts<'a> {
     /// The pod.
     pub pod: PodId,
-    /// Its tolerations, in their order: for each taint the first that matches counts.
+    /// Its tolerations, in order: for each taint the first match counts.
     pub tolerations: &'a [Toleration],
-    /// When it was bound, as [`bound_at`] takes it.
+    /// When it was bound, from [`bound_at`].
     pub bound: Option<Moment>,
-    /// Whether it is being deleted already; then there is nothing left to decide.
+    /// Whether it is being deleted already, so that no decision is needed.
     pub terminating: bool,
 }
 
-/// When a pod was bound, on our own clock. What it claims is from another, which may lie far ahead
-/// of ours for good: then it was bound when we first saw it so, and that is `known` from then on.
-/// Were it cut to the present each time, its deadline would move on as we go and never come.
+/// When a pod was bound, on our own clock. The claimed time is from another clock, which may be far
+/// ahead of ours: then the pod counts as bound when we first saw it so, and that is passed as
+/// `known` from then on. If it were clamped to the present each time, its deadline would move and
+/// never come.
 pub fn bound_at(claimed: Option<Stamp>, known: Option<Moment>, now: Moment) -> Option<Moment> {
     let latest = known.unwrap_or(now);
     claimed.map_or(known, |claimed| Some(claimed.taken_as_ours().min(latest)))
 }
 
-/// A NoExecute taint and since when it counts.
+/// A NoExecute taint and the time from which it counts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Threat {
     /// The taint.
     pub taint: Taint,
-    /// Since when pods' times run.
+    /// Start of the pods' toleration times.
     pub since: Moment,
 }
 
-/// What a pod is to expect.
+/// The decision about a pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// It stays.
     Stays,
-    /// It goes at this moment, or now if that is past.
+    /// Evict it at this time, or now if that is past.
     Goes(Moment),
-    /// It goes now: a taint is not tolerated.
+    /// Evict it now: a taint is not tolerated.
     GoesNow,
 }
 
-/// Judges one pod. The same facts give the same answer, whenever it is asked for.
+/// Decides about one pod. The same facts always give the same decision.
 pub fn judge(threats: &[Threat], pod: &PodFacts<'_>, comparisons: bool) -> Verdict {
     let mut first: Option<Moment> = None;
     for threat in threats {
@@ -106,7 +107,7 @@ pub fn judge(threats: &[Threat], pod: &PodFacts<'_>, comparisons: bool) -> Verdi
 }
 
 impl Verdict {
-    /// Whether the pod has to go by this moment.
+    /// Whether the eviction is due at this time.
     pub fn has_to_go(self, now: Moment) -> bool {
         match self {
             Self::Stays => false,
@@ -116,12 +117,12 @@ impl Verdict {
     }
 }
 
-/// What the shell is to do about a pod.
+/// What the shell has to do about a pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum PodAction {
-    /// Write the condition, tell the event, delete.
+    /// Write the condition, record the event, delete.
     Delete(PodId),
-    /// Tell that a deletion that was due later will not be.
+    /// Record an event that a later deletion is cancelled.
     TellCancelled(PodId),
 }
 
@@ -129,11 +130,11 @@ pub enum PodAction {
 #[derive(Clone, Debug, Default)]
 pub struct NodeThreats {
     threats: Vec<Threat>,
-    /// The last moment at which the node was seen without any such taint.
+    /// The last time at which the node was observed without any such taint.
     clean_at: Option<Moment>,
 }
 
-/// All nodes with NoExecute taints and all pods that will have to go.
+/// All nodes with NoExecute taints and all pods with a scheduled eviction.
 #[derive(Clone, Debug, Default)]
 pub struct Evictions {
     comparisons: bool,
@@ -146,17 +147,17 @@ pub struct Evictions {
 struct Scheduled {
     when: Moment,
     node: NodeId,
-    /// A deletion failed, and this is when it is tried again.
+    /// A deletion failed, and this is its retry time.
     again: bool,
 }
 
 impl Evictions {
-    /// Nobody has to go. `comparisons`: whether the operators Lt and Gt are on.
+    /// No evictions. `comparisons`: whether the operators Lt and Gt are enabled.
     pub fn new(comparisons: bool) -> Self {
         Self { comparisons, ..Self::default() }
     }
 
-    /// A node's taints were seen, with the pods on it.
+    /// Records a node's taints, with the pods on it.
     pub fn node_seen<'a>(
         &mut self,
         now: Moment,
@@ -178,9 +179,9 @@ impl Evictions {
         actions
     }
 
-    /// Our view of a node was whole through this moment: a node that was known without such taints
-    /// was still so then. Without this the last *change* of a quiet node would be the bound for a
-    /// taint whose own time cannot be trusted.
+    /// Records that a node known without such taints had none up to this time, since the view was
+    /// complete. Without this the last *change* of a quiet node would be the bound for a taint with
+    /// an untrusted `timeAdded`.
     pub fn still_clean(&mut self, node: NodeId, through: Moment) {
         if let Some(known) = self.nodes.get_mut(&node)
             && known.threats.is_empty()
@@ -189,8 +190,8 @@ impl Evictions {
         }
     }
 
-    /// A node is gone, on which these pods were; what is due there is left to the clean-up of
-    /// orphans.
+    /// Records that a node with these pods is gone; its evictions are left to the garbage
+    /// collection of orphans.
     pub fn node_gone(&mut self, node: NodeId, pods: impl IntoIterator<Item = PodId>) {
         self.nodes.remove(&node);
         for pod in pods {
@@ -200,15 +201,15 @@ impl Evictions {
         }
     }
 
-    /// A pod was seen on a node, or changed.
+    /// Records a new or changed pod on a node.
     pub fn pod_seen(&mut self, now: Moment, node: NodeId, pod: &PodFacts<'_>) -> Vec<PodAction> {
         let mut actions = Vec::new();
         self.weigh(now, node, pod, &mut actions);
         actions
     }
 
-    /// A pod is gone. When it would have been due, if it was: that is told as cancelled where that
-    /// moment had not come yet.
+    /// Records that a pod is gone. Returns its deadline, if it had one: before that time the caller
+    /// emits a cancellation event.
     pub fn pod_gone(&mut self, pod: PodId) -> Option<Moment> {
         self.drop_schedule(pod)
     }
@@ -230,7 +231,7 @@ impl Evictions {
         {
             return;
         }
-        // Nothing is left to do, but that it was due is told of when it is gone.
+        // Nothing left to do; the deadline is kept for the cancellation event when the pod is gone.
         if pod.terminating && verdict != Verdict::Stays {
             if let Some(known) = known {
                 self.deadlines.remove(&(known.when, pod.pod));
@@ -246,7 +247,7 @@ impl Evictions {
             Verdict::Stays => {}
             Verdict::Goes(when) => self.schedule(pod.pod, when, node, false),
             Verdict::GoesNow => {
-                // What was due later is cancelled, for what is due now.
+                // An eviction due now replaces the one scheduled for later.
                 if due_later {
                     actions.push(PodAction::TellCancelled(pod.pod));
                 }
@@ -256,7 +257,7 @@ impl Evictions {
     }
 
     fn schedule(&mut self, pod: PodId, when: Moment, node: NodeId, again: bool) {
-        // One deadline per pod: another would outlive its entry.
+        // One deadline per pod: a second one would outlive its entry.
         self.drop_schedule(pod);
         self.deadlines.insert((when, pod));
         self.scheduled.insert(pod, Scheduled { when, node, again });
@@ -268,7 +269,7 @@ impl Evictions {
         Some(known.when)
     }
 
-    /// Pods whose time is over, as far as our view reaches.
+    /// Pods whose deadline has passed, as far as the view is proven.
     pub fn due(&mut self, now: Moment, attention: &Attention) -> Vec<PodAction> {
         let mut actions = Vec::new();
         let Some(reach) = attention.through().filter(|_| attention.may_act(now)) else {
@@ -284,8 +285,8 @@ impl Evictions {
         actions
     }
 
-    /// A deletion did not go through and is due again at this moment, if the node's taints still
-    /// send anybody away.
+    /// Records a failed deletion. It is due again at this time, if the node's taints still evict
+    /// the pod.
     pub fn delete_failed(&mut self, node: NodeId, pod: PodId, again_at: Moment) {
         if !self.threats(node).is_empty() {
             self.schedule(pod, again_at, node, true);
@@ -297,7 +298,7 @@ impl Evictions {
         self.deadlines.first().map(|(when, _)| *when)
     }
 
-    /// When a pod is due.
+    /// A pod's deadline.
     pub fn deadline(&self, pod: PodId) -> Option<Moment> {
         self.scheduled.get(&pod).map(|scheduled| scheduled.when)
     }
@@ -307,19 +308,19 @@ impl Evictions {
         self.nodes.get(&node).map_or(&[], |known| &known.threats)
     }
 
-    /// What is known of a node's taints, for whoever reads them anew.
+    /// What is known of a node's taints, for a caller that reads the node again.
     pub fn known(&self, node: NodeId) -> NodeThreats {
         self.nodes.get(&node).cloned().unwrap_or_default()
     }
 
-    /// Whether the operators Lt and Gt are on.
+    /// Whether the operators Lt and Gt are enabled.
     pub fn compares(&self) -> bool {
         self.comparisons
     }
 }
 
 impl NodeThreats {
-    /// Those of the taints on the node as it is now that count, each since when it does.
+    /// Those of the node's current taints that count, each with its start.
     pub fn seen(&self, now: Moment, ready: bool, taints: &[Taint]) -> Vec<Threat> {
         let counts = |taint: &&Taint| {
             taint.effect == TaintEffect::NoExecute && !(ready && taint.key.means_lost())
@@ -336,8 +337,8 @@ impl NodeThreats {
         Threat { taint: taint.clone(), since }
     }
 
-    /// The same taint, or its twin that it replaced, keeps its time. One of the same key that says
-    /// it was added at another time was taken away and set again while we did not look: it is new.
+    /// The same taint, or the twin that it replaced, keeps its start. A taint with the same key and
+    /// another `timeAdded` was removed and set again while we did not look: it is new.
     fn inherited(&self, taint: &Taint) -> Option<Moment> {
         if let Some(known) = self.threats.iter().find(|known| known.taint.key == taint.key) {
             return same_time(known.taint.added, taint.added).then_some(known.since);
@@ -347,7 +348,7 @@ impl NodeThreats {
     }
 }
 
-/// The API server keeps whole seconds, and we know our own taint before it comes back so cut.
+/// The API server keeps whole seconds, and we know our own taint before it comes back truncated.
 fn same_time(known: Option<Stamp>, seen: Option<Stamp>) -> bool {
     match (known, seen) {
         (Some(known), Some(seen)) => known.nanos().abs_diff(seen.nanos()) < 1_000_000_000,

@@ -1,10 +1,10 @@
-//! Which pods are cleared away because nobody else will: four rules.
+//! Pod garbage collection: which pods this controller deletes because no kubelet will. Four rules.
 //!
-//! Finished pods beyond a threshold; terminating pods on a node that is not ready and declared out
-//! of service; pods of nodes that no longer exist, after a quarantine and a live look; terminating
-//! pods that were never bound. All are deleted without grace, after their phase was set to Failed
-//! unless they had ended by themselves. Volume attachments are never touched.
-//! upstream: podgc/gc_controller.go
+//! Terminated pods beyond a threshold; terminating pods on a node that is not ready and declared
+//! out of service; pods of nodes that no longer exist, after a quarantine and a live read;
+//! terminating pods that were never bound. All are deleted with a grace period of zero, after their
+//! phase was set to Failed unless they had terminated by themselves. Volume attachments are never
+//! touched. upstream: podgc/gc_controller.go
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -12,7 +12,7 @@ use std::time::Duration;
 use crate::no_execute::DisruptionTarget;
 use crate::time::{Moment, Stamp};
 
-/// How often the shell should look, as upstream does.
+/// The interval between passes, as upstream.
 pub const PERIOD: Duration = Duration::from_secs(20);
 
 /// The condition of a pod whose node is gone.
@@ -26,18 +26,18 @@ pub enum Phase {
     Pending,
     /// Running.
     Running,
-    /// Ended well.
+    /// Terminated with success.
     Succeeded,
-    /// Ended badly.
+    /// Terminated with an error.
     Failed,
-    /// Its node cannot be asked.
+    /// Its node is unreachable.
     Unknown,
-    /// Empty, or a word of later times. Counts as ended, as upstream's does.
+    /// Empty, or a phase of later versions. Counts as terminated, as upstream.
     Other,
 }
 
 impl Phase {
-    /// Reads a phase.
+    /// Parses a phase.
     pub fn parse(text: &str) -> Self {
         match text {
             "Pending" => Self::Pending,
@@ -53,18 +53,19 @@ impl Phase {
         !matches!(self, Self::Pending | Self::Running | Self::Unknown)
     }
 
-    /// Whether it has to be called Failed before it is deleted: it has not ended by itself.
+    /// Whether it has to be set to Failed before the deletion: the pod has not terminated by
+    /// itself.
     pub fn must_be_failed_first(self) -> bool {
         !matches!(self, Self::Succeeded | Self::Failed)
     }
 }
 
-/// What the rules read of a pod.
+/// The fields of a pod that the rules read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CleanupPod<'a, P> {
-    /// The shell's handle of it.
+    /// The shell's handle.
     pub pod: P,
-    /// Its name, for the order among equals.
+    /// Its name, to order pods of equal age.
     pub name: &'a str,
     /// Its node's name; empty if it was never bound.
     pub node: &'a str,
@@ -74,11 +75,11 @@ pub struct CleanupPod<'a, P> {
     pub evicted: bool,
     /// Whether it is being deleted.
     pub terminating: bool,
-    /// When it was made.
+    /// When it was created.
     pub created: Stamp,
 }
 
-/// What the rules read of a node.
+/// The fields of a node that the rules read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CleanupNode {
     /// Whether it is ready.
@@ -87,12 +88,12 @@ pub struct CleanupNode {
     pub out_of_service: bool,
 }
 
-/// Why a pod is cleared away; also the metric's label.
+/// Why a pod is deleted; also the metric's label.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Why {
-    /// It ended, and there are too many such.
+    /// It terminated, and there are too many such pods.
     Terminated,
-    /// It cannot end by itself: its node is out of service.
+    /// It cannot terminate: its node is out of service.
     OutOfService,
     /// Its node is gone.
     Orphaned,
@@ -112,7 +113,7 @@ impl Why {
     }
 }
 
-/// A pod to delete with a grace of nothing.
+/// A pod to delete with a grace period of zero.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ForceDelete<P> {
     /// Which.
@@ -125,17 +126,17 @@ pub struct ForceDelete<P> {
     pub condition: Option<DisruptionTarget>,
 }
 
-/// What a pass found.
+/// The result of a pass.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pass<P> {
     /// Pods to delete, in this order.
     pub deletes: Vec<ForceDelete<P>>,
-    /// Nodes to ask the API server for, past all caches; answer with `node_is_gone` or
-    /// `node_is_there` and make a pass again.
+    /// Nodes to read from the API server, past all caches; report with `node_is_gone` or
+    /// `node_is_there` and make another pass.
     pub look_for: Vec<Box<str>>,
 }
 
-/// What is remembered between passes: nodes that pods name and that nobody has seen.
+/// State between passes: nodes that pods name and that were not observed.
 #[derive(Clone, Debug, Default)]
 pub struct PodCleanup {
     threshold: usize,
@@ -145,19 +146,19 @@ pub struct PodCleanup {
 }
 
 impl PodCleanup {
-    /// `threshold`: how many finished pods may stay; nothing turns that rule off.
+    /// `threshold`: how many terminated pods may stay; zero disables that rule.
     pub fn new(threshold: usize) -> Self {
         let quarantine = Duration::from_secs(40);
         Self { threshold, quarantine, missing: BTreeMap::new(), gone: BTreeSet::new() }
     }
 
-    /// With another quarantine than upstream's 40 s.
+    /// Sets a quarantine other than upstream's 40 s.
     pub fn with_quarantine(mut self, quarantine: Duration) -> Self {
         self.quarantine = quarantine;
         self
     }
 
-    /// Looks at all pods and nodes that the caches hold.
+    /// Evaluates all cached pods and nodes.
     pub fn pass<P: Copy>(
         &mut self,
         now: Moment,
@@ -171,7 +172,7 @@ impl PodCleanup {
         deletes.extend(orphans.map(|pod| force(pod, Why::Orphaned)));
         let unbound = pods.iter().filter(|pod| pod.terminating && pod.node.is_empty());
         deletes.extend(unbound.map(|pod| force(pod, Why::Unscheduled)));
-        // A verdict serves one pass; whoever is still missing then is looked for again.
+        // A confirmation serves one pass; a node still missing then is looked up again.
         self.gone.clear();
         Pass { deletes, look_for }
     }
@@ -214,34 +215,34 @@ impl PodCleanup {
             .collect()
     }
 
-    /// The API server itself does not know this node.
+    /// Records that the API server has no such node.
     pub fn node_is_gone(&mut self, node: &str) {
-        // Without quarantine no verdict: an answer to a question that we did not ask is none.
+        // Ignore a result that was not requested: the node has no quarantine.
         if self.missing.contains_key(node) {
             self.gone.insert(node.into());
         }
     }
 
-    /// It does, or could not say; the quarantine starts anew.
+    /// Records that the node exists, or that the read failed; its quarantine restarts.
     pub fn node_is_there(&mut self, now: Moment, node: &str) {
         if let Some(since) = self.missing.get_mut(node) {
             *since = now;
         }
     }
 
-    /// A node of this name is there: if it goes again, its pods' quarantine is a new one.
+    /// Records that a node of this name exists: if it goes again, the quarantine starts from zero.
     pub fn node_came(&mut self, node: &str) {
         self.missing.remove(node);
         self.gone.remove(node);
     }
 
-    /// No pod is left that names a missing node, so none is missed; a pass would find the same.
+    /// Records that no pod names a missing node; a pass would find the same.
     pub fn nobody_is_missed(&mut self) {
         self.missing.clear();
         self.gone.clear();
     }
 
-    /// When a quarantine is over, if nothing else happens.
+    /// When the next quarantine ends, if nothing else happens.
     pub fn next_wake(&self) -> Option<Moment> {
         self.missing.values().map(|since| since.after(self.quarantine)).min()
     }
@@ -266,7 +267,7 @@ fn out_of_service<P: Copy>(
     found.into_iter().map(|pod| force(pod, Why::OutOfService)).collect()
 }
 
-/// Evicted ones first, then the oldest, then by name.
+/// Evicted pods first, then the oldest, then by name.
 fn by_eviction_and_age<P>(a: &CleanupPod<'_, P>, b: &CleanupPod<'_, P>) -> std::cmp::Ordering {
     b.evicted
         .cmp(&a.evicted)

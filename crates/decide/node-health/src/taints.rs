@@ -1,10 +1,10 @@
-//! Which taints a node should carry, and the smallest patch that gets it there.
+//! Which taints a node should have, and the smallest patch to get there.
 //!
-//! Taints with the effect NoSchedule follow conditions at once and without limit. Of the two
-//! NoExecute taints that say "lost" a node carries at most one; the first waits for its turn in the
-//! zone's queue, a change between the two and the removal do not wait. Taints that others set are
-//! never touched, and an existing taint of ours keeps its value and time. Also says which of the
-//! old platform labels must follow the stable ones. upstream: node_lifecycle_controller.go
+//! NoSchedule taints follow the conditions at once and without limit. Of the two "lost" NoExecute
+//! taints a node has at most one; the first one waits for an eviction token of the zone, a swap of
+//! the two and the removal do not wait. Taints set by others are never touched, and an existing
+//! taint of ours keeps its value and time. Also computes which of the old platform labels must
+//! follow the stable ones. upstream: node_lifecycle_controller.go
 
 use std::collections::BTreeMap;
 
@@ -13,12 +13,12 @@ use pod_model::TaintEffect;
 use crate::facts::{ConditionKind, Conditions, NodeFacts, Taint, TaintKey, Truth};
 use crate::time::Moment;
 
-/// A change of a node's taints, as key and effect name them.
+/// A change of a node's taints, by key and effect.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TaintPatch {
-    /// Taints to put there; one of the same key and effect is replaced.
+    /// Taints to add; one of the same key and effect is replaced.
     pub add: Vec<Taint>,
-    /// Taints to take away.
+    /// Taints to remove.
     pub remove: Vec<(TaintKey, TaintEffect)>,
 }
 
@@ -28,14 +28,14 @@ impl TaintPatch {
         self.add.is_empty() && self.remove.is_empty()
     }
 
-    /// Both changes in one.
+    /// Both patches in one.
     pub fn and(mut self, other: Self) -> Self {
         self.add.extend(other.add);
         self.remove.extend(other.remove);
         self
     }
 
-    /// The list as it is to be written: what stays keeps its order, what is new comes last.
+    /// The list to be written: existing taints keep their order, new ones come last.
     pub fn apply(&self, taints: &[Taint]) -> Vec<Taint> {
         let mut result = taints.to_vec();
         for added in &self.add {
@@ -48,13 +48,13 @@ impl TaintPatch {
         result
     }
 
-    /// Whether it puts a taint there that sends pods away.
+    /// Whether it adds a NoExecute taint.
     pub fn evicts(&self) -> bool {
         self.add.iter().any(|taint| taint.effect == TaintEffect::NoExecute)
     }
 }
 
-/// The taint that keeps new pods away while a condition has this status.
+/// The NoSchedule taint for a condition with this status.
 fn condition_taint(kind: ConditionKind, status: Truth) -> Option<TaintKey> {
     match (kind, status) {
         (ConditionKind::Ready, Truth::False) => Some(TaintKey::NotReady),
@@ -67,7 +67,7 @@ fn condition_taint(kind: ConditionKind, status: Truth) -> Option<TaintKey> {
     }
 }
 
-/// Whether a NoSchedule taint of this key is ours to add and remove.
+/// Whether this controller adds and removes the NoSchedule taint of this key.
 fn follows_conditions(key: &TaintKey) -> bool {
     matches!(
         key,
@@ -81,7 +81,7 @@ fn follows_conditions(key: &TaintKey) -> bool {
     )
 }
 
-/// What its conditions and its being cordoned ask for.
+/// The NoSchedule taints that its conditions and a cordon require.
 fn wanted_no_schedule(conditions: &Conditions, unschedulable: bool) -> Vec<TaintKey> {
     let by_condition = ConditionKind::ALL
         .into_iter()
@@ -89,7 +89,7 @@ fn wanted_no_schedule(conditions: &Conditions, unschedulable: bool) -> Vec<Taint
     by_condition.chain(unschedulable.then_some(TaintKey::Unschedulable)).collect()
 }
 
-/// Brings the NoSchedule taints in line with the conditions.
+/// The patch that brings the NoSchedule taints in line with the conditions.
 pub fn no_schedule(facts: &NodeFacts, now: Moment) -> TaintPatch {
     let effect = TaintEffect::NoSchedule;
     let wanted = wanted_no_schedule(&facts.conditions, facts.unschedulable);
@@ -109,19 +109,19 @@ pub fn no_schedule(facts: &NodeFacts, now: Moment) -> TaintPatch {
 /// What the NoExecute taints of a node need.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NoExecute {
-    /// They are as they should be.
+    /// They are right.
     Settled,
-    /// To be changed at once: a swap, or a removal.
+    /// Change them at once: a swap, or a removal.
     Now(TaintPatch),
-    /// A taint is missing and has to wait for its turn.
+    /// A taint is missing and has to wait for an eviction token.
     Wait,
 }
 
-/// Judges the pair of taints that say "lost". In a blackout (every zone dark) the fault is most
-/// likely ours or the network's, and nobody may carry one.
+/// Decides on the pair of "lost" taints. In a blackout (every zone fully not ready) the fault is
+/// most likely ours or the network's, and no node may have one.
 pub fn no_execute(facts: &NodeFacts, blackout: bool, now: Moment) -> NoExecute {
     let Some(ready) = facts.conditions.status(ConditionKind::Ready) else {
-        // Nobody has said anything about this node yet.
+        // The node has no Ready condition yet.
         return NoExecute::Settled;
     };
     let carried: Vec<&TaintKey> = facts
@@ -140,7 +140,7 @@ pub fn no_execute(facts: &NodeFacts, blackout: bool, now: Moment) -> NoExecute {
     change(no_execute_patch(Some(wanted), &carried, now))
 }
 
-/// The patch of a node whose turn has come; none if it recovered meanwhile.
+/// The taint patch of a node with an eviction token; none if it recovered meanwhile.
 pub fn take_turn(facts: &NodeFacts, now: Moment) -> Option<TaintPatch> {
     let wanted = lost_key(facts.conditions.status(ConditionKind::Ready)?)?;
     Some(no_execute_patch(Some(wanted), &[], now))
@@ -169,7 +169,7 @@ const MIRRORS: [(&str, &str); 2] = [
     ("kubernetes.io/arch", "beta.kubernetes.io/arch"),
 ];
 
-/// Labels to set so that the old platform labels say what the stable ones say.
+/// Labels to set so that the old platform labels equal the stable ones.
 pub fn mirrored_labels(labels: &BTreeMap<String, String>) -> Vec<(Box<str>, Box<str>)> {
     MIRRORS
         .into_iter()

@@ -1,9 +1,8 @@
-//! Two kinds of time: moments on our own clock, and stamps that others wrote.
+//! Two kinds of time: our own clock's, and timestamps written by others.
 //!
-//! A [`Moment`] may be compared and added to. A [`Stamp`] may only be compared with another stamp
-//! for sameness, since the clock it came from may be years off; where one is read as a moment (a
-//! taint's `timeAdded`, a pod's binding) it is bounded by what we saw, once and for all. All
-//! arithmetic saturates.
+//! A [`Moment`] supports comparison and addition. A [`Stamp`] may only be compared with another
+//! stamp for equality, since its clock may be years off; where one is used as a `Moment` (a taint's
+//! `timeAdded`, a pod's binding) it is bounded once by what we observed. All arithmetic saturates.
 
 use std::time::Duration;
 
@@ -11,17 +10,17 @@ use std::time::Duration;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Moment(i64);
 
-/// A time that somebody else wrote, in nanoseconds from the Unix epoch on their clock.
+/// A timestamp of another clock, in nanoseconds since the Unix epoch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Stamp(i64);
 
 impl Moment {
-    /// The moment so many nanoseconds after the epoch.
+    /// The time this many nanoseconds after the epoch.
     pub const fn from_nanos(nanos: i64) -> Self {
         Self(nanos)
     }
 
-    /// The moment so many whole seconds after the epoch.
+    /// The time this many seconds after the epoch.
     pub const fn from_secs(secs: i64) -> Self {
         Self(secs.saturating_mul(1_000_000_000))
     }
@@ -36,20 +35,20 @@ impl Moment {
         Self(self.0.saturating_add(signed_nanos(span)))
     }
 
-    /// How long ago `earlier` was; nothing if it lies ahead.
+    /// How long ago `earlier` was; zero if it is in the future.
     pub fn since(self, earlier: Self) -> Duration {
         let nanos = i128::from(self.0) - i128::from(earlier.0);
         Duration::from_nanos(u64::try_from(nanos.max(0)).unwrap_or(u64::MAX))
     }
 
-    /// As others will read it when we write it.
+    /// As the timestamp that others will read.
     pub const fn stamp(self) -> Stamp {
         Stamp(self.0)
     }
 }
 
 impl Stamp {
-    /// The stamp so many nanoseconds after the epoch.
+    /// The timestamp this many nanoseconds after the epoch.
     pub const fn from_nanos(nanos: i64) -> Self {
         Self(nanos)
     }
@@ -59,7 +58,7 @@ impl Stamp {
         self.0
     }
 
-    /// Read as if our clock had written it. Whoever calls this bounds the answer.
+    /// As if our clock had written it. The caller bounds the result.
     pub(crate) const fn taken_as_ours(self) -> Moment {
         Moment(self.0)
     }

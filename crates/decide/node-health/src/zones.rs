@@ -1,11 +1,10 @@
-//! Zones: how many of their nodes are ready, what state that puts them in, and how fast nodes may
-//! be given up there.
+//! Zones: how many of their nodes are ready, the state that follows, and the eviction rate.
 //!
-//! A zone that is entirely dark is given up at the normal rate, one that is mostly dark slowly or
-//! not at all, and if every zone is dark the fault is taken to be on our side: nobody is given up
-//! ("blackout"). Rates change only when a zone's state changes, as upstream, so
-//! whether a zone is large is asked only then, whoever comes or goes later. Counting is by
-//! increments, so an evaluation costs one pass over the zones, not over the nodes.
+//! Nodes of a fully not-ready zone are evicted at the normal rate, those of a mostly not-ready one
+//! slowly or not at all; if every zone is fully not ready ("blackout"), the fault is taken to be on
+//! our side and no node is evicted. Rates change only when a zone's state changes, as upstream, so
+//! whether a zone is large is checked only then, regardless of nodes that join or leave later.
+//! Counts are incremental, so an evaluation costs one pass over the zones, not over the nodes.
 //! upstream: node_lifecycle_controller.go, component-helpers topology
 
 use std::collections::BTreeMap;
@@ -22,7 +21,7 @@ const REGION_LABELS: [&str; 2] =
 const EXCLUDE_LABEL: &str = "node.kubernetes.io/exclude-disruption";
 
 impl ZoneKey {
-    /// The zone that these labels put a node in. Where both are there, the old labels win.
+    /// The zone from these labels. If old and stable labels are both set, the old ones win.
     pub fn from_labels(labels: &BTreeMap<String, String>) -> Self {
         let first = |names: [&str; 2]| {
             names.into_iter().find_map(|name| labels.get(name)).map_or("", String::as_str)
@@ -31,17 +30,17 @@ impl ZoneKey {
         if region.is_empty() && zone.is_empty() {
             return Self::default();
         }
-        // The separator cannot occur in a label, so no two pairs make the same key.
+        // The separator cannot occur in a label, so different pairs have different keys.
         Self(format!("{region}:\0:{zone}").into())
     }
 
-    /// As metrics name it.
+    /// The name in metrics.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 }
 
-/// Whether these labels keep a node out of its zone's count.
+/// Whether these labels exclude a node from its zone's count.
 pub fn is_excluded(labels: &BTreeMap<String, String>) -> bool {
     labels.contains_key(EXCLUDE_LABEL)
 }
@@ -50,10 +49,10 @@ pub fn is_excluded(labels: &BTreeMap<String, String>) -> bool {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ZoneId(pub u32);
 
-/// How well a zone is.
+/// Health of a zone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ZoneState {
-    /// Not judged yet.
+    /// Not evaluated yet.
     Initial,
     /// Most of its nodes are ready.
     Normal,
@@ -63,7 +62,7 @@ pub enum ZoneState {
     Full,
 }
 
-/// How often a node may be given up: never, or once in this time.
+/// An eviction rate: never, or one node per interval.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rate(Option<Duration>);
 
@@ -71,27 +70,27 @@ impl Rate {
     /// Never.
     pub const NEVER: Self = Self(None);
 
-    /// So many per second; nothing and less mean never.
+    /// This many per second; zero and less mean never.
     pub fn per_second(nodes: f64) -> Self {
         if nodes > 0.0 { Self(Duration::try_from_secs_f64(1.0 / nodes).ok()) } else { Self::NEVER }
     }
 
-    /// The time between two nodes, unless it is never.
+    /// The time between two nodes; none if never.
     pub fn interval(self) -> Option<Duration> {
         self.0
     }
 }
 
-/// What the flags say about zones.
+/// The zone settings, from the flags.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ZoneSettings {
-    /// Rate in a healthy or entirely dark zone.
+    /// Rate in a healthy or fully not-ready zone.
     pub rate: Rate,
-    /// Rate in a large zone that is mostly dark.
+    /// Rate in a large zone that is mostly not ready.
     pub secondary_rate: Rate,
     /// A zone is large above this number of nodes.
     pub large_above: usize,
-    /// A zone is mostly dark from this share of nodes.
+    /// A zone is mostly not ready from this share of nodes.
     pub unhealthy_share: f32,
 }
 
@@ -112,7 +111,7 @@ impl ZoneSettings {
         if ready == 0 && not_ready > 0 {
             return ZoneState::Full;
         }
-        // Single precision on purpose: the flag is one, and the boundary must fall where upstream's does.
+        // Single precision on purpose: the flag is an f32, and the boundary must be upstream's.
         #[allow(clippy::cast_precision_loss)]
         let share = not_ready as f32 / (not_ready + ready) as f32;
         if not_ready > 2 && share >= self.unhealthy_share {
@@ -168,28 +167,28 @@ impl Zone {
     }
 }
 
-/// More zones than any cluster has; beyond this the empty are looked for now and then.
+/// More zones than any cluster has; beyond this number empty zones are swept now and then.
 const MANY: usize = 256;
 
 /// What an evaluation changed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ZoneChanges {
-    /// Every zone went dark: nobody may be given up, and nobody may stay given up.
+    /// Every zone became fully not ready: no node may be tainted, and existing taints are removed.
     pub blackout_began: bool,
-    /// Somebody is ready again: all silence so far is forgiven.
+    /// A node is ready again: all silence so far is reset.
     pub blackout_ended: bool,
-    /// Rates to use from now on.
+    /// New rates.
     pub rates: Vec<(ZoneId, Rate)>,
 }
 
-/// All zones. A zone keeps its handle for as long as it has nodes; one without is judged Initial,
-/// and makes room when there are many such.
+/// All zones. A zone keeps its handle while it has nodes; an empty one is evaluated as Initial, and
+/// is swept when there are many.
 #[derive(Clone, Debug)]
 pub struct Zones {
     settings: ZoneSettings,
     zones: Vec<Zone>,
     handles: BTreeMap<ZoneKey, ZoneId>,
-    /// Handles of zones that were swept away.
+    /// Handles of zones that were swept.
     free: Vec<ZoneId>,
     blackout: bool,
     changed: bool,
@@ -208,7 +207,7 @@ impl Zones {
         }
     }
 
-    /// The handle of a zone; a new one begins as Initial, at the normal rate.
+    /// The handle of a zone; a new one starts as Initial, at the normal rate.
     pub fn handle(&mut self, key: &ZoneKey) -> ZoneId {
         if let Some(id) = self.handles.get(key) {
             return *id;
@@ -224,14 +223,14 @@ impl Zones {
         id
     }
 
-    /// Whether this zone would be a new one and there are so many that the empty should go first.
+    /// Whether this zone would be new and there are so many that empty ones should be swept first.
     pub fn is_crowded(&self, key: &ZoneKey) -> bool {
         let count = self.zones.len();
         let full = count >= MANY && count.is_power_of_two() && self.free.is_empty();
         full && !self.handles.contains_key(key)
     }
 
-    /// Forgets zones that count nobody, but for those to be kept; their handles will be given anew.
+    /// Removes zones without counted nodes, except those to keep; their handles are reused.
     pub fn sweep(&mut self, keep: impl Fn(ZoneId) -> bool) -> Vec<ZoneId> {
         let zones = &self.zones;
         let empty = |id: ZoneId| zones.get(index(id)).is_none_or(|zone| zone.size() == 0);
@@ -247,7 +246,7 @@ impl Zones {
         swept
     }
 
-    /// One node is counted differently from before; absent means not counted.
+    /// Counts one node differently from before; `None` means not counted.
     pub fn recount(&mut self, zone: ZoneId, before: Option<bool>, after: Option<bool>) {
         if before == after {
             return;
@@ -266,12 +265,12 @@ impl Zones {
         self.changed = true;
     }
 
-    /// Whether a count changed since they were judged.
+    /// Whether a count changed since the last evaluation.
     pub fn await_judgement(&self) -> bool {
         self.changed
     }
 
-    /// Judges all zones anew if any count changed.
+    /// Evaluates all zones if any count changed.
     pub fn evaluate(&mut self) -> ZoneChanges {
         let mut changes = ZoneChanges::default();
         if !std::mem::take(&mut self.changed) {
@@ -299,7 +298,7 @@ impl Zones {
         changes
     }
 
-    /// Whether every zone is dark.
+    /// Whether every zone is fully not ready.
     pub fn in_blackout(&self) -> bool {
         self.blackout
     }
@@ -314,7 +313,7 @@ impl Zones {
         (0..).map(ZoneId).zip(&self.zones)
     }
 
-    /// What the flags say.
+    /// The settings.
     pub fn settings(&self) -> &ZoneSettings {
         &self.settings
     }

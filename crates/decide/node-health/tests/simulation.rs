@@ -28,7 +28,8 @@ fn small_zones() {
     assert!(report.fences > 10 && report.fences_given_up > 0, "{report:?}");
 }
 
-/// The observer would notice: where nobody fences off what the dead had sent, two nodes get one range.
+/// The oracle would detect it: without the fence, a dead leader's write gives two nodes one pod
+/// CIDR.
 #[test]
 fn without_a_fence_a_range_is_handed_out_twice() {
     let (mut clashes, mut late) = (0, 0);
@@ -49,14 +50,15 @@ fn large_zones() {
     assert!(report.ranges > 3_000, "{report:?}");
 }
 
-/// Nodes come and go around the number of them that makes a zone large.
+/// Nodes join and leave around the number that makes a zone large.
 #[test]
 fn zones_at_the_threshold() {
     let report = runs(200, 4, 3_000, 20_000..20_012);
     assert!(report.given_up_slowly > 5 && report.given_up_in_shrunken > 0, "{report:?}");
 }
 
-/// The observer would notice: a controller that takes zones of 50 nodes for large gives some up there.
+/// The oracle would detect it: a controller that treats zones of 50 nodes as large taints some
+/// there.
 #[test]
 fn with_another_threshold_small_zones_are_given_up() {
     let mut given_up = 0;

@@ -1,9 +1,8 @@
 //! The controller's own clock.
 //!
-//! Rule: moments never go back and never jump, whatever becomes of the machine's clock of the day:
-//! they go on as the kernel's clock since boot does, which runs while the machine sleeps, so that
-//! nobody acts on a lease that ran out meanwhile. Times that others will read are the machine's own
-//! at the instant of writing.
+//! Rule: times never go back and never jump when the wall clock is set. They follow the kernel's
+//! boot-time clock, which runs during suspend, so that no instance acts on a lease that expired
+//! meanwhile. Timestamps that others will read are wall-clock times at the time of writing.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,21 +11,21 @@ use node_health::Moment;
 use ports::ApiTime;
 use tokio::time::Instant;
 
-/// What a process has around it.
+/// The process's environment: clocks and randomness.
 pub trait Surroundings: Send + Sync {
-    /// The machine's clock of the day, which anybody may set.
+    /// The wall clock, which can be set.
     fn wall(&self) -> ApiTime;
-    /// Time since any fixed moment. Nobody can set it, and it goes on while the machine sleeps.
+    /// Time since any fixed point. Cannot be set, and runs during suspend.
     fn since_boot(&self) -> Duration;
-    /// Any number; only spreads retries.
+    /// Any number; only for jitter.
     fn random(&self) -> u64;
 }
 
-/// Makes moments. Clones agree.
+/// Source of the controller's times. Clones agree.
 #[derive(Clone)]
 pub(crate) struct Clock {
     surroundings: Arc<dyn Surroundings>,
-    /// What the clock of the day showed when this clock was made, and the clock since boot.
+    /// The wall clock and the boot-time clock when this clock was created.
     began: (Moment, Duration),
 }
 
@@ -42,7 +41,7 @@ impl Clock {
         moment.after(self.surroundings.since_boot().saturating_sub(boot))
     }
 
-    /// The machine's clock, for what others read.
+    /// The wall clock, for timestamps that others read.
     pub(crate) fn wall(&self) -> ApiTime {
         self.surroundings.wall()
     }
@@ -51,10 +50,10 @@ impl Clock {
         self.surroundings.random()
     }
 
-    /// When the moment comes, if the machine stays awake.
+    /// The tokio instant of this time, if the machine is not suspended.
     pub(crate) fn instant_of(&self, moment: Moment) -> Instant {
         let now = Instant::now();
-        // One beyond all counting is as good as one in thirty years.
+        // Beyond the range of `Instant`: thirty years from now is as good.
         let most = Duration::from_secs(30 * 365 * 86_400);
         now + moment.since(self.now()).min(most)
     }

@@ -1,7 +1,7 @@
-//! What the controller is told: every knob, as plain values.
+//! The controller's configuration: every setting, as plain values.
 //!
-//! Rule: whoever fills this in has parsed the texts already; here only what does not fit together
-//! is refused. Defaults are upstream's. Reads no file and no flag.
+//! Rule: the caller has parsed all text; here only inconsistent values are refused. Defaults are
+//! upstream's. Reads no file and no flag.
 
 use std::time::Duration;
 
@@ -12,20 +12,20 @@ use node_health::lifecycle::Settings;
 use node_health::zones::{Rate, ZoneSettings};
 use pod_model::Cidr;
 
-/// Which controllers run. The cloud's two need a cloud as well.
+/// Which controllers run. The two cloud controllers need a cloud as well.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Enabled {
-    /// `node-lifecycle-controller`: silence, conditions, taints, zones.
+    /// `node-lifecycle-controller`: heartbeats, conditions, taints, zones.
     pub node_lifecycle: bool,
-    /// `taint-eviction-controller`: pods that a NoExecute taint sends away.
+    /// `taint-eviction-controller`: evicts pods from nodes with NoExecute taints.
     pub taint_eviction: bool,
-    /// `node-ipam-controller`: pod ranges; runs only where there are cluster ranges.
+    /// `node-ipam-controller`: pod CIDRs; runs only with cluster CIDRs.
     pub node_ipam: bool,
     /// `pod-garbage-collector-controller`.
     pub pod_cleanup: bool,
-    /// `cloud-node-lifecycle-controller`: nodes that the cloud lost or shut down.
+    /// `cloud-node-lifecycle-controller`: nodes deleted or shut down in the cloud.
     pub cloud_node_lifecycle: bool,
-    /// `cloud-node-controller`: what the cloud says of new nodes, and addresses.
+    /// `cloud-node-controller`: initializes new nodes from the cloud, and updates addresses.
     pub cloud_node: bool,
 }
 
@@ -42,11 +42,11 @@ impl Default for Enabled {
     }
 }
 
-/// Silence and zones.
+/// Grace periods and zones.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct HealthConfig {
-    /// `--node-monitor-period`: how often the cloud is asked about nodes that are not ready, and
-    /// how old our view of the cluster may be.
+    /// `--node-monitor-period`: how often the cloud is queried about nodes that are not ready, and
+    /// how old the view of the cluster may be.
     pub monitor_period: Duration,
     /// `--node-monitor-grace-period`.
     pub monitor_grace: Duration,
@@ -60,8 +60,9 @@ pub struct HealthConfig {
     pub large_zone_above: usize,
     /// `--unhealthy-zone-threshold`.
     pub unhealthy_zone_share: f32,
-    /// How long nodes get to report after we came back, before we act against anybody. None: two
-    /// periods of a kubelet's lease (20 s), or half the grace where that is shorter.
+    /// How long nodes get to report after the controller or API server came back, before it acts on
+    /// silent ones. None: two periods of a kubelet's lease (20 s), or half the grace period if that
+    /// is shorter.
     pub settling: Option<Duration>,
 }
 
@@ -80,13 +81,13 @@ impl Default for HealthConfig {
     }
 }
 
-/// Pods that nobody else clears away.
+/// Pod garbage collection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PodCleanupConfig {
-    /// `--terminated-pod-gc-threshold`; zero turns that rule off.
+    /// `--terminated-pod-gc-threshold`; zero disables that rule.
     pub terminated_threshold: usize,
     pub period: Duration,
-    /// How long a node has to be missing.
+    /// How long a node must be missing before its pods are deleted.
     pub quarantine: Duration,
 }
 
@@ -100,28 +101,28 @@ impl Default for PodCleanupConfig {
     }
 }
 
-/// One cluster range and the mask size of what a node gets of it.
+/// One cluster CIDR and its node mask size.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClusterRange {
     pub range: Cidr,
     pub node_mask: u8,
 }
 
-/// `--allocate-node-cidrs` and what belongs to it.
+/// `--allocate-node-cidrs` and related flags.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RangesConfig {
-    /// `--cluster-cidr`, in its order: one, or two of different families.
+    /// `--cluster-cidr`, in order: one, or two of different families.
     pub cluster: Vec<ClusterRange>,
     /// `--service-cluster-ip-range`, `--secondary-service-cluster-ip-range`.
     pub service: Vec<Cidr>,
 }
 
-/// `--leader-elect` and what belongs to it.
+/// `--leader-elect` and related flags.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LeaderConfig {
     pub namespace: String,
     pub name: String,
-    /// No two processes may have the same; such as host name and a random part.
+    /// Unique among the instances; for example host name and a random part.
     pub identity: String,
     pub lease_duration: Duration,
     pub renew_deadline: Duration,
@@ -132,7 +133,7 @@ impl LeaderConfig {
     pub const NAMESPACE: &str = "kube-system";
     pub const NAME: &str = "keelson-node-controller";
 
-    /// Upstream's times, under our own name.
+    /// Upstream's times, and this project's lease name.
     pub fn new(identity: impl Into<String>) -> Self {
         Self {
             namespace: Self::NAMESPACE.to_owned(),
@@ -145,20 +146,20 @@ impl LeaderConfig {
     }
 }
 
-/// Everything.
+/// The whole configuration.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ControllerConfig {
     pub enabled: Enabled,
     pub health: HealthConfig,
     pub pod_cleanup: PodCleanupConfig,
-    /// None: nodes get no ranges from us.
+    /// None: this controller assigns no pod CIDRs.
     pub ranges: Option<RangesConfig>,
-    /// None: we are the only one and act at once.
+    /// None: this is the only instance and acts at once.
     pub leader: Option<LeaderConfig>,
     /// Feature gate `TaintTolerationComparisonOperators`.
     pub toleration_comparisons: bool,
     pub writes: WriteConfig,
-    /// `--node-status-update-frequency` of the cloud's node controller: how often addresses are
+    /// `--node-status-update-frequency` of the cloud node controller: how often addresses are
     /// compared.
     pub cloud_update_period: Duration,
 }
@@ -181,11 +182,11 @@ impl Default for ControllerConfig {
 /// How writes are sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WriteConfig {
-    /// No write takes longer.
+    /// Timeout of a write.
     pub deadline: Duration,
-    /// How many may be on their way at once.
+    /// How many may be in flight at once.
     pub at_once: usize,
-    /// How many events are told together, of many that wait; then a pause of half a second follows.
+    /// How many pending events are written together; then a pause of half a second follows.
     pub events_at_once: usize,
 }
 
@@ -195,7 +196,7 @@ impl Default for WriteConfig {
     }
 }
 
-/// What does not fit together.
+/// Inconsistent configuration.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum ConfigError {
     #[error("leader election: {0}")]
@@ -212,7 +213,7 @@ pub enum ConfigError {
     OutOfRange { field: &'static str, value: f64, least: f64, most: f64 },
 }
 
-/// A configuration that holds together.
+/// A validated configuration.
 #[derive(Clone, Debug)]
 pub(crate) struct Checked {
     pub(crate) config: ControllerConfig,
@@ -289,8 +290,9 @@ const SETTLING: Duration = Duration::from_secs(20);
 
 fn settings(health: &HealthConfig) -> Settings {
     let settling = health.settling.unwrap_or_else(|| SETTLING.min(health.monitor_grace / 2));
-    // Our view may be two periods old; a period of seconds keeps that above the time of a read. But
-    // it stays well within the grace: an absence that long would make everybody silent at once.
+    // The view may be two periods old; whole seconds keep that above the duration of a read. But it
+    // stays well within the grace period: after an absence that long every node would be silent at
+    // once.
     let largest_gap = health.monitor_period.saturating_mul(2).max(Duration::from_secs(2));
     let largest_gap = largest_gap.min(health.monitor_grace / 2);
     Settings {

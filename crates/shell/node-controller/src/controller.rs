@@ -1,7 +1,7 @@
-//! The controller as its owner sees it: start it, ask it, end it.
+//! The controller's public API: start, query, stop.
 //!
-//! Rule: a handle; clones are the same controller. Answers come from what the tasks published or
-//! are asked of the task that owns the state, with a limit on the wait.
+//! Rule: this is a handle; clones are the same controller. Answers come from published state or
+//! from the task that owns the state, with a timeout.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -18,38 +18,38 @@ use crate::election::{self, LeaderView};
 use crate::events::Events;
 use crate::report::{Explanation, HealthState, MetricFamily};
 
-/// How long a question may wait for its answer.
+/// Timeout of a query.
 const ANSWER: Duration = Duration::from_secs(5);
-/// How many questions may wait.
+/// How many queries may be queued.
 const QUESTIONS: usize = 16;
 
-/// What somebody wants to know of the task that owns the state.
+/// A query to the task that owns the state.
 pub(crate) struct Question {
     pub(crate) node: String,
     pub(crate) answer: oneshot::Sender<Explanation>,
 }
 
-/// The ways to one API server. Each is to have a rate of its own, so that a thousand deletions that
-/// wait for their turn hold up neither the leader's lease nor a look at whether a node lives.
+/// The clients of one API server. Each should have its own rate limit, so that a thousand queued
+/// deletions delay neither the leader's lease nor a check of a node's lease.
 #[derive(Clone)]
 pub struct Clients {
-    /// Watches, writes, and what belongs to them.
+    /// Watches, writes, and their reads.
     pub work: Arc<dyn ClusterApi>,
-    /// Reads of nodes' leases, past the watch.
+    /// Reads of nodes' leases, in addition to the watch.
     pub looks: Arc<dyn ClusterApi>,
     /// The leader's lease.
     pub election: Arc<dyn ClusterApi>,
 }
 
 impl Clients {
-    /// One client for all; for one without a rate.
+    /// One client for everything; for clients without a rate limit.
     #[must_use]
     pub fn one(api: Arc<dyn ClusterApi>) -> Self {
         Self { work: api.clone(), looks: api.clone(), election: api }
     }
 }
 
-/// What all tasks of one controller share.
+/// State shared by all tasks of one controller.
 pub(crate) struct Shared {
     pub(crate) checked: Checked,
     pub(crate) clients: Clients,
@@ -69,10 +69,11 @@ pub struct NodeController {
 }
 
 impl NodeController {
-    /// Makes a controller; nothing is asked and nothing written yet. To be called within tokio.
+    /// Creates a controller without any request yet. Must be called within a tokio runtime.
     ///
     /// # Errors
-    /// When the configuration does not hold together.
+    ///
+    /// If the configuration is inconsistent.
     pub fn new(
         config: ControllerConfig,
         clients: Clients,
@@ -97,7 +98,7 @@ impl NodeController {
         Ok(Self { shared: Arc::new(shared), ask })
     }
 
-    /// Runs until `shutdown` is ready; frees the lease on the way out.
+    /// Runs until `shutdown` completes; releases the lease on shutdown.
     pub async fn run(&self, shutdown: impl Future<Output = ()> + Send) {
         election::run(self.shared.clone(), shutdown).await;
     }
@@ -110,8 +111,8 @@ impl NodeController {
         families
     }
 
-    /// What `/healthz` asks for: whether a leader that cannot renew has failed to stop, and one
-    /// check for each controller that runs.
+    /// The checks of `/healthz`: whether a leader that cannot renew has failed to stop, and one
+    /// check per running controller.
     #[must_use]
     pub fn health(&self) -> Vec<HealthState> {
         let now = self.shared.clock.now();
@@ -120,7 +121,7 @@ impl NodeController {
         checks
     }
 
-    /// Whether nodes, leases and pods were each listed since this instance began to lead; before
+    /// Whether nodes, leases and pods were each listed since this instance became leader; before
     /// that it decides nothing.
     #[must_use]
     pub fn has_synced(&self) -> bool {
@@ -133,7 +134,7 @@ impl NodeController {
         self.shared.leader.may_act(self.shared.clock.now())
     }
 
-    /// Why a node is as it is, and what will become of its pods.
+    /// Explains the state of a node and what happens to its pods.
     pub async fn explain(&self, node: &str) -> Explanation {
         let (answer, answered) = oneshot::channel();
         let question = Question { node: node.to_owned(), answer };
@@ -147,7 +148,7 @@ impl NodeController {
         let leader = self.shared.leader.holder();
         let outlook = match leader.as_str() {
             _ if self.is_leading() => "This controller is busy; ask again.".to_owned(),
-            "" => "This controller does not lead, and knows of nobody who does.".to_owned(),
+            "" => "This controller does not lead, and knows of no leader.".to_owned(),
             leader => format!("This controller does not lead; ask {leader}."),
         };
         Explanation {

@@ -1,7 +1,7 @@
-//! Between the API's words and the decisions'.
+//! Conversions between API objects and the decisions' types.
 //!
-//! Rule: total; what cannot be read is left out or kept as text, never guessed. Bodies of patches
-//! carry the version (or the unique id) that they were made for, so that they fail on any other.
+//! Rule: total functions; what cannot be parsed is left out or kept as text, never guessed. Patches
+//! carry the resource version or UID that they were made for, so that they fail on any other.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -59,7 +59,7 @@ pub(crate) fn conditions(list: &[NodeCondition]) -> Conditions {
     conditions
 }
 
-/// The taints that can be read, and whether those were all.
+/// The taints that can be parsed, and whether those were all.
 pub(crate) fn taints(list: &[NodeTaint]) -> (Vec<Taint>, bool) {
     let read = |taint: &NodeTaint| {
         Some(Taint {
@@ -88,7 +88,7 @@ pub(crate) fn node_facts(node: &Node, version: u64) -> NodeFacts {
     }
 }
 
-/// A node's ranges, in either of the two fields.
+/// A node's pod CIDRs, from either of the two fields.
 pub(crate) fn ranges(node: &Node) -> &[String] {
     match node.spec.pod_cidrs.is_empty() && !node.spec.pod_cidr.is_empty() {
         true => std::slice::from_ref(&node.spec.pod_cidr),
@@ -96,7 +96,7 @@ pub(crate) fn ranges(node: &Node) -> &[String] {
     }
 }
 
-/// Writes down what tells one list of tolerations from another.
+/// Writes a key that is equal for equal lists of tolerations only.
 pub(crate) fn tolerations_key(list: &[api::Toleration], key: &mut String) {
     key.clear();
     for it in list {
@@ -105,7 +105,7 @@ pub(crate) fn tolerations_key(list: &[api::Toleration], key: &mut String) {
             key.push('\0');
         }
         if let Some(seconds) = it.toleration_seconds {
-            // Into a text nothing fails.
+            // Writing to a `String` cannot fail.
             let _ = write!(key, "{seconds}");
         }
         key.push('\0');
@@ -115,7 +115,7 @@ pub(crate) fn tolerations_key(list: &[api::Toleration], key: &mut String) {
 pub(crate) fn toleration(toleration: &api::Toleration) -> Toleration {
     let effect = TaintEffect::parse(&toleration.effect);
     let operator = match (toleration.effect.is_empty(), effect.is_ok()) {
-        // An effect that we do not know covers nothing.
+        // An unknown effect matches nothing.
         (false, false) => Operator::Other,
         _ => Operator::parse(&toleration.operator),
     };
@@ -132,7 +132,7 @@ fn pod_condition<'a>(pod: &'a Pod, kind: &str) -> Option<&'a PodCondition> {
     pod.status.conditions.iter().find(|it| it.kind == kind)
 }
 
-/// When a pod was bound, as it says itself.
+/// When a pod was bound, from its own condition.
 pub(crate) fn bound(pod: &Pod) -> Option<Stamp> {
     let scheduled = pod_condition(pod, "PodScheduled").filter(|it| it.status == "True");
     let bound = scheduled.and_then(|it| it.last_transition_time);
@@ -140,7 +140,7 @@ pub(crate) fn bound(pod: &Pod) -> Option<Stamp> {
     bound.map(|time| Stamp::from_nanos(time.nanos()))
 }
 
-/// What a pod's object says; where it is, and since when, is for whoever knows the nodes.
+/// The entry of a pod, from its object; its node and binding time are the caller's.
 pub(crate) fn pod_entry(
     pod: &Pod,
     uid: Uid,
@@ -168,7 +168,7 @@ fn body(value: &Value) -> Vec<u8> {
     value.to_string().into_bytes()
 }
 
-/// Conditions that become Unknown; a strategic merge patch of the status.
+/// A strategic merge patch of the status that sets conditions to Unknown.
 pub(crate) fn conditions_patch(version: &str, writes: &[ConditionWrite], wall: ApiTime) -> Vec<u8> {
     let conditions: Vec<NodeCondition> = writes
         .iter()
@@ -187,7 +187,7 @@ pub(crate) fn conditions_patch(version: &str, writes: &[ConditionWrite], wall: A
     }))
 }
 
-/// The whole list of taints; those that are new get the machine's time.
+/// The complete list of taints; new ones get the wall-clock time.
 pub(crate) fn taints_patch(
     version: &str,
     taints: &[Taint],
@@ -222,10 +222,11 @@ pub(crate) fn labels_patch(version: &str, labels: &[(Box<str>, Box<str>)]) -> Ve
     body(&json!({"metadata": {"resourceVersion": version, "labels": labels}}))
 }
 
-/// What a node wears that was changed only so that its version is a new one. Who gets a range loses it.
+/// The annotation of fence writes, whose only purpose is a new resource version. It is removed when
+/// the node gets its pod CIDR.
 pub(crate) const FENCE: &str = "keelson/range-fence";
 
-/// Changes nothing but the version; the value must be one that the node does not have.
+/// Changes nothing but the resource version; the value must differ from the node's.
 pub(crate) fn fence_patch(version: &str, value: &str) -> Vec<u8> {
     body(&json!({"metadata": {"resourceVersion": version, "annotations": {FENCE: value}}}))
 }
@@ -237,7 +238,7 @@ pub(crate) fn ranges_patch(version: &str, ranges: &[String]) -> Vec<u8> {
     }))
 }
 
-/// A pod's status, for whoever still has this unique id, and this version.
+/// A patch of a pod's status, guarded by UID and resource version.
 pub(crate) fn pod_status_patch(uid: &Uid, version: &str, status: &Value) -> Vec<u8> {
     let metadata = json!({"uid": uid.to_string(), "resourceVersion": version});
     body(&json!({"metadata": metadata, "status": status}))
@@ -260,7 +261,7 @@ fn address_kind(kind: AddressKind) -> &'static str {
     ADDRESS_KINDS.into_iter().find(|(known, _)| *known == kind).map_or("", |(_, name)| name)
 }
 
-/// What the kubelet was told to use as its own address.
+/// The annotation with the addresses that the kubelet was configured with.
 const OWN_ADDRESS: &str = "alpha.kubernetes.io/provided-node-ip";
 
 pub(crate) fn cloud_node(node: &Node) -> CloudNode {
@@ -285,7 +286,7 @@ pub(crate) fn instance_facts(instance: &CloudInstance) -> InstanceFacts {
     }
 }
 
-/// A node's addresses, replaced as a whole: a merge patch of the status.
+/// Replaces a node's addresses: a merge patch of the status.
 pub(crate) fn addresses_patch(version: &str, addresses: &[NodeAddress]) -> Vec<u8> {
     let list: Vec<api::NodeAddress> = addresses
         .iter()

@@ -1,7 +1,7 @@
-//! What is counted, under upstream's names.
+//! Metrics, under upstream's names.
 //!
-//! Rule: counting never waits and never fails; a lock is held for one addition. Labels come from
-//! zones, namespaces and cluster ranges, so their number is bounded by the cluster's own.
+//! Rule: counting never blocks and never fails; a lock is held for one addition. Labels are zones,
+//! namespaces and cluster CIDRs, so their number is bounded by the cluster's.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -56,14 +56,14 @@ fn whole(count: u64) -> f64 {
     count as f64
 }
 
-/// 1 ms, four times as much each, eight of them.
+/// Eight buckets: 1 ms, each four times the previous.
 const NODE_BOUNDS: &[f64] = &[0.001, 0.004, 0.016, 0.064, 0.256, 1.024, 4.096, 16.384];
 const ALL_NODES_BOUNDS: &[f64] = &[0.01, 0.04, 0.16, 0.64, 2.56, 10.24, 40.96, 163.84];
 const DELETION_BOUNDS: &[f64] =
     &[0.005, 0.025, 0.1, 0.5, 1.0, 2.5, 10.0, 30.0, 60.0, 120.0, 180.0, 240.0];
 const TRIES_BOUNDS: &[f64] = &[1.0, 5.0, 25.0, 125.0, 625.0];
 
-/// A zone as it is now.
+/// The current state of a zone.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct ZoneNow {
     pub(crate) zone: String,
@@ -71,7 +71,7 @@ pub(crate) struct ZoneNow {
     pub(crate) not_ready: usize,
 }
 
-/// A cluster range as it is now.
+/// The current state of a cluster CIDR.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct RangeNow {
     pub(crate) cluster: String,
@@ -122,17 +122,17 @@ impl Default for Counts {
     }
 }
 
-/// The counters of one controller. Clones are the same.
+/// The counters of one controller. Clones share them.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Counters(Arc<Mutex<Counts>>);
 
 impl Counters {
     fn lock(&self) -> MutexGuard<'_, Counts> {
-        // A count is whole at any time, so a panic elsewhere leaves nothing broken behind.
+        // A count is consistent at any time, so a panic elsewhere leaves nothing broken.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Each zone has a count of its nodes that were given up from the first, as upstream's does.
+    /// Each zone starts with a zero count of evicted nodes, as upstream.
     pub(crate) fn zones(&self, zones: Vec<ZoneNow>) {
         let mut counts = self.lock();
         for zone in &zones {
@@ -151,7 +151,7 @@ impl Counters {
         self.lock().known = (nodes, pods);
     }
 
-    /// Whether the first lists are in.
+    /// Whether the first lists are complete.
     pub(crate) fn synced(&self, synced: bool) {
         self.lock().synced = synced;
     }
@@ -172,7 +172,7 @@ impl Counters {
         self.lock().all_nodes_health.observe(took.as_secs_f64());
     }
 
-    /// A pod that a taint sent away is deleted, so long after it had to be.
+    /// A pod was evicted, this long after its deadline.
     pub(crate) fn pod_deleted(&self, late: Duration) {
         let mut counts = self.lock();
         counts.pod_deletions += 1;
@@ -190,7 +190,7 @@ impl Counters {
     pub(crate) fn range_allocated(&self, cluster: &str) {
         let mut counts = self.lock();
         *counts.allocations.entry(cluster.to_owned()).or_default() += 1;
-        // The next free block is found by its bit: always the first try.
+        // The bitmap finds the next free block at the first attempt.
         let tries = counts.tries.entry(cluster.to_owned());
         tries.or_insert_with(|| Histogram::new(TRIES_BOUNDS)).observe(1.0);
     }
@@ -249,7 +249,7 @@ fn zone_families(counts: &Counts) -> Vec<MetricFamily> {
         let sample = |zone: &ZoneNow| line(vec![("zone", zone.zone.clone())], value(zone));
         counts.zones.iter().map(sample).collect()
     };
-    // Nobody is ill in a zone without nodes.
+    // A zone without nodes counts as healthy.
     let health = |zone: &ZoneNow| match zone.ready + zone.not_ready {
         0 => 100.0,
         size => whole(100 * zone.ready as u64) / whole(size as u64),
@@ -276,7 +276,7 @@ fn zone_families(counts: &Counts) -> Vec<MetricFamily> {
         ),
         family(
             "node_collector_evictions_total",
-            "Number of nodes given up since this controller started.",
+            "Number of nodes tainted NoExecute since this controller started.",
             Counter,
             evictions.map(|(zone, n)| line(vec![("zone", zone.clone())], whole(*n))).collect(),
         ),
@@ -313,7 +313,7 @@ fn pod_families(counts: &Counts) -> Vec<MetricFamily> {
         ),
         family(
             "taint_eviction_controller_pod_deletion_duration_seconds",
-            "Time between the moment at which a taint sends a pod away and its deletion.",
+            "Time from a pod's eviction deadline to its deletion.",
             Histogram,
             counts.pod_deletion.samples(&[]),
         ),
@@ -355,7 +355,7 @@ fn range_families(counts: &Counts) -> Vec<MetricFamily> {
             per_cluster(&counts.releases),
         ),
         family(
-            // The name is spelt as upstream spells it.
+            // Upstream's own spelling.
             "node_ipam_controller_cirdset_max_cidrs",
             "Number of pod ranges that there are.",
             Gauge,
@@ -404,7 +404,7 @@ fn own_families(counts: &Counts) -> Vec<MetricFamily> {
         ),
         family(
             "keelson_node_controller_events_dropped_total",
-            "Number of events that were not told because too many waited.",
+            "Number of events dropped because the queue was full.",
             Counter,
             vec![line(Vec::new(), whole(counts.events_dropped))],
         ),

@@ -1,10 +1,10 @@
-//! Named instants at which a test lets the controller die, to show that dying there costs nothing.
+//! Named points at which a test can crash the controller, to show that a crash there loses nothing.
 //!
-//! Rule: only in builds with debug assertions; a release build has none of it. A crash is an abort
-//! at the spot. Each point stands right after the API server has taken a write and before the
-//! controller has noted it.
+//! Rule: only in builds with debug assertions; absent from release builds. A crash is an abort at
+//! the point. Each point lies right after the API server accepted a write and before the controller
+//! recorded that.
 
-/// Every point. The test of dying controllers fails unless each was hit.
+/// Every point. The crash test fails unless each was hit.
 pub const ALL: &[&str] = &[
     "range-written",
     "node-touched",
@@ -18,7 +18,7 @@ pub const ALL: &[&str] = &[
 #[cfg(debug_assertions)]
 static ARMED: std::sync::OnceLock<String> = std::sync::OnceLock::new();
 
-/// Chooses the point at which this process will die. Without effect in a release build.
+/// Chooses the point at which this process crashes. No effect in a release build.
 pub fn arm(point: &str) {
     #[cfg(debug_assertions)]
     let _ = ARMED.set(point.to_owned());
@@ -26,7 +26,7 @@ pub fn arm(point: &str) {
     let _ = point;
 }
 
-/// Says that a point is reached.
+/// Marks a point.
 #[cfg(debug_assertions)]
 pub(crate) fn reached(point: &'static str) {
     debug_assert!(ALL.contains(&point), "{point} is not in the list");

@@ -1,8 +1,9 @@
-//! Who leads, and with it whether the engine runs.
+//! Leader election, and with it the lifetime of the engine.
 //!
-//! Rule: the engine exists only while we lead; it is ended before the lease is let go, and at the
-//! latest when we may no longer act, whatever the API server is doing. Losing the lease does not
-//! end the process: it stands for election again. What is decided is [`node_health::leader`]'s.
+//! Rule: the engine exists only while this instance leads; it is stopped before the lease is
+//! released, and at the latest when the instance may no longer act, whatever the API server does.
+//! Losing the lease does not end the process: it becomes a candidate again. The decisions are in
+//! [`node_health::leader`].
 
 use std::future::Future;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -23,10 +24,10 @@ use crate::counters::line;
 use crate::engine;
 use crate::report::{HealthState, MetricFamily, MetricKind};
 
-/// How long after the end of its lease a leader may still be found leading before that is told as
-/// ill: upstream's watchdog.
+/// How long after its lease expired an instance may still consider itself leader before it is
+/// reported unhealthy: upstream's watchdog.
 const WATCHDOG: Duration = Duration::from_secs(20);
-/// How long freeing the lease may take on the way out.
+/// Timeout of releasing the lease on shutdown.
 const RELEASE: Duration = Duration::from_secs(3);
 
 #[derive(Debug)]
@@ -39,12 +40,12 @@ struct View {
     slow_renewals: u64,
 }
 
-/// What the others know of the election. Clones are the same.
+/// The election's state for other tasks. Clones share it.
 #[derive(Clone, Debug)]
 pub(crate) struct LeaderView(Arc<Mutex<View>>);
 
 impl LeaderView {
-    /// Without an election we lead from the first moment on.
+    /// Without election this instance leads from the start.
     pub(crate) fn new(config: Option<&LeaderConfig>) -> Self {
         let alone = Moment::from_nanos(i64::MAX);
         Self(Arc::new(Mutex::new(View {
@@ -65,7 +66,7 @@ impl LeaderView {
         self.lock().may_act_until.is_some_and(|until| now < until)
     }
 
-    /// How long we may still act.
+    /// How long this instance may still act.
     pub(crate) fn time_left(&self, now: Moment) -> Duration {
         self.lock().may_act_until.map_or(Duration::ZERO, |until| until.since(now))
     }
@@ -85,7 +86,7 @@ impl LeaderView {
         self.lock().may_act_until = None;
     }
 
-    /// Ill only when we are still taken for the leader long after we could not renew.
+    /// Unhealthy only if this instance still considers itself leader long after it could not renew.
     pub(crate) fn health(&self, now: Moment) -> HealthState {
         let view = self.lock();
         let overdue = match (view.may_act_until, view.renewed, &view.name) {
@@ -122,10 +123,10 @@ impl LeaderView {
     }
 }
 
-/// Runs until `shutdown` is ready.
+/// Runs until `shutdown` completes.
 pub(crate) async fn run(shared: Arc<Shared>, shutdown: impl Future<Output = ()> + Send) {
     let Some((config, times)) = shared.checked.leader.clone() else {
-        // Without a lease nobody knows who was there before.
+        // Without a lease it is unknown whether there was an earlier leader.
         tokio::select! {
             () = engine::keep_running(shared.clone(), false) => {}
             () = shutdown => {}
@@ -147,7 +148,7 @@ struct Election {
     /// The lease as last read or written.
     known: Lease,
     engine: JoinSet<()>,
-    /// Events on their way.
+    /// Events in flight.
     telling: JoinSet<()>,
 }
 
@@ -174,7 +175,8 @@ impl Election {
         }
     }
 
-    /// Asks the API server, for half the renew deadline as client-go, and not beyond our time.
+    /// Sends the request with client-go's timeout, half the renew deadline, and not beyond the time
+    /// in which this instance may act.
     async fn take(&mut self, step: Step) {
         let sent = self.shared.clock.now();
         let mut limit = self.config.renew_deadline / 2;
@@ -242,7 +244,7 @@ impl Election {
         }
     }
 
-    /// The record with the machine's own time in it, since others show it to people.
+    /// The record with wall-clock times, since others display it.
     fn spec_of(&self, record: &Record) -> LeaseSpec {
         let wall = self.shared.clock.wall();
         let begins = record.acquired == record.renewed;
@@ -278,15 +280,15 @@ impl Election {
         }
     }
 
-    /// Nothing acts after this; and what was listed in this term says nothing about the next.
+    /// Nothing acts after this; and lists of this term do not count in the next.
     async fn end_engine(&mut self) {
         self.engine.shutdown().await;
         self.shared.counters.synced(false);
     }
 
-    /// An event on the lease, as client-go tells it. Without it nothing is wrong.
+    /// Records an event on the lease, as client-go does. A failure is harmless.
     fn tell(&mut self, what: &str) -> impl Future<Output = ()> + Send + use<> {
-        // Those that were told make room.
+        // Remove finished tasks.
         while self.telling.try_join_next().is_some() {}
         let about = ObjectReference {
             api_version: "coordination.k8s.io/v1".to_owned(),
@@ -310,12 +312,12 @@ impl Election {
         let deadline = self.shared.checked.config.writes.deadline;
         async move {
             if let Ok(Err(error)) = timeout(deadline, api.tell_event(&event)).await {
-                warn!(err = %error, "Failed to tell who leads");
+                warn!(err = %error, "Failed to record a leader election event");
             }
         }
     }
 
-    /// On the way out: nothing of ours acts any more, then the lease is free for the next.
+    /// On shutdown: stops all actions, then releases the lease for the next leader.
     async fn leave(mut self) {
         self.shared.leader.stop();
         self.end_engine().await;
@@ -334,8 +336,8 @@ impl Election {
                 return;
             }
         }
-        // Told where all went well only: whoever is asked to end does not wait twice for one who
-        // does not answer.
+        // Only after a successful release: shutdown does not wait for an unresponsive API server
+        // twice.
         let _ = timeout(RELEASE, self.tell("stopped leading")).await;
     }
 }

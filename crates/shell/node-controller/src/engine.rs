@@ -1,9 +1,9 @@
-//! The task that owns everything that is known.
+//! The task that owns all state.
 //!
-//! Rule: one owner, no locks: feeds, outcomes of writes, questions and timers come to it one at a
-//! time. Nothing is decided before nodes, leases and pods were each listed once, and nobody is
-//! judged while the watch of leases has something left to tell. Decides nothing itself: it asks
-//! `node-health` and carries.
+//! Rule: one owner, no locks: watch events, outcomes of writes, queries and timers reach it one at
+//! a time. It decides nothing before nodes, leases and pods were each listed once, and marks no
+//! node silent while the watch of leases has undelivered events. The decisions are made by
+//! `node-health`; this task carries them out.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 use std::pin::pin;
@@ -47,19 +47,19 @@ use queue::{Due, WriteQueue};
 
 const FIRST_RESTART: Duration = Duration::from_secs(1);
 const LONGEST_RESTART: Duration = Duration::from_secs(60);
-/// Many changes at once are judged together.
+/// Changes within this time are evaluated together.
 const BATCH: Duration = Duration::from_millis(100);
-/// What is proven is told to the decisions in steps of this size, and of this part of the largest gap:
-/// proofs that were left out must not look like a pause.
+/// The decisions get the proven time in steps of this size, and of this part of the largest gap:
+/// skipped proofs must not look like a pause.
 const PROOF: Duration = Duration::from_secs(1);
 const PROOF_OF_GAP: u32 = 8;
-/// No two looks are closer than this, unless something came.
+/// Shortest time between two evaluations, unless there was an event.
 const SHORTEST: Duration = Duration::from_millis(1);
-/// How many events are taken before anything else has its turn.
+/// How many events are handled before anything else.
 const MOST_EVENTS: usize = 4096;
 
-/// Runs the engine until it is dropped; after a panic it begins anew, with empty hands. `first`: nobody
-/// can have sent anything before it; after a panic that is no longer so.
+/// Runs the engine until it is dropped; after a panic it restarts with empty state. `first`: no
+/// earlier leader can have sent a write; not so after a panic.
 pub(crate) async fn keep_running(shared: Arc<Shared>, mut first: bool) {
     let mut pause = FIRST_RESTART;
     loop {
@@ -74,7 +74,7 @@ pub(crate) async fn keep_running(shared: Arc<Shared>, mut first: bool) {
             pause = FIRST_RESTART;
         }
         if let Some(Err(problem)) = ended {
-            error!(err = %problem, "The node controller panicked and will be started again");
+            error!(err = %problem, "The node controller panicked and will be restarted");
         }
         tasks.shutdown().await;
         shared.counters.synced(false);
@@ -83,7 +83,7 @@ pub(crate) async fn keep_running(shared: Arc<Shared>, mut first: bool) {
     }
 }
 
-/// One list after the other of one kind.
+/// The lists of one kind, one after the other.
 #[derive(Clone, Copy, Debug, Default)]
 struct Listing {
     number: u32,
@@ -110,23 +110,23 @@ impl Feeds {
     }
 }
 
-/// How far the marking of a node's pods is.
+/// Progress of marking a node's pods.
 #[derive(Debug, Default)]
 struct Marking {
-    /// Pods that wait behind those that are on their way.
+    /// Pods queued behind those in flight.
     behind: VecDeque<(PodId, Uid)>,
-    /// Some of them have to be tried again.
+    /// Some of them must be retried.
     failed: bool,
 }
 
-/// Something that one of the feeds told.
+/// An event of one of the watches.
 enum News {
     Node(FeedEvent<Node>),
     Lease(FeedEvent<Renewal>),
     Pod(FeedEvent<Pod>),
 }
 
-/// The owner.
+/// The owner of the state.
 struct Engine {
     shared: Arc<Shared>,
     gate: Gate,
@@ -134,42 +134,42 @@ struct Engine {
     pods: Pods,
     node_list: Listing,
     lease_list: Listing,
-    /// Renewals of leases that came before their nodes, until all nodes are known.
+    /// Lease renewals seen before their nodes, until all nodes are known.
     early_renewals: HashMap<Box<str>, Stamp>,
     pod_list: Listing,
     sight: Sight,
     reopen_leases: bool,
-    /// Nodes with a taint that we cannot read, whose own taints wait for that.
+    /// Nodes with an unparsable taint: their taints are not written until it parses.
     unreadable: BTreeSet<NodeId>,
     lifecycle: NodeLifecycle,
     evictions: Evictions,
     ranges: Option<Ranges>,
-    /// Ranges of nodes in the first list, until all are known.
+    /// Pod CIDRs of nodes in the first list, until all are known.
     listed_ranges: BTreeMap<NodeId, Vec<String>>,
-    /// Nodes of the first list that cannot be read, so that nobody knows their ranges, and the list
-    /// in which each was last seen.
+    /// Unparsable nodes of the first list, with unknown pod CIDRs, and the list in which each was
+    /// last seen.
     unread_nodes: BTreeMap<Box<str>, u32>,
     without_range: BTreeSet<NodeId>,
-    /// Nobody can have had a range on its way when we began.
+    /// No earlier leader can have had pod CIDR writes in flight.
     is_first: bool,
     cleanup: PodCleanup,
     clearing: HashSet<Uid>,
-    /// Pods whose time is over, until they are seen to go or turn out to stay: what we write to them
-    /// on the way must not send them away once more.
+    /// Pods being evicted, until they are observed to go or turn out to stay: our own writes to
+    /// them must not evict them again.
     leaving: HashSet<Uid>,
-    /// Nodes whose pods are being sent away, and who waits behind those that are on their way.
+    /// Nodes whose pods are being evicted, and the pods queued behind those in flight.
     evicting: BTreeMap<NodeId, Vec<Due>>,
-    /// Nodes that fell and whose pods are being marked.
+    /// Nodes that became not ready and whose pods are being marked.
     marking: BTreeMap<NodeId, Marking>,
-    /// Pods whose mark was refused, until their pause is over.
+    /// Pods whose mark was refused, until their retry pause ends.
     refused_marks: HashSet<Uid>,
     looking_for: bool,
     queue: WriteQueue,
     writes: JoinSet<Done>,
-    /// Outcomes that are told to the decisions later, so that they do not try again at once.
+    /// Outcomes that are passed to the decisions later, so that they do not retry at once.
     later: BTreeMap<(Moment, u64), Done>,
     laters: u64,
-    /// The API server is in trouble: nothing is sent before this moment.
+    /// The API server is failing: nothing is sent before this time.
     hold_until: Moment,
     troubles: u32,
     changed: bool,
@@ -179,11 +179,11 @@ struct Engine {
     next_cloud: Moment,
     next_addresses: Moment,
     published: Published,
-    /// What the cloud is being asked, or is to be; until what follows from it is done.
+    /// Cloud queries queued or in flight, and those whose results are still being applied.
     asking_cloud: BTreeSet<(NodeId, Task)>,
-    /// What waits to be asked; addresses come last.
+    /// Queued cloud queries; addresses come last.
     cloud_questions: [VecDeque<(NodeId, Task)>; 2],
-    /// Apart from the writes: a cloud may take as long as it likes.
+    /// Separate from the writes: a cloud query may take arbitrarily long.
     cloud_asks: JoinSet<Done>,
     cursor: usize,
 }
@@ -245,12 +245,12 @@ impl Engine {
         let shared = self.shared.clone();
         let mut questions = shared.questions.lock().await;
         let mut feeds = Feeds::open(&shared);
-        info!("The node controller begins; listing nodes, leases and pods");
+        info!("Starting the node controller; listing nodes, leases and pods");
         let mut alarm = pin!(sleep_until(Instant::now()));
         let mut set_to = None;
         loop {
             self.start_writes();
-            // Mostly it stays as it is, and setting it anew has its price.
+            // It rarely changes, and resetting the timer is not free.
             let wake = self.next_wake();
             if set_to.replace(wake) != Some(wake) {
                 alarm.as_mut().reset(shared.clock.instant_of(wake));
@@ -270,13 +270,13 @@ impl Engine {
             self.drain(&mut feeds).await;
             self.settle();
             if std::mem::take(&mut self.reopen_leases) {
-                info!("The watch of leases missed renewals; opening it anew");
+                info!("The watch of leases missed renewals; reopening it");
                 feeds.leases = Feeds::leases(&shared);
             }
         }
     }
 
-    /// Leases first: they are what keeps nodes alive.
+    /// Leases first: they keep nodes from being marked silent.
     async fn next_news(feeds: &mut Feeds) -> News {
         tokio::select! {
             biased;
@@ -292,7 +292,7 @@ impl Engine {
         lease_or_node.or_else(|| feeds.pods.ready().map(News::Pod))
     }
 
-    /// Takes what has already come, so that nobody is judged while his news waits at the door.
+    /// Handles all queued events, so that no node is evaluated while its events are undelivered.
     async fn drain(&mut self, feeds: &mut Feeds) {
         let mut quiet = 0;
         for _ in 0..MOST_EVENTS {
@@ -301,7 +301,7 @@ impl Engine {
                     quiet = 0;
                     self.take(news);
                 }
-                // Whoever fills the feed gets a chance to, once.
+                // Yield once to the task that fills the channel.
                 None if quiet == 0 => {
                     quiet = 1;
                     tokio::task::yield_now().await;
@@ -322,14 +322,14 @@ impl Engine {
         }
     }
 
-    /// Whether something came that is judged with everything else.
+    /// Whether there are changes to evaluate.
     fn is_unjudged(&self) -> bool {
         self.changed || self.lifecycle.zones().await_judgement()
     }
 
     fn answer(&mut self, question: Question) {
         let found = self.explain(&question.node);
-        // Whoever asked may have gone.
+        // The caller may have stopped waiting.
         let _ = question.answer.send(found);
     }
 
@@ -341,7 +341,7 @@ impl Engine {
         self.node_list.complete && self.lease_list.complete && self.pod_list.complete
     }
 
-    /// When the decisions want to be asked.
+    /// When the decisions have to be evaluated next.
     fn due(&mut self) -> Option<Moment> {
         let settled = self.lifecycle.attention().settled_at();
         let evictions = self.evictions.next_wake().map(|when| when.max(settled));
@@ -349,7 +349,7 @@ impl Engine {
         self.lifecycle.next_wake().into_iter().chain(evictions).min()
     }
 
-    /// When there is something to do, if nothing comes.
+    /// When there is something to do, if no event arrives.
     fn next_wake(&mut self) -> Moment {
         let now = self.now();
         let gap = self.shared.checked.settings.largest_gap;
@@ -365,7 +365,7 @@ impl Engine {
                 wakes.push(self.last_tick.after(BATCH));
             }
             let due = self.due();
-            // What is due and could not be done waits for a proof, not for a timer.
+            // Work that is due but blocked waits for a proof, not for a timer.
             wakes.extend(due.map(|due| if due > now { due } else { now.after(BATCH) }));
             if self.names.len() > 0 {
                 wakes.extend(self.sight.ask_at(self.need(now, due)));
@@ -374,13 +374,13 @@ impl Engine {
             wakes.extend(self.cleanup_wake());
             wakes.extend(self.cloud_wake());
         }
-        // A mistake above must cost latency, not a processor.
+        // A bug above must cost latency, not a busy loop.
         wakes.into_iter().min().unwrap_or(now).max(now.after(SHORTEST))
     }
 
-    /// How much depends on what we see.
+    /// How much depends on a fresh view.
     fn need(&self, now: Moment, due: Option<Moment>) -> Need {
-        // By what is proven, not by now: the last steps of the settling time must be small ones too.
+        // By proven time, not by `now`: the last steps of the settling time must be small too.
         let attention = self.lifecycle.attention();
         let settled = attention.through().is_some_and(|through| attention.settled_at() <= through);
         match due {
@@ -390,7 +390,7 @@ impl Engine {
         }
     }
 
-    /// Asks the decisions what is due.
+    /// Evaluates what is due.
     fn settle(&mut self) {
         let now = self.now();
         self.deliver_later(now);
@@ -414,7 +414,7 @@ impl Engine {
         let waited = now.since(self.last_tick);
         let gap = self.shared.checked.settings.largest_gap;
         let advanced = self.ticked_through < Some(proven);
-        // A proof that comes without a lease's event is known to nobody but us.
+        // A proof without a lease event is known only here.
         let step = PROOF.min(gap / PROOF_OF_GAP);
         let news = self.ticked_through.is_none_or(|through| proven.since(through) >= step);
         let useful = news
@@ -434,7 +434,7 @@ impl Engine {
         self.shared.counters.all_nodes_looked_at(self.now().since(now));
     }
 
-    /// Reads some leases past the watch.
+    /// Reads some leases in addition to the watch.
     fn look_live(&mut self, now: Moment, need: Need) {
         let (nodes, next) = self.names.some(self.cursor, self.sight.sample(need));
         self.cursor = next;

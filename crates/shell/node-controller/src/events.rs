@@ -1,9 +1,9 @@
-//! Events: told by one task, the same one again as a count.
+//! Events: written by one task, repeated ones as a count.
 //!
-//! Rule: telling never waits and never holds up a decision. One alone is told at once; where many
-//! wait, as after a start, some are told together every now and then, since each wake-up costs more
-//! than an event. At most so many wait; beyond that they are dropped and counted. An event is told
-//! for people: that it failed is logged, and no more.
+//! Rule: recording never blocks and never delays a decision. A single event is written at once;
+//! when many are pending, as after a start, batches are written with pauses, since each wake-up
+//! costs more than an event. The queue is bounded; beyond that events are dropped and counted.
+//! Events are for people: a failed write is logged, and no more.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
@@ -22,16 +22,16 @@ use crate::config::WriteConfig;
 use crate::counters::Counters;
 use crate::writes::{PodTarget, Target};
 
-/// How many may wait.
+/// Length of the queue.
 const WAITING: usize = 1024;
-/// How many that were told are remembered, to be counted up when they come again.
+/// How many written events are remembered, to count repetitions.
 const REMEMBERED: usize = 512;
-/// From some that are told together to the next.
+/// Pause between two batches.
 const PAUSE: Duration = Duration::from_millis(500);
-/// How often telling is tried.
+/// Attempts per event.
 const TRIES: u32 = 3;
 
-/// What an event is about.
+/// The object of an event.
 #[derive(Clone, Debug)]
 pub(crate) struct About(ObjectReference);
 
@@ -62,7 +62,7 @@ impl About {
     }
 }
 
-/// What is said about it.
+/// The content of an event.
 #[derive(Clone, Debug)]
 pub(crate) struct Said {
     kind: EventKind,
@@ -72,18 +72,18 @@ pub(crate) struct Said {
 }
 
 impl Said {
-    /// That all goes as it should. `component`: who says it.
+    /// An event of type Normal. `component`: its reporting component.
     pub(crate) fn normal(component: &'static str, reason: &'static str, message: String) -> Self {
         Self { kind: EventKind::Normal, reason, message, component }
     }
 
-    /// That there is trouble.
+    /// An event of type Warning.
     pub(crate) fn warning(component: &'static str, reason: &'static str, message: String) -> Self {
         Self { kind: EventKind::Warning, reason, message, component }
     }
 }
 
-/// Takes events; clones are the same.
+/// The recorder; clones share the queue.
 #[derive(Clone)]
 pub(crate) struct Events {
     waiting: mpsc::Sender<ClusterEvent>,
@@ -98,7 +98,7 @@ impl Events {
         Self { waiting, taken: Arc::new(Mutex::new(taken)), clock, counters }
     }
 
-    /// Whether there is room for another; one that would be dropped need not be written.
+    /// Whether the queue has room; an event that would be dropped need not be built.
     pub(crate) fn has_room(&self) -> bool {
         let room = self.waiting.capacity() > 0;
         if !room {
@@ -122,7 +122,7 @@ impl Events {
         }
     }
 
-    /// Tells what waits, for ever.
+    /// Writes queued events, for ever.
     pub(crate) async fn deliver(&self, api: Arc<dyn ClusterApi>, writes: &WriteConfig) {
         let mut taken = self.taken.lock().await;
         let mut told = Told::default();
@@ -156,7 +156,7 @@ struct Told {
 }
 
 impl Told {
-    /// New ones side by side, then those that were told before, or are here twice.
+    /// Writes new events concurrently, then repeated ones and duplicates within the batch.
     async fn tell(
         &mut self,
         api: &Arc<dyn ClusterApi>,
@@ -197,14 +197,14 @@ impl Told {
             let again = timeout(deadline, api.repeat_event(told, repetition)).await;
             match again {
                 Ok(Ok(())) => return,
-                // One that the API server no longer keeps is told anew.
+                // The API server has expired it: write it as new.
                 Ok(Err(ClusterApiError::NotFound { .. })) => {}
                 Ok(Err(error)) => {
-                    warn!(err = %error, reason = event.reason, "Failed to count an event up");
+                    warn!(err = %error, reason = event.reason, "Failed to update the count of an event");
                     return;
                 }
                 Err(_) => {
-                    warn!(reason = event.reason, "Counting an event up took too long");
+                    warn!(reason = event.reason, "Updating the count of an event took too long");
                     return;
                 }
             }
@@ -234,7 +234,7 @@ async fn tell_new(
     for attempt in 0..TRIES {
         match timeout(deadline, api.tell_event(&event)).await {
             Ok(Ok(told)) => return Some(told),
-            // Another event of the same object has the same instant.
+            // Another event of the same object has the same timestamp in its name.
             Ok(Err(ClusterApiError::AlreadyExists { .. })) => {
                 event.at = ApiTime::from_nanos(event.at.nanos().saturating_add(1));
             }
@@ -243,12 +243,12 @@ async fn tell_new(
                 return None;
             }
             Ok(Err(error)) => {
-                warn!(err = %error, reason = event.reason, attempt, "Failed to tell an event");
+                warn!(err = %error, reason = event.reason, attempt, "Failed to record an event");
                 if attempt + 1 < TRIES {
                     sleep(Duration::from_secs(1 << attempt)).await;
                 }
             }
-            Err(_) => warn!(reason = event.reason, attempt, "Telling an event took too long"),
+            Err(_) => warn!(reason = event.reason, attempt, "Recording an event took too long"),
         }
     }
     None

@@ -1,8 +1,9 @@
-//! The one way to the API server: nothing passes that may not act, and everything ends in time.
+//! The only way to the API server: it stops requests that this instance may not send, and bounds
+//! all others.
 //!
-//! Rule: leadership is asked for before each step of a request and bounds how long it may take; a
-//! lease does not fence, so whatever passes here is guarded by a version or a unique id as well. Does
-//! not try again: what failed goes back to whoever decided it, and is decided anew.
+//! Rule: leadership is checked at each poll of a request and bounds its timeout; a lease does not
+//! fence, so every write is guarded by a resource version or UID as well. No retries: a failure
+//! goes back to the decision that caused it, which decides again.
 
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -17,21 +18,21 @@ use tokio::time::{sleep, timeout};
 
 use crate::controller::Shared;
 
-/// How long somebody who finds our own line too long stays where he is.
+/// The pause of a caller that was turned away by the client's own rate limit.
 const FULL_LINE: Duration = Duration::from_secs(1);
 
-/// Why a request did not do what it should.
+/// Why a request failed.
 #[derive(Clone, Debug, thiserror::Error)]
 pub(crate) enum Failure {
     #[error("another instance may be leading")]
     NotLeading,
     #[error("no answer within {0:?}")]
     Late(Duration),
-    #[error("our own rate allows it only in {0:?}")]
+    #[error("the client's own rate limit allows it only in {0:?}")]
     OutOfTurn(Duration),
     #[error(transparent)]
     Api(#[from] ClusterApiError),
-    #[error("what was read cannot be understood: {0}")]
+    #[error("the object cannot be parsed: {0}")]
     Unreadable(String),
 }
 
@@ -44,13 +45,13 @@ impl Failure {
         matches!(self, Self::Api(ClusterApiError::Conflict { .. }))
     }
 
-    /// The API server said no: nothing was changed.
+    /// The API server refused the request: nothing was changed.
     pub(crate) fn is_refusal(&self) -> bool {
         matches!(self, Self::Api(ClusterApiError::Refused { .. }))
     }
 
-    /// The same request will end in the same way. What it did is another question: an answer that
-    /// cannot be read may well be a yes.
+    /// A retry will fail in the same way. It may have taken effect: a response that cannot be
+    /// parsed may be a success.
     pub(crate) fn is_hopeless(&self) -> bool {
         let unread = matches!(
             self,
@@ -60,18 +61,18 @@ impl Failure {
         unread || self.is_refusal()
     }
 
-    /// There was an answer.
+    /// There was a response.
     pub(crate) fn is_answer(&self) -> bool {
         let trouble = matches!(self, Self::Api(ClusterApiError::ServerTrouble { .. }));
         trouble || self.is_conflict() || self.is_gone() || self.is_hopeless()
     }
 
-    /// It did not leave, since too many of ours are before it.
+    /// It was not sent, since too many of our own requests were queued before it.
     pub(crate) fn is_out_of_turn(&self) -> bool {
         matches!(self, Self::OutOfTurn(_) | Self::Api(ClusterApiError::OutOfTurn { .. }))
     }
 
-    /// A word for the metrics.
+    /// The outcome label of the metrics.
     pub(crate) const fn outcome(&self) -> &'static str {
         match self {
             Self::NotLeading => "not_leading",
@@ -91,8 +92,8 @@ impl Failure {
         }
     }
 
-    /// What the API server's state means for everybody's next request: how long to hold back. A line
-    /// of our own that is too long says nothing about it.
+    /// How long to hold back all requests because of the API server's state. The client's own rate
+    /// limit says nothing about that state.
     pub(crate) fn trouble(&self) -> Option<Duration> {
         match self {
             Self::Api(ClusterApiError::Throttled { retry_after, .. }) => Some(*retry_after),
@@ -109,7 +110,7 @@ impl Failure {
     }
 }
 
-/// Sends for those who may act.
+/// Sends requests while this instance may act.
 #[derive(Clone)]
 pub(crate) struct Gate {
     shared: Arc<Shared>,
@@ -140,7 +141,7 @@ impl Gate {
         Ok(self.shared.checked.config.writes.deadline.min(left))
     }
 
-    /// Waits for a request's answer, if we may send it at all.
+    /// Waits for a request's response, if this instance may send it at all.
     pub(crate) async fn pass<T>(
         &self,
         what: &'static str,
@@ -157,7 +158,7 @@ impl Gate {
         self.read_by(self.api(), path).await
     }
 
-    /// The same, for what cannot wait behind the work: whether somebody lives.
+    /// The same with the client for urgent reads, which do not queue behind the work: leases.
     pub(crate) async fn look(&self, path: &ObjectPath) -> Result<StoredObject, Failure> {
         self.read_by(&*self.shared.clients.looks, path).await
     }
@@ -170,8 +171,9 @@ impl Gate {
         self.send(self.limit()?, client, client.read(path)).await
     }
 
-    /// Who would have its turn only when its time is over is not put in the line at all. It keeps its
-    /// place among the writes for a moment, so that not all that is to do runs past a full line.
+    /// A request whose turn under the rate limit comes only after its timeout is not queued. It
+    /// keeps its write slot for a short pause, so that the whole backlog does not fail against a
+    /// full queue.
     async fn send<T>(
         &self,
         limit: Duration,
@@ -189,8 +191,8 @@ impl Gate {
         outcome
     }
 
-    /// Leadership is asked for again whenever the request goes on: one that waited for its turn
-    /// while we were stopped must not leave when we come to ourselves.
+    /// Leadership is checked at every poll: a request that was queued while the process was stopped
+    /// must not be sent when it continues.
     async fn answer_within<T>(
         &self,
         limit: Duration,

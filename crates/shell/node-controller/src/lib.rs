@@ -1,8 +1,8 @@
 //! The node controller's tasks, channels and time.
 //!
-//! Rule: one task owns everything that is known and decided; writes are values that it hands to
-//! others and whose outcome comes back to it. It acts only while it leads, and never on a view that
-//! it cannot prove. Knows ports and decisions, never an adapter.
+//! Rule: one task owns all state and makes all decisions; writes are values that it hands to other
+//! tasks and whose outcomes come back to it. It acts only while it leads, and never on a view that
+//! it cannot prove complete. Depends on ports and decisions, never on an adapter.
 
 mod clock;
 mod config;

@@ -1,8 +1,8 @@
-//! Node names and their handles: one place per name that a node or a pod uses.
+//! Node names and their handles: one entry per name that a node or a pod uses.
 //!
-//! Rule: a place's number is the node's handle for the decisions. A node that is made again under
-//! its name gets a new incarnation, so that what was sent for the old one is not taken for news of
-//! the new. A place nobody uses is given to the next name, so the numbers stay dense.
+//! Rule: an entry's index is the node's handle for the decisions. A node that is created again
+//! under its name gets a new incarnation, so that outcomes for the old node are not taken for the
+//! new one's. An unused entry is reused for the next name, so the indices stay dense.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -17,11 +17,11 @@ pub(crate) struct Known {
     pub(crate) uid: Uid,
     /// The list in which it was last seen.
     pub(crate) list: u32,
-    /// The version as the API server wrote it, where that is no number.
+    /// The resource version as the API server wrote it, if that is not a number.
     pub(crate) odd_version: Option<Box<str>>,
-    /// A taint that we cannot read: its taints are not ours to write.
+    /// It has a taint that does not parse: its taints are not written.
     pub(crate) odd_taints: bool,
-    /// Somebody asked for its end.
+    /// It has a deletion timestamp.
     pub(crate) terminating: bool,
 }
 
@@ -33,7 +33,7 @@ struct Place {
     pods: Vec<PodId>,
 }
 
-/// All names.
+/// The name table.
 #[derive(Debug, Default)]
 pub(crate) struct Names {
     numbers: HashMap<Arc<str>, u32>,
@@ -86,13 +86,13 @@ impl Names {
         self.place_mut(node)?.node.as_mut()
     }
 
-    /// Which life of the name this is; changes when a node is made again.
+    /// The incarnation; changes when a node is created again.
     pub(crate) fn incarnation(&self, node: NodeId) -> Option<u32> {
         let place = self.place(node)?;
         place.node.as_ref().map(|_| place.incarnation)
     }
 
-    /// A node of this name is there.
+    /// Records that a node of this name exists.
     pub(crate) fn arrive(&mut self, node: NodeId, known: Known) {
         self.incarnations = self.incarnations.wrapping_add(1);
         let incarnation = self.incarnations;
@@ -102,7 +102,7 @@ impl Names {
         self.nodes += usize::from(news);
     }
 
-    /// The node of this name is gone; its pods may still name it.
+    /// Records that the node of this name is gone; pods may still name it.
     pub(crate) fn depart(&mut self, node: NodeId) -> Option<Known> {
         let known = self.place_mut(node)?.node.take()?;
         self.nodes = self.nodes.saturating_sub(1);
@@ -154,7 +154,8 @@ impl Names {
         self.nodes().filter(old).collect()
     }
 
-    /// Up to `most` nodes, going on from a place and around; and where to go on next time.
+    /// Up to `most` nodes, continuing from an index and wrapping around; and the index to continue
+    /// from.
     pub(crate) fn some(&self, from: usize, most: usize) -> (Vec<NodeId>, usize) {
         let count = self.places.len();
         let mut found = Vec::new();

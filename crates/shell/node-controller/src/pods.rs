@@ -1,8 +1,7 @@
-//! All pods, in few bytes each: what a decision reads, and what a deletion must name.
+//! All pods, in few bytes each: what decisions read, and what a deletion must name.
 //!
-//! Rule: one entry per unique id. Namespaces and lists of tolerations are kept once, however many
-//! pods share them. Pods that the clean-up may care for are known by number, so that a pass costs
-//! as much as there are such pods.
+//! Rule: one entry per UID. Namespaces and lists of tolerations are interned. Pods that garbage
+//! collection may concern are indexed, so that the cost of a pass depends on their number only.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
@@ -21,17 +20,17 @@ pub(crate) struct PodEntry {
     pub(crate) uid: Uid,
     pub(crate) namespace: Arc<str>,
     pub(crate) name: Box<str>,
-    /// Where it is bound to.
+    /// The node it is bound to.
     pub(crate) node: Option<NodeId>,
     pub(crate) tolerations: Arc<[Toleration]>,
     pub(crate) created: Stamp,
-    /// When it was bound there, on our own clock: never after we first saw it so.
+    /// When it was bound, on our own clock: never after we first saw it bound.
     pub(crate) bound: Option<Moment>,
     pub(crate) phase: Phase,
     pub(crate) ready: Option<Truth>,
     pub(crate) evicted: bool,
     pub(crate) terminating: bool,
-    /// Its version; zero where that is no number.
+    /// Its resource version; zero if that is not a number.
     pub(crate) version: u64,
     /// The list in which it was last seen.
     pub(crate) list: u32,
@@ -53,11 +52,11 @@ impl PodEntry {
     }
 }
 
-/// What a sight of a pod changed.
+/// What an observation of a pod changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Sighted {
     pub(crate) pod: PodId,
-    /// Seen for the first time, or bound only now.
+    /// Observed for the first time, or bound only now.
     pub(crate) newly_bound: bool,
 }
 
@@ -68,13 +67,13 @@ pub(crate) struct Pods {
     free: Vec<u32>,
     namespaces: HashSet<Arc<str>>,
     tolerations: HashMap<Box<str>, Arc<[Toleration]>>,
-    /// Room in which the key of a list is written, for each pod anew.
+    /// Buffer for the key of a toleration list, reused for each pod.
     key: String,
-    /// Ended, terminating or bound to a node that nobody has seen.
+    /// Terminated, terminating or bound to an unknown node.
     of_interest: BTreeSet<PodId>,
 }
 
-/// Namespaces and lists of tolerations beyond this number are swept of those that nobody uses.
+/// Unused namespaces and toleration lists are swept beyond this number.
 const SWEEP: usize = 1024;
 
 impl Pods {
@@ -90,7 +89,7 @@ impl Pods {
         self.numbers.len()
     }
 
-    /// Notes a pod, bound to this node, as it is seen now.
+    /// Records a pod as it is now, bound to this node.
     pub(crate) fn see(
         &mut self,
         pod: &Pod,
@@ -147,7 +146,7 @@ impl Pods {
         numbered.filter(|(_, entry)| old(entry)).map(|(pod, _)| pod).collect()
     }
 
-    /// Whether the clean-up may care for it.
+    /// Sets whether garbage collection may concern it.
     pub(crate) fn set_interest(&mut self, pod: PodId, interest: bool) {
         if interest {
             self.of_interest.insert(pod);

@@ -1,5 +1,4 @@
-//! What the controller tells about itself: metrics, health, explanations. Values only; rendering is
-//! the business of whoever serves them.
+//! The controller's output: metrics, health, explanations. Values only; the server renders them.
 
 use std::fmt;
 
@@ -9,23 +8,23 @@ pub use ports::metrics::{MetricFamily, MetricKind, Sample};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HealthState {
     pub name: String,
-    /// Why it is not well.
+    /// Why the check fails.
     pub problem: Option<String>,
 }
 
-/// Why a node is as it is. Its text form is for people.
+/// The explanation of a node's state. Its text form is for people.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Explanation {
     pub node: String,
-    /// Whether the answer comes from one that acts; another only knows that it does not lead.
+    /// Whether this instance leads; another knows only that it does not.
     pub leading: bool,
-    /// One sentence each: taints.
+    /// One sentence per taint.
     pub taints: Vec<String>,
-    /// What holds back, or will bring, its being given up.
+    /// How far it is from its NoExecute taint, and what delays that.
     pub outlook: String,
-    /// Pods that will go: name with namespace, and when.
+    /// Pods to be evicted: namespace and name, and when.
     pub pods: Vec<(String, String)>,
-    /// Anything else: its zone, its ranges, whether its lease is heard.
+    /// Anything else: its zone, its pod CIDRs, whether its lease is renewed.
     pub notes: Vec<String>,
 }
 

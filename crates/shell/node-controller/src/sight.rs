@@ -1,49 +1,49 @@
-//! How far our view of the leases is proven.
+//! Freshness of the view of the leases.
 //!
-//! Rule: a change that the watch tells proves that what came before it was told too; a list, or
-//! what follows an interruption, proves nothing by itself. When the watch has been silent for so
-//! long that the view would grow too old to count, some leases are read past it: an answer that
-//! agrees proves the view through the moment of the question, unless the watch was under way to be
-//! opened then. One that disagrees shows that there is more to hear, and proves nothing; but where
-//! the leases of all nodes were read there is nothing else. How soon, and how many, follows from what
-//! depends on it. A watch that keeps missing what reads find is deaf, and is opened anew. No
-//! clock and no task here: the engine says what happened and when.
+//! Rule: a lease event proves that everything before it was delivered too; a list, or what follows
+//! an interruption, proves nothing by itself. When the watch has delivered nothing for so long that
+//! the view would get too old, some leases are read directly: if they agree with the view, they
+//! prove it up to the time of the request, unless the watch was being reopened then. A difference
+//! shows that events are missing and proves nothing, unless the leases of all nodes were read. How
+//! soon and how many are read depends on what needs the proof. A watch that keeps missing what
+//! reads find is stuck, and is reopened. No clock and no task here: the engine passes events and
+//! times.
 
 use std::time::Duration;
 
 use node_health::Moment;
 
-/// After an interruption what was missed comes first; for so long a change proves nothing.
+/// After an interruption the missed events come first; for this long an event proves nothing.
 const CATCHING_UP: Duration = Duration::from_secs(1);
-/// A watch that spoke lately will prove more by itself within this time.
+/// A watch that delivered something lately will prove more by itself within this time.
 const SOON: Duration = Duration::from_millis(300);
-/// Questions are at least so far apart.
+/// Shortest time between two reads.
 const BETWEEN: Duration = Duration::from_millis(250);
-/// And at most so far, when they fail.
+/// Longest back-off between failing reads.
 const LONGEST: Duration = Duration::from_secs(4);
-/// A watch that was silent while so many questions in a row found news is deaf.
+/// A watch is stuck if this many reads in a row found changes and it delivered nothing.
 const DEAF: u32 = 3;
 
-/// How many leases are read at once when something depends on it.
+/// How many leases are read at once when a decision depends on it.
 const SAMPLE: usize = 8;
-/// And when the watch is cut, or missed something: of no more nodes than this all are read, so that
-/// they are seen though nothing else tells of them.
+/// How many while the watch is interrupted or missed something: with no more nodes than this all
+/// leases are read, so that changes are seen without the watch.
 const THOROUGH: usize = 32;
 
-/// What depends on our view.
+/// What depends on the view.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Need {
-    /// Somebody's time is over: a proof through now.
+    /// A deadline has passed: needs a proof up to now.
     Proof,
-    /// We came back only now: a view without pauses.
+    /// The controller has just resumed: needs a view without pauses.
     Steady,
-    /// Nothing: it only must not grow too old.
+    /// Nothing: the view only must not get too old.
     Calm,
 }
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sight {
-    /// A view older than this counts for nothing.
+    /// A view older than this is useless.
     largest_gap: Duration,
     listing: bool,
     interrupted: bool,
@@ -53,10 +53,10 @@ pub(crate) struct Sight {
     heard: Option<Moment>,
     heard_since_asked: bool,
     asking: bool,
-    /// The question that is on its way covers all nodes.
+    /// The read in flight covers all nodes.
     asking_all: bool,
     asked: Option<Moment>,
-    /// The last answer came and proved nothing.
+    /// The last read succeeded and proved nothing.
     in_vain: bool,
     failures: u32,
     missed: u32,
@@ -82,7 +82,7 @@ impl Sight {
         }
     }
 
-    /// The moment through which all is seen, if any.
+    /// The time up to which the view is proven, if any.
     pub(crate) fn proven(&self) -> Option<Moment> {
         self.proven
     }
@@ -106,12 +106,12 @@ impl Sight {
         self.proves_from = now.after(CATCHING_UP);
     }
 
-    /// The watch of nodes is cut, or heard again.
+    /// Records whether the watch of nodes is open.
     pub(crate) fn nodes_heard(&mut self, heard: bool) {
         self.nodes_interrupted = !heard;
     }
 
-    /// The watch told a change of a lease. Whether that proves the view through now.
+    /// Records a lease event. Returns whether it proves the view up to now.
     pub(crate) fn heard(&mut self, now: Moment) -> bool {
         self.heard = Some(now);
         self.heard_since_asked = true;
@@ -126,7 +126,7 @@ impl Sight {
         proves
     }
 
-    /// Whether the watch spoke lately, so that nobody needs to be asked.
+    /// Whether the watch delivered something lately, so that no read is needed.
     pub(crate) fn is_lively(&self, now: Moment) -> bool {
         let lately = |heard: Moment| now.since(heard) <= self.soon();
         self.speaks() && self.heard.is_some_and(lately)
@@ -137,14 +137,14 @@ impl Sight {
         !self.listing && !self.interrupted
     }
 
-    /// A pause that may be nothing.
+    /// A pause that is still normal.
     fn soon(&self) -> Duration {
         self.largest_gap * 3 / 10
     }
 
-    /// How long the watch may be silent before it is looked into. A few quiet nodes are asked about
-    /// once between two of their renewals and not all the time; what is left of the gap is for an
-    /// answer that takes long. A watch that has just missed something gets no such credit.
+    /// How long the watch may be silent before leases are read. A few quiet nodes are read about
+    /// once between two of their renewals; the rest of the gap is left for slow responses. After
+    /// the watch has missed something this is shorter.
     fn quiet(&self, need: Need) -> Duration {
         match need {
             Need::Calm if self.missed == 0 && self.failures == 0 => self.largest_gap * 6 / 10,
@@ -152,7 +152,8 @@ impl Sight {
         }
     }
 
-    /// How many leases to read: one shows that the way is open, and it is another each time.
+    /// How many leases to read: one shows that the connection works; each read takes different
+    /// nodes.
     pub(crate) fn sample(&self, need: Need) -> usize {
         let calm = need == Need::Calm && self.proven.is_some();
         match self.missed == 0 && self.speaks() {
@@ -162,13 +163,13 @@ impl Sight {
         }
     }
 
-    /// When to ask next.
+    /// When to read next.
     pub(crate) fn ask_at(&self, need: Need) -> Option<Moment> {
         if self.asking {
             return None;
         }
         let pause = BETWEEN.saturating_mul(1 << self.failures.min(8)).min(LONGEST);
-        // The watch gets time to tell what it has not yet, or to open.
+        // The watch gets time to catch up, or to open.
         let pause = if self.in_vain { pause.max(self.soon()) } else { pause };
         let earliest = self.asked.map(|asked| asked.after(pause));
         let regular = self.proven.map(|proven| proven.after(self.quiet(need)));
@@ -177,7 +178,7 @@ impl Sight {
         Some(wish.max(earliest).unwrap_or(Moment::from_nanos(i64::MIN)))
     }
 
-    /// A question leaves; `all`: about every node.
+    /// Records that a read was sent; `all`: of every node's lease.
     pub(crate) fn ask(&mut self, now: Moment, all: bool) {
         self.asking = true;
         self.asking_all = all;
@@ -185,8 +186,8 @@ impl Sight {
         self.heard_since_asked = false;
     }
 
-    /// The answer came; `news`: it told something that the watch had not. Whether the watch is deaf
-    /// and has to be opened anew.
+    /// Records a read's result; `news`: it showed something that the watch had not. Returns whether
+    /// the watch is stuck and has to be reopened.
     pub(crate) fn answered(&mut self, sent: Moment, well: bool, news: bool) -> bool {
         self.asking = false;
         self.in_vain = false;

@@ -1,6 +1,6 @@
-//! An object's unique id, in sixteen bytes where it is written as usual.
+//! An object's UID, in sixteen bytes if it has the usual form.
 //!
-//! Rule: the text comes back exactly as it was; what is written otherwise is kept as text.
+//! Rule: the text round-trips exactly; a UID in another form is kept as text.
 
 use std::fmt;
 
@@ -25,7 +25,7 @@ impl Uid {
         let digit = |byte: u8| match byte {
             b'0'..=b'9' => Some(byte - b'0'),
             b'a'..=b'f' => Some(byte - b'a' + 10),
-            // Large letters would come back small.
+            // Upper-case letters would come back as lower-case.
             _ => None,
         };
         let mut result = [0; 16];

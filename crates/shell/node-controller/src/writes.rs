@@ -1,7 +1,7 @@
-//! What is sent, and what came of it: each write is one task that ends with a value.
+//! Requests and their outcomes: each request is one task that ends with a value.
 //!
-//! Rule: a write carries every choice that was made for it; it looks at the world only to find out
-//! that the choice no longer holds, and then says so instead of choosing anew.
+//! Rule: a request carries every choice that was made for it; it reads the cluster only to find
+//! that the choice no longer applies, and then reports so instead of choosing again.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ pub(crate) mod node;
 pub(crate) mod pods;
 pub(crate) mod probe;
 
-/// A node as a write has to know it.
+/// A node, as far as a write needs it.
 #[derive(Clone, Debug)]
 pub(crate) struct Target {
     pub(crate) node: NodeId,
@@ -31,7 +31,7 @@ pub(crate) struct Target {
     pub(crate) version: String,
 }
 
-/// A pod as a write has to know it.
+/// A pod, as far as a write needs it.
 #[derive(Clone, Debug)]
 pub(crate) struct PodTarget {
     pub(crate) pod: PodId,
@@ -47,21 +47,22 @@ impl PodTarget {
     }
 }
 
-/// A pod that has to go, and what shows whether it still has to.
+/// A pod to evict, and what shows whether it still has to be.
 #[derive(Clone, Debug)]
 pub(crate) struct Leaving {
     pub(crate) pod: PodTarget,
-    /// Since when it has to.
+    /// Its deadline.
     pub(crate) due: Moment,
     pub(crate) tolerations: Arc<[Toleration]>,
     pub(crate) bound: Option<Moment>,
 }
 
-/// Something to be sent.
+/// A request to the API server or the cloud, done as one task. Most write; `LookFor`, `Probe` and
+/// `AskCloud` only read. Its outcome is a `Done`.
 #[derive(Clone, Debug)]
 pub(crate) enum Write {
-    /// With `confirm`, the node's lease is read first: nobody is called silent whom a live read
-    /// shows to be alive. It carries what we know of the lease.
+    /// With `confirm`, the node's lease is read first: no node is marked Unknown whose lease turns
+    /// out to be renewed. It carries the lease as known.
     Conditions {
         target: Target,
         writes: Vec<ConditionWrite>,
@@ -71,7 +72,7 @@ pub(crate) enum Write {
         target: Target,
         wanted: Vec<Taint>,
         known: Vec<Taint>,
-        /// What new ones say of when they were added.
+        /// `timeAdded` of new taints.
         wall: ApiTime,
         gives_up: bool,
     },
@@ -88,7 +89,7 @@ pub(crate) enum Write {
         target: Target,
         value: String,
     },
-    /// `whole`: all pods of the node, because it fell.
+    /// `whole`: all pods of the node, because it became not ready.
     MarkPods {
         target: Target,
         pods: Vec<PodTarget>,
@@ -113,48 +114,48 @@ pub(crate) enum Write {
     Probe {
         nodes: Vec<Target>,
     },
-    /// A question, which writes nothing.
+    /// Queries the cloud about a node; the answer comes back as an outcome.
     AskCloud {
         target: Target,
         task: cloud::Task,
     },
-    /// What follows from its answer.
+    /// Writes what follows from the cloud's answer.
     FollowCloud {
         target: Target,
         answer: Box<cloud::Answer>,
     },
 }
 
-/// What a live read of a lease is compared with.
+/// The known lease, to compare a live read with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Confirm {
     pub(crate) renewed: Option<Stamp>,
 }
 
-/// What became of a pod.
+/// What became of a pod to evict.
 #[derive(Clone, Debug)]
 pub(crate) enum PodFate {
-    /// It is deleted, or on its way out, or another by now.
+    /// It is deleted, or terminating, or another pod by now.
     Gone,
-    /// Its node no longer sends it away.
+    /// Its node's taints no longer evict it.
     Stays,
     Failed(Failure),
 }
 
-/// What came of a write.
+/// The result of a request.
 #[derive(Debug)]
 pub(crate) enum Done {
     Node {
         target: Target,
         kind: WriteKind,
-        /// The version that it has now.
+        /// The new version.
         outcome: Result<u64, Failure>,
-        /// The node as a read found it, where one was made.
+        /// The node as read again, if it was.
         fresh: Option<Box<Node>>,
-        /// It was given up by this.
+        /// This write added the NoExecute taint.
         gave_up: bool,
     },
-    /// A lease that was read instead of written against.
+    /// The lease was renewed, so nothing was written.
     Alive {
         target: Target,
         renewed: Stamp,
@@ -166,9 +167,9 @@ pub(crate) enum Done {
     },
     Touched {
         target: Target,
-        /// Whether the node is in a version that we made.
+        /// Whether the node has a version made by this leader.
         outcome: Result<bool, Failure>,
-        /// The node as it is since.
+        /// The node as read again since.
         fresh: Option<Box<Node>>,
     },
     Marked {
@@ -179,13 +180,13 @@ pub(crate) enum Done {
     Evicted {
         target: Target,
         fates: Vec<(PodTarget, PodFate)>,
-        /// The node as a read found it, where that is news.
+        /// The node as read (inner `None`: there is none), if some of the pods stay.
         fresh: Option<Option<Box<Node>>>,
     },
     Cleared {
         pod: PodTarget,
         why: Why,
-        /// Whether there was still a reason to.
+        /// Whether the reason still applied.
         outcome: Result<bool, Failure>,
     },
     LookedFor {
@@ -204,7 +205,7 @@ pub(crate) enum Done {
     },
 }
 
-/// Sends it.
+/// Executes a request.
 pub(crate) async fn perform(gate: Gate, write: Write) -> Done {
     match write {
         Write::Conditions { target, writes, confirm } => {

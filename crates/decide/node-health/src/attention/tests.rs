@@ -1,4 +1,4 @@
-//! Only time in sight counts.
+//! Only observed time counts.
 
 use super::*;
 

@@ -1,16 +1,17 @@
-//! The fence at a take-over: what an earlier leader had sent can give no range away any more.
+//! The fence after a change of leader: writes of an earlier leader can no longer assign a pod CIDR.
 //!
-//! A range is written guarded by its node's version, and by that alone: what a dead leader had sent
-//! for one node may be taken at the very moment at which its successor gives the same range to
-//! another. But it was decided before our term, on a version from before our term. So each node that
-//! is without a range when our term begins is changed once in our name; from then on whatever names
-//! an older version is refused. Only when all of them are behind the fence (changed by us, or seen
-//! with a range, gone, or on its way out) is the first range handed out. A node that comes later
-//! needs nothing: no earlier leader can have known it.
+//! The write of a pod CIDR is guarded only by its node's resource version: a dead leader's write
+//! for one node may be accepted just when its successor assigns the same CIDR to another. But it
+//! was decided before this term, on a version from before this term. So each node without a CIDR at
+//! the start of the term is changed once by this leader; from then on writes with an older version
+//! are refused. The first CIDR is assigned only when every such node has passed the fence: changed
+//! by this leader, or observed with a CIDR, deleted, or terminating. A node that joins later needs
+//! no fencing: no earlier leader can have known it.
 //!
-//! One node that cannot be written to does not hold up all others for ever: when the API server has
-//! answered about it, and not with a yes, for [`PATIENCE`], it is given up on, and that is told. No
-//! API server works on a request for that long; what remains is one that lay somewhere else.
+//! A node that cannot be written does not block all others for ever: when the API server has
+//! answered for [`PATIENCE`] without accepting the write, the node is abandoned and that is
+//! reported. No API server works on a request for that long; what remains is a request delayed
+//! elsewhere.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -18,59 +19,59 @@ use std::time::Duration;
 use crate::facts::NodeId;
 use crate::time::Moment;
 
-/// For how long a node that cannot be written to holds up all ranges: twice as long as an API server
+/// How long a node that cannot be written delays all pod CIDRs: twice as long as an API server
 /// works on a request (`--request-timeout`, one minute).
 pub const PATIENCE: Duration = Duration::from_secs(120);
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(15);
-/// After so many conflicts in a row, somebody writes faster than we do.
+/// After so many conflicts in a row, another client writes faster than this one.
 const QUICK_TRIES: u32 = 5;
 
-/// What became of the write that changes a node in our name.
+/// Outcome of the write that changes a node for the fence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TouchFate {
-    /// The node is in a version that we made.
+    /// The node has a version made by this leader.
     Changed,
-    /// It is in another version than we knew, which was looked at since.
+    /// The write conflicted with another version, which was read since.
     Outdated,
-    /// There was an answer, to this or to a look at the node after it, and it is no yes.
+    /// The API server answered this request, or the read after it, without accepting the write.
     Refused,
-    /// There was none at all.
+    /// No response at all.
     Unanswered,
 }
 
-/// What follows from it.
+/// What follows from a fence write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Touched {
-    /// The node is behind the fence, or was before.
+    /// The node has passed the fence, or had passed before.
     Shielded,
-    /// It will be due again.
+    /// It will be retried.
     Again,
-    /// It was tried for long enough: ranges are handed out without it. To be told.
+    /// It was retried for long enough: CIDRs are assigned without it. To be reported.
     GivenUp,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Post {
     tries: u32,
-    /// Since when there are answers, none of which is a yes.
+    /// Since when there were responses, none of which accepted the write.
     refused_since: Option<Moment>,
-    /// When it is tried again; nothing while a write is on its way.
+    /// When it is retried; none while a write is in flight.
     due: Option<Moment>,
 }
 
-/// How far it is, for people.
+/// Progress of the fence, for `explain` and logs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Outlook {
     /// How many nodes are still to be changed.
     pub left: usize,
-    /// How many of them could not be.
+    /// How many of those have failed writes.
     pub failing: usize,
-    /// Until when those that answer so are waited for at most.
+    /// When those whose writes are answered but not accepted are abandoned at the latest.
     pub patience_ends: Option<Moment>,
 }
 
-/// Who is still outside.
+/// The nodes that have not passed yet.
 #[derive(Clone, Debug, Default)]
 pub struct Fence {
     posts: BTreeMap<NodeId, Post>,
@@ -79,7 +80,7 @@ pub struct Fence {
 }
 
 impl Fence {
-    /// Around these: all that are without a range in the first whole list of our term.
+    /// A fence around these: all nodes without a CIDR in the first complete list of this term.
     pub fn around(now: Moment, nodes: impl IntoIterator<Item = NodeId>) -> Self {
         let post = Post { due: Some(now), ..Post::default() };
         let posts: BTreeMap<NodeId, Post> = nodes.into_iter().map(|node| (node, post)).collect();
@@ -87,7 +88,7 @@ impl Fence {
         Self { posts, due, opened: false }
     }
 
-    /// Whether no range may be handed out yet.
+    /// Whether CIDR assignment is still blocked.
     pub fn stands(&self) -> bool {
         !self.posts.is_empty()
     }
@@ -97,7 +98,7 @@ impl Fence {
         self.posts.contains_key(&node)
     }
 
-    /// Nodes to be written to now; they are taken to be on their way from here on.
+    /// Nodes to write now; they count as in flight from here on.
     pub fn due(&mut self, now: Moment) -> Vec<NodeId> {
         let mut nodes = Vec::new();
         while let Some((when, node)) = self.due.first().copied().filter(|(when, _)| *when <= now) {
@@ -110,12 +111,12 @@ impl Fence {
         nodes
     }
 
-    /// When `due` has something.
+    /// When `due` next returns a node.
     pub fn next_wake(&self) -> Option<Moment> {
         self.due.first().map(|(when, _)| *when)
     }
 
-    /// What became of the write to a node.
+    /// Records the outcome of the write to a node.
     pub fn touched(&mut self, now: Moment, node: NodeId, fate: TouchFate) -> Touched {
         let Some(post) = self.posts.get_mut(&node) else { return Touched::Shielded };
         post.tries = post.tries.saturating_add(1);
@@ -124,7 +125,7 @@ impl Fence {
                 self.passes(node);
                 return Touched::Shielded;
             }
-            // Whoever does not answer may be sitting on old requests just as well.
+            // An API server that does not respond may still be working on old requests.
             TouchFate::Unanswered => post.refused_since = None,
             TouchFate::Outdated | TouchFate::Refused => {
                 let since = *post.refused_since.get_or_insert(now);
@@ -144,8 +145,8 @@ impl Fence {
         Touched::Again
     }
 
-    /// A node needs nothing any more: it has a range, is gone, or is about to go. One that is about
-    /// to go is in a newer version than any for which somebody would have given it a range.
+    /// Removes a node from the fence: it has a CIDR, is gone, or is terminating. The version of a
+    /// terminating node is newer than any for which a leader would have assigned a CIDR.
     pub fn passes(&mut self, node: NodeId) {
         let Some(post) = self.posts.remove(&node) else { return };
         if let Some(when) = post.due {
@@ -154,12 +155,12 @@ impl Fence {
         self.opened |= self.posts.is_empty();
     }
 
-    /// Whether the last one has passed since this was asked last.
+    /// Whether the last node has passed since the previous call.
     pub fn has_opened(&mut self) -> bool {
         std::mem::take(&mut self.opened)
     }
 
-    /// How far it is; nothing when ranges are handed out.
+    /// Progress; none when CIDRs are being assigned.
     pub fn outlook(&self) -> Option<Outlook> {
         let failing = self.posts.values().filter(|post| post.tries > 0);
         let ends = failing.clone().filter_map(|post| Some(post.refused_since?.after(PATIENCE)));

@@ -1,7 +1,7 @@
-//! One cluster range cut into blocks: a bitmap of what is taken, and who holds it.
+//! One cluster CIDR cut into blocks: a bitmap of used blocks, and their holders.
 //!
-//! Both families are one arithmetic on 128 bits. The bitmap is never larger than 2 MiB. Excluded
-//! blocks are taken without a holder and stay so.
+//! IPv4 and IPv6 share one 128-bit arithmetic. The bitmap is never larger than 2 MiB. Excluded
+//! blocks are used without a holder and stay so.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -11,26 +11,26 @@ use pod_model::Cidr;
 
 use crate::facts::NodeId;
 
-/// A cluster range that cannot be cut like that.
+/// A cluster CIDR that cannot be cut into blocks of this size.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PoolError {
-    /// Blocks larger than the whole.
+    /// Blocks larger than the cluster CIDR.
     #[error("cluster range {cluster}: node mask size {mask} is smaller than the range's own {own}")]
     BlockTooLarge { cluster: String, mask: u8, own: u8 },
-    /// More bits than an address has.
+    /// More mask bits than an address has.
     #[error("cluster range {cluster}: node mask size {mask} is more than an address has ({bits})")]
     NoSuchMask { cluster: String, mask: u8, bits: u8 },
-    /// Too many blocks to keep count of.
+    /// Too many blocks for the bitmap.
     #[error(
         "cluster range {cluster}: node mask size {mask} is more than {limit} above the range's own {own}"
     )]
     TooManyBlocks { cluster: String, mask: u8, own: u8, limit: u8 },
 }
 
-/// Consecutive blocks of one pool; what we hand out is always one block.
+/// Consecutive blocks of one pool; an allocation is always one block.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Block {
-    /// The number of the cluster range.
+    /// Index of the cluster CIDR.
     pub pool: usize,
     /// Its first block.
     pub first: u32,
@@ -38,7 +38,7 @@ pub struct Block {
     pub last: u32,
 }
 
-/// One cluster range.
+/// One cluster CIDR.
 #[derive(Clone, Debug)]
 pub struct Pool {
     cluster: String,
@@ -49,15 +49,15 @@ pub struct Pool {
     taken: Vec<u64>,
     taken_count: u32,
     next: u32,
-    /// First and last of the blocks that are nobody's, whoever holds them meanwhile.
+    /// First and last of the blocks that are never allocated, even if a node holds one.
     excluded: Vec<(u32, u32)>,
     holders: BTreeMap<u32, NodeId>,
-    /// Second and further holders; empty unless somebody else wrote a range that was taken.
+    /// Second and further holders; empty unless another client wrote a CIDR that was used.
     rivals: BTreeMap<u32, Vec<NodeId>>,
 }
 
 impl Pool {
-    /// Cuts a cluster range into blocks of this mask size.
+    /// Cuts a cluster CIDR into blocks of this mask size.
     pub fn new(cluster: &Cidr, mask: u8) -> Result<Self, PoolError> {
         let (base, bits) = number(cluster.network);
         let own = cluster.prefix_length;
@@ -68,7 +68,7 @@ impl Pool {
         if mask < own {
             return Err(PoolError::BlockTooLarge { cluster: text, mask, own });
         }
-        // Upstream limits IPv6 to 16 and IPv4 not at all; 24 keeps the bitmap within 2 MiB.
+        // Upstream limits IPv6 to 16 bits and IPv4 not at all; 24 keeps the bitmap within 2 MiB.
         let limit = if bits == 32 { 24 } else { 16 };
         if mask - own > limit {
             return Err(PoolError::TooManyBlocks { cluster: text, mask, own, limit });
@@ -90,7 +90,7 @@ impl Pool {
         })
     }
 
-    /// The cluster range as text.
+    /// The cluster CIDR as text.
     pub fn cluster(&self) -> &str {
         &self.cluster
     }
@@ -100,12 +100,12 @@ impl Pool {
         1 << (self.mask - self.own)
     }
 
-    /// How many are taken.
+    /// How many are used.
     pub fn taken(&self) -> u32 {
         self.taken_count
     }
 
-    /// The blocks that this range touches; nothing if it lies elsewhere.
+    /// The blocks that this CIDR overlaps; none if it lies outside.
     pub(super) fn blocks_of(&self, cidr: &Cidr) -> Option<(u32, u32)> {
         let (start, bits) = number(cidr.network);
         if bits != self.bits {
@@ -129,7 +129,7 @@ impl Pool {
         u32::try_from(offset).unwrap_or(u32::MAX)
     }
 
-    /// The range of a block as text; of several, the range of the first.
+    /// The CIDR of a block as text; of several blocks, that of the first.
     pub(super) fn text(&self, block: &Block) -> String {
         let offset =
             u128::from(block.first).checked_shl(u32::from(self.bits - self.mask)).unwrap_or(0);
@@ -142,7 +142,7 @@ impl Pool {
         format!("{address}/{}", self.mask)
     }
 
-    /// Takes away for good what this range touches.
+    /// Excludes the blocks that this CIDR overlaps, for good.
     pub(super) fn exclude(&mut self, cidr: &Cidr) {
         if let Some((first, last)) = self.blocks_of(cidr) {
             self.excluded.push((first, last));
@@ -152,7 +152,8 @@ impl Pool {
         }
     }
 
-    /// Notes a holder, who holds none of these blocks yet. Says who else holds one of the blocks.
+    /// Adds a holder that holds none of these blocks yet. Returns another holder of one of them, if
+    /// any.
     pub(super) fn hold(&mut self, node: NodeId, block: &Block) -> Option<NodeId> {
         let mut other = None;
         for number in block.first..=block.last {
@@ -170,7 +171,7 @@ impl Pool {
         other
     }
 
-    /// Takes a holder's name off; blocks without any are free again.
+    /// Removes a holder; blocks without any are free again.
     pub(super) fn drop_holder(&mut self, node: NodeId, block: &Block) {
         for number in block.first..=block.last {
             if let Some(rivals) = self.rivals.get_mut(&number) {
@@ -194,7 +195,7 @@ impl Pool {
         }
     }
 
-    /// Hands out the next free block, going on from the last one and around.
+    /// Allocates the next free block, continuing after the last one and wrapping around.
     pub(super) fn next_free(&mut self, pool: usize, node: NodeId) -> Option<Block> {
         if self.taken_count == self.size() {
             return None;
@@ -206,7 +207,8 @@ impl Pool {
         Some(Block { pool, first: number, last: number })
     }
 
-    /// The first free block at or after this one, which may lie behind the last. Whole words are skipped at once.
+    /// The first free block at or after this one, which may lie behind the last. Full words are
+    /// skipped.
     fn free_from(&self, start: u32) -> Option<u32> {
         let (first_word, offset) = place(start);
         for (word_number, word) in self.taken.iter().enumerate().skip(first_word) {
@@ -230,7 +232,7 @@ impl Pool {
         }
     }
 
-    /// Gives back a block that somebody held.
+    /// Frees a block that had a holder.
     fn free(&mut self, block: u32) {
         if self.excluded.iter().any(|(first, last)| (*first..=*last).contains(&block)) {
             return;
@@ -251,7 +253,7 @@ fn ones(count: u32) -> u128 {
     u128::MAX.checked_shr(128 - count.min(128)).unwrap_or(0)
 }
 
-/// An address as a number, and how many bits its family has.
+/// An address as a number, and the number of bits of its family.
 fn number(address: IpAddr) -> (u128, u8) {
     match address {
         IpAddr::V4(address) => (u128::from(address.to_bits()), 32),

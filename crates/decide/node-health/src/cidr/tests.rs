@@ -1,4 +1,4 @@
-//! Cutting, order, exclusion, clashes, exhaustion; and that no block is ever held twice by our doing.
+//! Cutting, order, exclusion, overlaps, exhaustion; the allocator never gives a block to two nodes.
 
 use proptest::prelude::*;
 
@@ -270,7 +270,7 @@ fn fates_of_a_write() {
     assert_eq!(ranges.seen(NodeId(1), &[]), [], "an old view without ranges changes nothing");
 }
 
-/// An earlier leader gave 1 a range, and its write to 2 or 3 may still be on its way.
+/// An earlier leader assigned a CIDR to node 1; its write to 2 or 3 may still be in flight.
 #[test]
 fn nothing_is_handed_out_before_the_fence_opens() {
     use fence::{TouchFate, Touched};
@@ -287,7 +287,7 @@ fn nothing_is_handed_out_before_the_fence_opens() {
     let mut ranges = fenced();
     assert_eq!(ranges.fence_mut().touched(now, NodeId(2), TouchFate::Changed), Touched::Shielded);
     assert_eq!(given(&mut ranges, 2), "fenced", "3 may still get any range");
-    // It did.
+    // The write to node 3 arrived.
     assert_eq!(ranges.seen(NodeId(3), &owned(&["10.1.1.0/24"])), []);
     assert!(ranges.fence_mut().has_opened());
     assert_eq!(given(&mut ranges, 2), "10.1.2.0/24");
@@ -303,7 +303,7 @@ fn nothing_is_handed_out_before_the_fence_opens() {
 }
 
 proptest! {
-    /// Whatever comes and goes: what we hand out is held by nobody else, and the count is right.
+    /// Under any sequence of events an allocated block has one holder, and the count is right.
     #[test]
     fn nothing_is_handed_out_twice(steps in proptest::collection::vec((0_u8..5, 0_u32..40), 1..300)) {
         let mut ranges = ranges(&[("10.1.0.0/19", 24), ("fd00::/59", 64)]);

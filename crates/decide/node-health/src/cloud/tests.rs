@@ -1,4 +1,4 @@
-//! Fates, descriptions and addresses, row by row.
+//! Actions, initialization and addresses, one row per case.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! Turns: first at once, then one per interval; swaps of rate never make up a turn.
+//! Eviction tokens: the first at once, then one per interval; rate changes never create a token.
 
 use std::time::Duration;
 
@@ -138,8 +138,8 @@ fn outlook_counts_who_is_ahead() {
 }
 
 proptest! {
-    /// Whatever joins, leaves and changes its rate: two turns of a zone are never closer than the
-    /// shortest interval that was in force.
+    /// Under any sequence of joins, leaves and rate changes, two evictions of a zone are never
+    /// closer than the shortest interval that was in force.
     #[test]
     fn never_faster_than_the_rate(steps in proptest::collection::vec((0_i64..8, 0_u8..5, 0_u32..6), 1..200)) {
         let mut queue = queue();

@@ -1,4 +1,4 @@
-//! The sentences, as they are printed.
+//! The exact sentences.
 
 use super::*;
 use crate::facts::PodId;
@@ -227,7 +227,7 @@ fn a_taint_that_is_on_its_way_or_was_refused() {
     let nodes = [(1, facts(Truth::False)), (2, facts(Truth::True)), (3, facts(Truth::True))];
     let mut controller = controller(&nodes);
     let said = |controller: &NodeLifecycle| what_holds_it_back(controller, NodeId(1), at(1));
-    // The first turn of a zone comes at once.
+    // The first token of a zone is available at once.
     let underway = "Its taint is being written, or was refused and will be tried again.";
     assert_eq!(said(&controller), underway);
     controller.written(at(1), NodeId(1), WriteKind::Taints, Outcome::Failed);

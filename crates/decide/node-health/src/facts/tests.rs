@@ -1,4 +1,4 @@
-//! Keys are read back as they were written; conditions have a slot each.
+//! Keys round-trip; each condition has its own slot.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! One row per rule of silence.
+//! One row per rule about silence.
 
 use super::*;
 use crate::zones::ZoneKey;

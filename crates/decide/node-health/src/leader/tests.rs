@@ -1,5 +1,5 @@
-//! The record's life as client-go writes it, and a fight of candidates with bad clocks, lost
-//! answers and stalls: never two at once.
+//! The record as client-go writes it, and an election among candidates with wrong clocks, lost
+//! responses and stalls: never two leaders at once.
 
 use proptest::prelude::*;
 
@@ -60,7 +60,7 @@ fn the_first_creates() {
     assert_eq!(me.may_act_until(), Some(at(13)));
 }
 
-/// Only who made the record can be sure that nobody had anything on its way.
+/// Only the creator of the record can be sure that no other leader has requests in flight.
 #[test]
 fn who_is_the_first() {
     let mine = |renewed| record("me", renewed, 0);
@@ -79,7 +79,7 @@ fn who_is_the_first() {
     assert_eq!(tell(&mut me, 16, Answer::Written(mine(16))), [Change::Began]);
     assert!(!me.is_first());
 
-    // A record that was made without an answer may be another's by now.
+    // A record created without a response may belong to another candidate by now.
     let mut me = candidate();
     tell(&mut me, 0, Answer::NotFound);
     tell(&mut me, 1, Answer::Failed);
@@ -87,7 +87,7 @@ fn who_is_the_first() {
     assert_eq!(tell(&mut me, 5, Answer::Written(mine(5))), [Change::Began]);
     assert!(!me.is_first());
 
-    // What was freed was held.
+    // A released record had a holder.
     let mut me = candidate();
     tell(&mut me, 0, Answer::Found(record("", 0, 4)));
     assert_eq!(tell(&mut me, 1, Answer::Written(record("me", 1, 5))), [Change::Began]);
@@ -190,7 +190,7 @@ fn releasing() {
     assert_eq!(candidate().release(at(5)), None);
 }
 
-/// One lease on a server, several candidates with clocks of their own.
+/// One lease on a server, and several candidates with their own clocks.
 struct Fight {
     lease: Option<Record>,
     version: u64,
@@ -201,7 +201,7 @@ struct Fighter {
     candidate: Candidate,
     offset: i64,
     stalled_until: i64,
-    /// A request under way: sent, arrives at the server, answered, what, seen version, answer lost.
+    /// The request in flight: sent, arrives, answered, its kind, version seen, response lost.
     under_way: Option<Request>,
     read_version: u64,
 }
@@ -251,7 +251,7 @@ impl Fight {
         request.result = Some((answer, *version));
     }
 
-    /// One second. Says who may act.
+    /// Simulates one second. Returns the candidates that may act.
     fn second(&mut self, now: i64, dice: &mut impl FnMut() -> u64) -> Vec<usize> {
         for fighter in &mut self.candidates {
             if fighter.under_way.as_ref().is_some_and(|it| it.arrives == now && it.result.is_none())

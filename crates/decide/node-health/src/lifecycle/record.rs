@@ -1,7 +1,7 @@
-//! What is kept per node: its facts, its signs of life, and its writes in flight.
+//! What is kept per node: its facts, its heartbeats, and its writes in flight.
 //!
-//! A write in flight is remembered whole, so that its effect can be taken over when it is through
-//! without waiting for the watch to show it. Decides nothing.
+//! A write in flight is kept whole, so that its effect can be applied when it succeeds, without
+//! waiting for the watch. Decides nothing.
 
 use crate::attention::Attended;
 use crate::facts::{NodeFacts, NodeId};
@@ -30,7 +30,7 @@ impl Slot {
         (!self.is_idle()).then(|| std::mem::take(self))
     }
 
-    /// What the write did to the object.
+    /// Applies what the write changed in the object.
     pub(super) fn apply_to(&self, facts: &mut NodeFacts) {
         match self {
             Self::Idle => {}
@@ -49,8 +49,8 @@ impl Slot {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PodMarks {
     Settled,
-    /// The node is asked to fall from Ready, and whether it did nobody knows yet: the answer, or,
-    /// where that is lost, the next sight of the node will tell.
+    /// The write from Ready to not ready was sent and its result is unknown: the response, or if
+    /// that is lost the next observation of the node, will show it.
     Unsure,
     Wanted,
     InFlight,
@@ -62,11 +62,11 @@ pub(super) struct Record {
     pub(super) facts: NodeFacts,
     pub(super) signs: LifeSigns,
     pub(super) zone: ZoneId,
-    /// How its zone counts it: ready, not ready, or not at all.
+    /// How it counts in its zone: ready, not ready, or not at all.
     pub(super) counted: Option<bool>,
-    /// Its entry in the heap of deadlines; others of it are leftovers.
+    /// Its entry in the heap of deadlines; other entries of it are stale.
     pub(super) deadline: Attended,
-    /// Its patience is over; it has no deadline in the heap.
+    /// Its grace period is over; it has no deadline in the heap.
     pub(super) silent: bool,
     /// Whether its pods have to be marked as not ready.
     pub(super) pods: PodMarks,
@@ -99,7 +99,7 @@ impl Record {
         }
     }
 
-    /// Whether it fell, now that an answer or a newer sight of it tells. Says so once.
+    /// Resolves an unknown transition to not ready; returns true once, if it happened.
     pub(super) fn settle_fall(&mut self, fell: bool) -> bool {
         if self.pods != PodMarks::Unsure {
             return false;
@@ -123,7 +123,7 @@ impl Record {
     }
 }
 
-/// All nodes, by handle. Handles are dense, so a list serves best.
+/// All nodes, by handle. Handles are dense, so a `Vec` serves best.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Roster(Vec<Option<Box<Record>>>);
 

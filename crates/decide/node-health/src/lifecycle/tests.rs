@@ -1,5 +1,5 @@
-//! The parts together: a node's way from silence to its taint and back, blackouts, stale views,
-//! refused writes, absence of the controller.
+//! The parts together: a node from silence to its taint and back, blackouts, stale views, refused
+//! writes, absence of the controller.
 
 use pod_model::TaintEffect;
 
@@ -37,14 +37,14 @@ fn in_zone(mut facts: NodeFacts, zone: &str) -> NodeFacts {
     facts
 }
 
-/// A controller, and the cluster as its writes make it.
+/// A controller, and the cluster that its writes change.
 struct Bench {
     controller: NodeLifecycle,
     now: i64,
     version: u64,
     log: Vec<Action>,
     refuse: bool,
-    /// Whose taints cannot be written.
+    /// The node that refuses taint writes.
     stubborn: Option<u32>,
 }
 
@@ -94,7 +94,7 @@ impl Bench {
         }
     }
 
-    /// As the shell does: once, and again while something is due.
+    /// Ticks as the shell does: once, and again while something is due.
     fn tick(&mut self) {
         for _ in 0..3 {
             let actions = self.controller.tick(at(self.now), at(self.now));
@@ -105,7 +105,7 @@ impl Bench {
         }
     }
 
-    /// Lets time pass in steps of one second; these nodes renew their leases.
+    /// Advances time in steps of one second; these nodes renew their leases.
     fn pass(&mut self, seconds: i64, alive: &[u32]) {
         for _ in 0..seconds {
             self.now += 1;
@@ -272,7 +272,7 @@ fn turns_are_ten_seconds_apart_and_a_partial_zone_gives_none() {
     assert!(!bench.given_up(9));
     bench.pass(1, &alive);
     assert!(bench.given_up(9));
-    // Four of ten stay: six are too many for a zone this small.
+    // Four of ten stay alive: six are too many for a zone this small.
     bench.pass(51, &alive[..4]);
     let zone = bench.controller.zone_of(NodeId(0)).expect("known");
     let state = bench.controller.zones().get(zone).map(crate::zones::Zone::state);
@@ -570,7 +570,7 @@ fn a_swap_waits_for_things_to_settle_and_a_removal_does_not() {
     assert!(bench.taints(9).contains(&lost(TaintKey::Unreachable)));
 }
 
-/// What every node costs for as long as it is there, beside what its own lists hold.
+/// The memory of a node for its lifetime, without what its own lists allocate.
 #[test]
 fn a_node_takes_few_bytes() {
     let size = size_of::<Record>();

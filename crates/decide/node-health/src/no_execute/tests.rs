@@ -1,4 +1,4 @@
-//! Every operator, every bound of a deadline, and what a restart finds.
+//! Every operator, every bound of a deadline, and the deadlines after a restart.
 
 use proptest::prelude::*;
 
@@ -22,7 +22,7 @@ fn node(taints: &[Taint]) -> NodeFacts {
     }
 }
 
-/// A view that is settled and proven through this moment.
+/// A view that is settled and proven up to this time.
 fn proven(seconds: i64) -> Attention {
     let mut attention = Attention::new(Duration::from_secs(10), Duration::ZERO);
     attention.look(at(seconds));
@@ -110,9 +110,9 @@ fn keys_and_effects() {
     assert!(!other_effect.tolerates(&lost(0), false));
 }
 
-/// Name, taints, tolerations, when bound, what is due.
+/// Name, taints, tolerations, binding time, decision.
 type VerdictRow<'a> = (&'a str, &'a [Threat], Vec<Toleration>, Option<i64>, Verdict);
-/// Name, what was seen when, the deadline.
+/// Name, observations with their times, the deadline.
 type StartRow = (&'static str, Vec<(i64, Option<Taint>)>, Option<i64>);
 
 #[test]
@@ -184,7 +184,7 @@ fn when_a_pod_was_bound() {
     }
 }
 
-/// Of a clock that is days ahead of ours, for as long as we run.
+/// The binding is on a clock that is days ahead of ours, for as long as we run.
 #[test]
 fn a_binding_ahead_of_us_does_not_move_the_deadline() {
     let bearing = [bears(None, Some(300))];
@@ -200,7 +200,7 @@ fn a_binding_ahead_of_us_does_not_move_the_deadline() {
     assert_eq!(evictions.due(at(400), &proven(400)), [PodAction::Delete(POD)]);
 }
 
-/// Deadline of a pod that bears everything for 300 s, after the node was seen like this.
+/// Deadline of a pod that tolerates everything for 300 s, after these observations of the node.
 fn deadline(sights: &[(i64, Option<Taint>)]) -> Option<Moment> {
     let bearing = [bears(None, Some(300))];
     let mut evictions = Evictions::new(false);
@@ -304,7 +304,7 @@ fn a_quiet_node_was_clean_for_as_long_as_we_looked() {
     evictions.node_seen(at(100), NODE, &node(&[]), [pod(&bearing, None)]);
     evictions.still_clean(NODE, at(90));
     evictions.still_clean(NODE, at(5_000));
-    // The clock that dated this taint is behind by more than an hour.
+    // The clock that dated this taint is more than an hour behind.
     evictions.node_seen(at(5_001), NODE, &node(&[lost(400)]), [pod(&bearing, None)]);
     assert_eq!(evictions.deadline(POD), Some(at(5_300)));
     evictions.still_clean(NODE, at(5_200));
@@ -319,13 +319,13 @@ fn a_failed_deletion_has_one_new_deadline_at_most() {
     let tainted = node(&[lost(100)]);
     evictions.node_seen(at(100), NODE, &tainted, [pod(&bearing, None)]);
     assert_eq!(evictions.due(at(405), &proven(405)), [PodAction::Delete(POD)]);
-    // While the deletion was on its way the pod was seen again, and has a deadline again.
+    // While the deletion was in flight the pod was observed again, and has a deadline again.
     evictions.pod_seen(at(406), NODE, &pod(&bearing, None));
     evictions.delete_failed(NODE, POD, at(407));
     assert_eq!(evictions.deadline(POD), Some(at(407)));
     assert_eq!(evictions.due(at(410), &proven(410)), [PodAction::Delete(POD)]);
     assert_eq!(evictions.next_wake(), None, "nothing is left behind");
-    // And once nobody is sent away any more it has none.
+    // Once no taint evicts it any more it has none.
     evictions.node_seen(at(411), NODE, &node(&[]), [pod(&bearing, None)]);
     evictions.delete_failed(NODE, POD, at(412));
     assert_eq!(evictions.next_wake(), None);
@@ -420,7 +420,7 @@ fn texts() {
 }
 
 proptest! {
-    /// A restart at any moment finds the deadline that the first controller had.
+    /// A restart at any time computes the deadline of the first controller.
     #[test]
     fn restarts_do_not_move_deadlines(added in 0_i64..1_000, seen_after in 0_i64..50, restart_after in 0_i64..2_000) {
         let before = deadline(&[(added + seen_after, Some(lost(added)))]);
@@ -465,8 +465,8 @@ fn only_taints_of_lost_nodes_are_each_others_twins() {
 /// Name, tolerations, the taints that are read, whether the node is ready, whether the pod goes.
 type ReadRow<'a> = (&'a str, &'a [Toleration], &'a [Taint], bool, bool);
 
-/// What a live read finds is judged with the times that are known: a taint that is gone sends nobody
-/// away, whatever else the node has, and one that nobody knew of begins only now.
+/// A live read is decided with the known start times: a removed taint evicts no pod, whatever else
+/// the node has, and an unknown one starts only now.
 #[test]
 fn a_live_read_is_judged_as_a_sight_is() {
     let (wide, narrow) = (TaintKey::parse("a"), TaintKey::parse("b"));
@@ -510,11 +510,12 @@ fn what_is_told_as_cancelled() {
     assert_eq!(worse(&mut evictions, 150), told, "due later, and now at once");
     assert_eq!(worse(&mut evictions, 151), [], "at once is not cancelled again");
     assert_eq!(evictions.due(at(151), &proven(151)), [PodAction::Delete(POD)]);
-    // One that is tried again waits for that, whatever is seen of it.
+    // A deletion to be retried waits for its retry time, whatever is observed of the pod.
     evictions.delete_failed(NODE, POD, at(181));
     assert_eq!(worse(&mut evictions, 160), []);
     assert_eq!(evictions.deadline(POD), Some(at(181)));
-    // Somebody else deletes it: told once it is gone, unless its own time had come.
+    // Another client deletes it: the event comes when it is gone, unless its own deadline had
+    // passed.
     let mut evictions = due_at_400();
     let leaving = PodFacts { terminating: true, ..pod(&bearing, None) };
     assert_eq!(evictions.pod_seen(at(200), NODE, &leaving), []);
@@ -522,7 +523,7 @@ fn what_is_told_as_cancelled() {
     assert_eq!(evictions.pod_gone(POD), Some(at(400)));
     assert_eq!(evictions.pod_gone(POD), None);
     assert_eq!(due_at_400().pod_gone(POD), Some(at(400)));
-    // Or before that, where the taint goes.
+    // Or earlier, when the taint is removed.
     let mut evictions = due_at_400();
     evictions.pod_seen(at(200), NODE, &leaving);
     assert_eq!(evictions.node_seen(at(210), NODE, &node(&[]), [leaving]), told);

@@ -1,7 +1,7 @@
-//! Whether a toleration covers a taint.
+//! Whether a toleration matches a taint.
 //!
-//! An empty key covers every key, an absent effect every effect. Numbers are compared only behind
-//! the gate, and only where both sides are written canonically; anything else covers nothing.
+//! An empty key matches every key, an absent effect every effect. Numbers are compared only behind
+//! the feature gate, and only if both are in canonical form; anything else matches nothing.
 //! upstream: api/core/v1/toleration.go
 
 use pod_model::TaintEffect;
@@ -19,7 +19,7 @@ pub enum Operator {
     Lt,
     /// The taint's number is larger.
     Gt,
-    /// A word that means nothing to us; covers nothing.
+    /// An unknown operator; matches nothing.
     Other,
 }
 
@@ -36,7 +36,7 @@ impl Operator {
     }
 }
 
-/// What a pod bears.
+/// A pod's toleration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Toleration {
     /// The taint's key; absent for every key.
@@ -47,12 +47,12 @@ pub struct Toleration {
     pub value: Box<str>,
     /// The effect; absent for every effect.
     pub effect: Option<TaintEffect>,
-    /// For how long, in seconds; absent for ever. Nothing and less mean not at all.
+    /// For how long, in seconds; absent for ever. Zero and less mean not at all.
     pub seconds: Option<i64>,
 }
 
 impl Toleration {
-    /// Whether it covers this taint.
+    /// Whether it matches this taint.
     pub fn tolerates(&self, taint: &Taint, comparisons: bool) -> bool {
         if self.effect.is_some_and(|effect| effect != taint.effect) {
             return false;
@@ -77,7 +77,7 @@ impl Toleration {
     }
 }
 
-/// A decimal number as a person writes it: no plus, no leading zeros, no minus zero.
+/// A decimal number in canonical form: no plus, no leading zeros, no minus zero.
 fn canonical_number(text: &str) -> Option<i64> {
     let number: i64 = text.parse().ok()?;
     (number.to_string() == text).then_some(number)

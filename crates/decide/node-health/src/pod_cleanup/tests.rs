@@ -1,4 +1,4 @@
-//! Each rule with who it takes and who it leaves.
+//! Each rule with the pods that it deletes and those that it keeps.
 
 use super::*;
 
@@ -110,7 +110,7 @@ fn a_node_that_shows_up_saves_its_pods() {
     assert_eq!(taken(&cleanup.pass(at(101), &strangers, &nodes(&[]))), []);
 }
 
-/// Between two absences of a node no pass may have been made: nobody else was to be cleared away.
+/// There may be no pass between two absences of a node if no other pod was to be deleted.
 #[test]
 fn an_old_absence_does_not_shorten_a_new_quarantine() {
     let pods = [pod(1, "again", Phase::Running)];

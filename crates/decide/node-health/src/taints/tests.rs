@@ -1,4 +1,4 @@
-//! One row per condition, one per way a NoExecute taint comes and goes; foreign taints stay.
+//! One row per condition, and per way a NoExecute taint comes and goes; others' taints stay.
 
 use proptest::prelude::*;
 

@@ -1,4 +1,4 @@
-//! Moments saturate at both ends and never go below nothing.
+//! Times saturate at both ends, and differences never go below zero.
 
 use super::*;
 

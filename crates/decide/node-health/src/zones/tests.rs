@@ -1,4 +1,4 @@
-//! States at their edges, and every way into and out of a blackout.
+//! States at their boundaries, and every way into and out of a blackout.
 
 use super::*;
 
@@ -63,7 +63,7 @@ fn states_and_rates() {
     }
 }
 
-/// Two zones of so many nodes, all ready and judged.
+/// Two zones of this many nodes, all ready and evaluated.
 fn two(nodes: usize) -> (Zones, ZoneId, ZoneId) {
     let mut zones = Zones::new(ZoneSettings::default());
     let a = zones.handle(&ZoneKey("a".into()));
@@ -156,9 +156,9 @@ fn a_dark_zone_whose_last_node_is_deleted_no_longer_counts() {
     assert!(zones.evaluate().blackout_ended, "nobody is left");
 }
 
-/// Whether a zone is large is asked when its state changes, or a blackout ends, and not while nodes come
-/// and go in between, as upstream: one that shrinks goes on giving nodes up slowly, one that grows gives
-/// none up.
+/// Whether a zone is large is checked when its state changes or a blackout ends, not while nodes
+/// join and leave in between, as upstream: a zone that shrinks keeps the slow rate, one that grows
+/// evicts no node.
 #[test]
 fn a_zone_keeps_its_rate_until_its_state_changes() {
     let (slow, never) = (ZoneSettings::default().secondary_rate, Rate::NEVER);

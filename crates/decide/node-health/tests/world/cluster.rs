@@ -1,5 +1,5 @@
-//! The cluster as it is: nodes, their kubelets, and the API server's store. Knows the truth, and
-//! nothing of the controller. Watch events leave here with a lag.
+//! The cluster: nodes, their kubelets, and the API server's store. Independent of the controller.
+//! Watch events are delivered with a delay.
 
 use std::collections::BTreeSet;
 
@@ -12,73 +12,73 @@ use super::dice::Dice;
 
 /// Kubelets renew their lease this often, in seconds.
 pub const RENEW: usize = 10;
-/// Pods per node: one that goes after 300 s, one after 30 s, one that never goes.
+/// Pods per node: one tolerates 300 s, one 30 s, one for ever.
 pub const PODS: usize = 3;
 
-/// One node: the truth about it, and what the API server has of it.
+/// One node: its true state, and what the API server has.
 #[derive(Clone, Debug)]
 pub struct Node {
     pub zone: usize,
     pub exists: bool,
     pub facts: NodeFacts,
     pub lease: Stamp,
-    /// When it was last renewed, on the world's clock.
+    /// When its lease was last renewed, on the simulation's clock.
     pub renewed_at: Option<i64>,
-    /// Its own clock against the world's, in seconds.
+    /// Its own clock's offset, in seconds.
     clock_error: i64,
-    /// Cut off from the API server, or powered off, until then.
+    /// Disconnected from the API server, or powered off, until then.
     pub lost_until: i64,
-    /// Says of itself that it is not ready until then.
+    /// Reports itself not ready until then.
     pub ill_until: i64,
     /// When its kubelet first posts a status.
     starts_at: i64,
-    /// Since when it is well in truth, whoever knows.
+    /// Since when it is well in truth, whether or not anything observed it.
     pub well_since: Option<i64>,
-    /// Since when the API server has it from the node itself that it is ready.
+    /// Since when the API server has a Ready status from the node itself.
     pub reported_since: Option<i64>,
-    /// Since when it is cut off or off.
+    /// Since when it is disconnected or powered off.
     pub lost_since: Option<i64>,
     pub ranges: Vec<String>,
-    /// Somebody refuses the write that only makes a new version of it.
+    /// The API server refuses fence writes to it.
     pub stubborn: bool,
     /// When each pod was bound; absent where it was deleted.
     pub pods: [Option<i64>; PODS],
-    /// Whether the API server has it that each is ready.
+    /// Whether each is ready in the API.
     pub pods_ready: [bool; PODS],
-    /// It is Unknown, and was Ready before: its pods claim what nobody knows.
+    /// It became Unknown from Ready: its pods are still marked ready.
     pub fell: bool,
 }
 
-/// What a watch says.
+/// A watch event.
 #[derive(Clone, Debug)]
 pub enum News {
-    /// As it was then, with its ranges.
+    /// The node at that time, with its pod CIDRs.
     Node(u32, Box<(NodeFacts, Vec<String>)>),
     Lease(u32, Stamp),
     Gone(u32),
     Pod(u32),
 }
 
-/// All of it.
+/// The whole cluster.
 pub struct Cluster {
     pub nodes: Vec<Node>,
     pub zones: usize,
     pub now: i64,
     pub api_down_until: i64,
     pub api_up_since: i64,
-    /// Every node, old and new, is cut off until then.
+    /// Every node, old and new, is disconnected until then.
     pub all_lost_until: i64,
-    /// When the lost come back.
+    /// When lost nodes return.
     returns: BTreeSet<(i64, u32)>,
     version: u64,
     pub keys: Vec<ZoneKey>,
     slots: Vec<Vec<u32>>,
-    /// Whether there are nodes that cannot be fenced off. Where there are, the fence stands for so long
-    /// that whatever is late arrives before it opens.
+    /// Whether there are nodes that cannot be fenced. If so, the fence stays closed until every
+    /// delayed write has arrived.
     has_stubborn: bool,
-    /// News not yet delivered, oldest first.
+    /// Events not yet delivered, oldest first.
     pub news: Vec<(i64, News)>,
-    /// Nodes that exist, and those that are Ready in the API, zone by zone.
+    /// Nodes that exist, and those that are Ready in the API, per zone.
     pub members: Vec<usize>,
     pub ready: Vec<usize>,
 }
@@ -116,7 +116,7 @@ impl Cluster {
         self.now >= self.api_down_until
     }
 
-    /// A new node; its kubelet posts from then on.
+    /// Adds a node; its kubelet posts from then on.
     pub fn join(&mut self, zone: usize, starts_at: i64, dice: &mut Dice) -> u32 {
         let id = u32::try_from(self.nodes.len()).expect("few nodes");
         self.version += 1;
@@ -180,7 +180,7 @@ impl Cluster {
         self.news.push((self.now, News::Node(id, seen)));
     }
 
-    /// Changes a node's object. Everything that writes goes through here.
+    /// Changes a node's object. All writes go through here.
     pub fn write(&mut self, id: u32, change: impl FnOnce(&mut NodeFacts)) -> u64 {
         self.version += 1;
         let version = self.version;
@@ -196,7 +196,7 @@ impl Cluster {
         version
     }
 
-    /// The kubelet's own report.
+    /// The kubelet's own status update.
     fn post_status(&mut self, id: u32) {
         let now = self.now;
         let node = self.node(id);
@@ -217,7 +217,7 @@ impl Cluster {
         node.reported_since = well.then_some(node.reported_since.unwrap_or(now));
     }
 
-    /// One second of all kubelets.
+    /// Simulates one second of all kubelets.
     pub fn second(&mut self, dice: &mut Dice) {
         self.now += 1;
         let now = self.now;
@@ -238,18 +238,18 @@ impl Cluster {
             if !up {
                 continue;
             }
-            // Who speaks is not lost, whatever comes a moment later.
+            // A node that renews is not lost, even if it is lost again in the next second.
             node.lost_since = None;
             node.lease = Moment::from_secs(now + node.clock_error).stamp();
             node.renewed_at = Some(now);
             let lease = node.lease;
             self.news.push((now, News::Lease(id, lease)));
-            // A kubelet posts when what the API server has is not what it knows.
+            // A kubelet posts when the API's status differs from its own.
             let truth = if now < self.node(id).ill_until { Truth::False } else { Truth::True };
             if self.node(id).facts.conditions.status(ConditionKind::Ready) != Some(truth) {
                 self.post_status(id);
             }
-            // And so it does about its pods, which go on running whoever says what of them.
+            // It also resets its pods' status; they keep running whatever the API says.
             self.node_mut(id).pods_ready = [true; PODS];
             self.bring_pods_back(id);
         }
@@ -271,7 +271,7 @@ impl Cluster {
         }
     }
 
-    /// Cuts a node off.
+    /// Disconnects a node.
     pub fn lose(&mut self, id: u32, until: i64) {
         let now = self.now;
         let node = self.node_mut(id);
@@ -284,7 +284,7 @@ impl Cluster {
         }
     }
 
-    /// A node says that it is not ready, at its next turn.
+    /// Makes a node report itself not ready at its next update.
     pub fn sicken(&mut self, id: u32, until: i64) {
         let node = self.node_mut(id);
         if node.exists && node.lost_since.is_none() {
@@ -294,7 +294,7 @@ impl Cluster {
         }
     }
 
-    /// A node that is back is well from this moment, though the API server may not know it yet.
+    /// Makes returned nodes healthy from now on, though the API server may not know it yet.
     pub fn recover(&mut self) {
         let now = self.now;
         while let Some((until, id)) =
@@ -310,7 +310,7 @@ impl Cluster {
     }
 }
 
-/// Whether it wears one of the two taints that send pods away because the node is lost.
+/// Whether it has one of the two NoExecute "lost" taints.
 pub fn wears_lost_taint(facts: &NodeFacts) -> bool {
     facts.taints.iter().any(|taint: &Taint| {
         taint.effect == TaintEffect::NoExecute

@@ -1,13 +1,13 @@
-//! Chance as a value: one xorshift generator, seeded, so that every run can be had again.
+//! Reproducible randomness: one seeded xorshift generator.
 
 /// A generator.
 #[derive(Clone, Debug)]
 pub struct Dice(u64);
 
 impl Dice {
-    /// Equal seeds, equal throws.
+    /// Equal seeds give equal sequences.
     pub fn new(seed: u64) -> Self {
-        // Spread small seeds out; nothing but zero is a dead state.
+        // Spread small seeds out; only zero is a stuck state.
         Self((seed.wrapping_add(1)).wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1)
     }
 
@@ -24,13 +24,13 @@ impl Dice {
         usize::try_from((self.next() >> 11) % bound).unwrap_or(0)
     }
 
-    /// A number from one to another, both included.
+    /// A number in this range, both ends included.
     pub fn between(&mut self, low: i64, high: i64) -> i64 {
         let width = usize::try_from(high - low + 1).unwrap_or(1);
         low + i64::try_from(self.below(width)).unwrap_or(0)
     }
 
-    /// True once in so many throws.
+    /// True once in this many calls on average.
     pub fn one_in(&mut self, throws: usize) -> bool {
         self.below(throws) == 0
     }

@@ -1,5 +1,5 @@
-//! What stands where the shell will: carries news to the decisions and their writes to the store,
-//! late, sometimes in vain, sometimes without an answer. What a write does there is [`super::store`]'s.
+//! The shell's stand-in: delivers events to the decisions and their writes to the store, delayed,
+//! sometimes lost, sometimes without a response. [`super::store`] applies the writes.
 
 use node_health::cidr::fence::{TouchFate, Touched};
 use node_health::cidr::{Assignment, Pool, Ranges, WriteFate};
@@ -19,7 +19,7 @@ pub struct Driver {
     evictions: Evictions,
     ranges: Ranges,
     under_way: Vec<Sent>,
-    /// Which process this is, so that the observer can tell one's writes from another's.
+    /// Which process this is, so that the oracle can tell the writes of two apart.
     instance: u32,
     tolerations: [Vec<Toleration>; PODS],
     pub blind_until: i64,
@@ -39,7 +39,7 @@ fn bears(seconds: Option<i64>) -> Vec<Toleration> {
     }]
 }
 
-/// Just enough blocks, so that they are used again.
+/// Few enough blocks that they are reused.
 pub fn pool(nodes: usize) -> Pool {
     let blocks = (nodes + nodes / 16 + 64).next_power_of_two();
     let mask = u8::try_from(8 + blocks.trailing_zeros()).expect("few nodes");
@@ -47,7 +47,7 @@ pub fn pool(nodes: usize) -> Pool {
 }
 
 impl Driver {
-    /// Starts, and lists everything. `fenced`: somebody may have handed out ranges before.
+    /// Starts, and lists everything. `fenced`: an earlier leader may have assigned pod CIDRs.
     pub fn start(
         cluster: &Cluster,
         oracle: &mut Oracle,
@@ -125,8 +125,8 @@ impl Driver {
         actions
     }
 
-    /// Pods that are seen for the first time, on a node that is lost: whoever was the controller
-    /// before may have died before it marked them.
+    /// Marks pods observed for the first time on a lost node: the previous leader may have died
+    /// before it marked them.
     fn mark_newly_seen(&mut self, cluster: &Cluster, id: u32) {
         if self.to_be_marked(cluster, id).next().is_some() {
             self.post(cluster, 1, Write::Marks { id, whole: false });
@@ -194,14 +194,14 @@ impl Driver {
         }
     }
 
-    /// Carries what the fence wants, and hands ranges out once it has opened.
+    /// Sends the fence's writes, and assigns pod CIDRs once it is open.
     fn carry_fence(&mut self, cluster: &Cluster, dice: &mut Dice) {
         for NodeId(id) in self.ranges.fence_mut().due(Moment::from_secs(cluster.now)) {
             self.send_touch(cluster, dice, id);
         }
         if self.ranges.fence_mut().has_opened() {
             for id in 0..u32::try_from(cluster.nodes.len()).expect("few nodes") {
-                // Only who is known to be there, and by what is known of him.
+                // Only nodes that are known, and in their known version.
                 if self.lifecycle.facts(NodeId(id)).is_some() {
                     self.assign(cluster, dice, id);
                 }
@@ -215,7 +215,8 @@ impl Driver {
         }
     }
 
-    /// What became of a touch. Where no answer came it is looked after, as the shell does.
+    /// Handles the outcome of a fence write. Without a response the node is read, as the shell
+    /// does.
     fn touch_answered(
         &mut self,
         cluster: &Cluster,
@@ -253,24 +254,24 @@ impl Driver {
         self.under_way.push(Sent { lands, author, write });
     }
 
-    /// What it had sent when it died.
+    /// Its writes in flight when it died.
     pub fn die(self) -> Vec<Sent> {
         self.under_way
     }
 
-    /// Whether a node's range is on its way, so that to die is most dangerous.
+    /// Whether a pod CIDR write is in flight: the most dangerous time to die.
     pub fn hands_out_a_range(&self) -> bool {
         self.under_way.iter().any(|sent| matches!(sent.write, Write::Range { .. }))
     }
 
-    /// One second of the controller.
+    /// Simulates one second of the controller.
     pub fn second(&mut self, cluster: &mut Cluster, oracle: &mut Oracle, dice: &mut Dice) {
         self.land(cluster, oracle, dice);
         if cluster.now < self.stalled_until {
             return;
         }
         if !self.sees(cluster) {
-            // The watch is cut: what it had under way is lost.
+            // The watch is interrupted: events in flight are lost.
             self.was_blind = true;
             cluster.news.clear();
         } else if std::mem::take(&mut self.was_blind) {
@@ -303,8 +304,8 @@ impl Driver {
         }
     }
 
-    /// By which counts it judged its zones just now. At the end of a blackout all are counted anew after
-    /// that, to be judged at the next tick.
+    /// Reports the counts of the zone evaluation just done. At the end of a blackout all nodes are
+    /// counted again after it, to be evaluated at the next tick.
     fn tell_counts(&self, cluster: &Cluster, oracle: &mut Oracle) {
         let zones = self.lifecycle.zones();
         if zones.await_judgement() {
@@ -380,7 +381,7 @@ impl Driver {
         }
     }
 
-    /// Writes whose time has come reach the store, or not.
+    /// Delivers due writes to the store, or loses them.
     fn land(&mut self, cluster: &mut Cluster, oracle: &mut Oracle, dice: &mut Dice) {
         let under_way = std::mem::take(&mut self.under_way);
         let (due, later): (Vec<_>, Vec<_>) =
@@ -403,7 +404,7 @@ impl Driver {
                 }
                 Write::Pod { id, pod, .. } => {
                     if !luck.arrives {
-                        // Due again, as soon as the view is proven through this moment.
+                        // Due again, as soon as the view is proven up to this time.
                         let now = Moment::from_secs(cluster.now);
                         self.evictions.delete_failed(NodeId(id), pod_id(id, pod), now);
                     }
@@ -437,7 +438,8 @@ impl Driver {
         more
     }
 
-    /// What became of a range. After a conflict the node is looked at again, as the shell does.
+    /// Handles the outcome of a pod CIDR write. After a conflict the node is read, as the shell
+    /// does.
     fn range_answered(
         &mut self,
         cluster: &Cluster,
@@ -466,7 +468,7 @@ impl Driver {
     }
 }
 
-/// Whether a write reaches the store, and whether its answer comes back.
+/// Whether a write reaches the store, and whether its response comes back.
 #[derive(Clone, Copy)]
 struct Luck {
     arrives: bool,

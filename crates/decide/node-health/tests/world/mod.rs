@@ -1,10 +1,10 @@
-//! A cluster in virtual time with a hostile fate, a controller made of this crate's decisions, and
-//! an observer who knows everything.
+//! A cluster in virtual time with injected faults, a controller made of this crate's decisions, and
+//! an oracle that checks the true state.
 //!
-//! One run is a pure function of its plan. Outages of nodes, zones and everything, kubelets that
-//! say they are not ready, clocks that jump by years, an API server that goes away, watches that
-//! lag, break or stand still, writes that are late, refused or unanswered, and a controller that is
-//! stalled, crashes and starts again, while what it had sent still arrives.
+//! One run is a pure function of its plan. Faults: outages of nodes, zones and everything, kubelets
+//! that report not ready, clocks that jump by years, an API server that goes away, watches that
+//! lag, break or hang, writes that are late, refused or unanswered, and a controller that stalls,
+//! crashes and restarts while its earlier writes still arrive.
 #![allow(unreachable_pub, reason = "a test and an example share this module")]
 
 mod cluster;
@@ -28,11 +28,11 @@ pub struct Plan {
     pub zones: usize,
     pub seconds: i64,
     pub seed: u64,
-    /// Whether a new controller fences off what its predecessor may have sent; only to show what
-    /// happens if it does not.
+    /// Whether a new controller fences its predecessor's writes; disabled only to show the
+    /// consequence.
     pub fenced: bool,
-    /// Above how many nodes the controller takes a zone for large; another number than the observer's
-    /// only to show that he notices.
+    /// The node count above which the controller treats a zone as large; set to another value than
+    /// the oracle's only to show that the oracle notices.
     pub large_above: usize,
 }
 
@@ -47,7 +47,7 @@ pub fn run(plan: Plan) -> Report {
     let mut settings = Settings::default();
     settings.zones.large_above = plan.large_above;
     cluster.news.clear();
-    // Nobody was there before the first.
+    // The first controller has no predecessor.
     let first = Driver::start(&cluster, &mut oracle, &mut dice, (pool.clone(), false), settings);
     let mut driver = Some(first);
     let mut starts_at = START;
@@ -152,7 +152,8 @@ fn lose(cluster: &mut Cluster, oracle: &mut Oracle, id: u32, until: i64) {
     }
 }
 
-/// Says who died, if it did, and when the next starts.
+/// Disturbs the controller: stall, crash or nothing. Returns a crashed one's process and restart
+/// time.
 fn fate_of_controller(
     cluster: &Cluster,
     driver: &mut Option<Driver>,
@@ -169,7 +170,7 @@ fn fate_of_controller(
         controller.stalled_until = now + dice.between(3, 150);
         oracle.report.stalls += 1;
     }
-    // To die with a range on its way is the case that could give it to two: so that is likelier.
+    // A crash with a pod CIDR write in flight could assign it twice: so it is made likelier.
     let odds = if controller.hands_out_a_range() { 50 } else { 400 };
     if !dice.one_in(odds) {
         return None;

@@ -1,7 +1,7 @@
-//! The omniscient observer: what may never happen, checked against the truth.
+//! The oracle: invariants checked against the true state.
 //!
-//! Counts how often each rule was really put to the test, so that a run in which nothing happened
-//! does not pass for a proof.
+//! Counts how often each rule was exercised, so that a run in which nothing happened does not pass
+//! for a proof.
 
 use std::collections::BTreeMap;
 
@@ -10,19 +10,19 @@ use node_health::cidr::Problem;
 use super::cluster::{Cluster, wears_lost_taint};
 use super::store::{Author, LAG, WAY};
 
-/// A view that is older than this is not acted upon.
+/// A view older than this must cause no action.
 const GAP: i64 = 10;
-/// Seconds by which what is done may lag behind the truth: watch and write, the gap that counts as
-/// looking, and steps of one second.
+/// Seconds by which actions may lag behind the truth: watch and write, the gap that still counts as
+/// observed, and steps of one second.
 pub const STALENESS: i64 = LAG + WAY + GAP + 2;
 const GRACE: i64 = 50;
 const STARTUP: i64 = 60;
-/// After a disturbance everybody may speak first.
+/// After a disturbance nodes get this long to report.
 const SETTLING: i64 = 20;
-/// A zone that becomes mostly dark with at most so many nodes gives nobody up.
+/// In a zone that becomes mostly not ready with at most this many nodes, none is tainted.
 pub const LARGE_ABOVE: usize = 50;
 
-/// For how long a node that cannot be written to holds up all ranges, and the pause between two tries.
+/// How long a node that cannot be written delays all pod CIDRs, and the pause between two retries.
 const FENCED: i64 = 120 + 15;
 
 /// What happened, and what was checked.
@@ -33,7 +33,7 @@ pub struct Report {
     pub longest_notice: i64,
     pub given_up: u64,
     pub given_up_slowly: u64,
-    /// In zones that were large when they became mostly dark, and have shrunk since.
+    /// In zones that were large when they became mostly not ready, and have shrunk since.
     pub given_up_in_shrunken: u64,
     pub pods_deleted: u64,
     pub pods_marked: u64,
@@ -45,8 +45,8 @@ pub struct Report {
     pub api_outages: u64,
     pub blackouts: u64,
     pub dark_seconds: u64,
-    /// How long a node had said that it is well when it was evicted from: by a controller that
-    /// lived, and by what a dead one had sent.
+    /// How long a node had reported Ready when a pod was evicted from it: by a live controller, and
+    /// by a dead one's write.
     pub stalest_eviction: i64,
     pub stalest_of_the_dead: i64,
     pub longest_unheard: i64,
@@ -55,24 +55,24 @@ pub struct Report {
     /// Writes of dead controllers that arrived, and those of them that were taken.
     pub strays: u64,
     pub strays_taken: u64,
-    /// Of those that bring a range: how many arrived, how many were taken, and how many were refused
-    /// whose range another node had by then.
+    /// Of those that bring a pod CIDR: arrived, accepted, and refused when another node had that
+    /// CIDR by then.
     pub late_ranges: u64,
     pub late_ranges_taken: u64,
     pub clashes_averted: u64,
-    /// Starts at which somebody had no range, nodes changed to fence them off, and those that could
+    /// Starts at which a node had no pod CIDR, nodes changed to fence them, and those that could
     /// not be.
     pub fences: u64,
     pub touches: u64,
     pub fences_given_up: u64,
-    /// For how long somebody was without a range while nothing disturbed the controller.
+    /// The longest time a node had no pod CIDR while nothing disturbed the controller.
     pub longest_without_range: i64,
-    /// Nodes that a dead controller's write called lost although they had been heard since.
+    /// Nodes that a dead controller's write marked Unknown although they had renewed since.
     pub called_lost_by_the_dead: u64,
 }
 
 impl Report {
-    /// Both together.
+    /// Adds another report.
     pub fn add(&mut self, other: Self) {
         self.violations.extend(other.violations);
         self.outages_noticed += other.outages_noticed;
@@ -108,29 +108,29 @@ impl Report {
     }
 }
 
-/// What the observer remembers.
+/// The oracle's state.
 pub struct Oracle {
     pub report: Report,
     /// Since when nothing disturbed the controller.
     pub calm_since: i64,
     dark_since: Option<i64>,
     partial_since: Vec<Option<i64>>,
-    /// How many nodes a zone had when the controller that lives found it mostly dark.
+    /// How many nodes a zone had when the live controller evaluated it as mostly not ready.
     partial_from_size: Vec<Option<usize>>,
     /// How many nodes each zone had, at the start and at the end of each second.
     sizes: Vec<Vec<usize>>,
     start: i64,
     last_asked: Vec<Option<i64>>,
-    /// When a node of the zone was last given up, and which.
+    /// When a node of the zone was last tainted, and which.
     last_landed: Vec<Option<(i64, u32)>>,
-    /// Since when the zone was mostly dark, when its last node was asked to be given up.
+    /// Since when the zone was mostly not ready, at its last NoExecute request.
     asked_in_partial: Vec<Option<i64>>,
-    /// Who has a range, and which process gave it.
+    /// The node that has each pod CIDR, and the process that assigned it.
     owners: BTreeMap<String, (u32, u32)>,
-    /// Since when a node is without a range.
+    /// Since when a node has no pod CIDR.
     rangeless_since: BTreeMap<u32, i64>,
     stained_since: BTreeMap<u32, i64>,
-    /// Since when a lost node has pods that claim to be ready.
+    /// Since when a lost node has pods that are still marked ready.
     unmarked_since: BTreeMap<u32, i64>,
     unnoticed: BTreeMap<u32, i64>,
 }
@@ -161,28 +161,28 @@ impl Oracle {
         self.report.violations.push(format!("t={}: {text}", cluster.now));
     }
 
-    /// A new controller: gaps between its turns start anew, landed ones go on counting; it judges each
-    /// zone as if it were new.
+    /// Records a new controller: gaps between its requests start anew, those between applied taints
+    /// go on; it evaluates each zone as if it were new.
     pub fn restarted(&mut self) {
         self.report.restarts += 1;
         self.last_asked.fill(None);
         self.partial_from_size.fill(None);
     }
 
-    /// A controller lists everything and begins. Its number.
+    /// Records that a controller lists everything and starts. Returns its number.
     pub fn started(&mut self) -> u64 {
         self.report.starts += 1;
         self.report.starts
     }
 
-    /// A node is lost since then; it has to be noticed.
+    /// Records that a node is lost since then; it has to be detected.
     pub fn lost(&mut self, id: u32, at: i64) {
         self.unnoticed.insert(id, at);
     }
 
-    /// The controller judged a zone by these counts, ready and not, having seen everything through that
-    /// moment. Whether a zone is large is asked once, when it becomes mostly dark: nodes that come and
-    /// go meanwhile change nothing (as upstream). But as large as that it must have been in truth.
+    /// Checks a zone evaluation with these counts (ready, not ready), made on a view complete up to
+    /// that time. Whether a zone is large is checked once, when it becomes mostly not ready: nodes
+    /// that join or leave later change nothing (as upstream). But that size must have been real.
     pub fn judged(&mut self, cluster: &Cluster, zone: usize, counts: (usize, usize), seen: i64) {
         let size = counts.0 + counts.1;
         let before = self.partial_from_size[zone];
@@ -195,7 +195,7 @@ impl Oracle {
         }
     }
 
-    /// The controller asked for a node to be given up. `counts`: ready and not, as it counted.
+    /// Checks a request to taint a node. `counts`: ready and not ready, as the controller counted.
     pub fn asked_to_give_up(&mut self, cluster: &Cluster, id: u32, counts: (usize, usize)) {
         let (now, zone) = (cluster.now, cluster.node(id).zone);
         if self.dark_since.is_some_and(|since| now - since > STALENESS) {
@@ -227,10 +227,10 @@ impl Oracle {
         }
     }
 
-    /// A node is called Unknown. Whoever did so must have had its silence before its eyes: when the
-    /// write left, either the grace was over, or the last renewal was so fresh that the view, which
-    /// may be as old as the gap, could miss it. Leases are objects of their own, so no version guards
-    /// this; the node has its next turn to say that it is well.
+    /// Checks that a node may be marked Unknown. When the write left, either its grace period was
+    /// over, or the last renewal was so fresh that the view, which may be as old as the gap, could
+    /// miss it. Leases are separate objects, so no resource version guards this; the node can
+    /// correct it with its next update.
     pub fn called_lost(&mut self, cluster: &Cluster, id: u32, author: Author) {
         let Some(renewed) = cluster.node(id).renewed_at else { return };
         let silence = author.sent - renewed;
@@ -240,9 +240,9 @@ impl Oracle {
         self.report.called_lost_by_the_dead += u64::from(author.dead && silence < 0);
     }
 
-    /// A node's taint that gives it up is there. The write carries the version that it was decided
-    /// on, and a node's report makes a new one: so not one second after the API server had it from
-    /// the node itself that it is well, whoever wrote and however late.
+    /// Checks a node's NoExecute taint. The write carries the resource version it was decided on,
+    /// and a node's status update makes a new one: so none may succeed even one second after the
+    /// node itself reported Ready, however late the write.
     pub fn given_up(&mut self, cluster: &Cluster, id: u32, swap: bool, author: Author) {
         self.evicted(cluster, id, author);
         if let Some(since) = cluster.node(id).reported_since {
@@ -253,29 +253,30 @@ impl Oracle {
             return;
         }
         self.report.given_up += 1;
-        // Its turn was taken when it was sent, and by whoever was the controller then.
+        // Its token was spent when it was sent, by the controller of that time.
         if author.dead {
             return;
         }
         let zone = cluster.node(id).zone;
         let last = self.last_landed[zone].replace((cluster.now, id));
         let Some((last, who)) = last else { return };
-        // A restart is no excuse while the last one still wears its taint, and so can be seen.
+        // A restart is no excuse while the last tainted node still has its taint, and so can be
+        // seen.
         let visible =
             who != id && cluster.node(who).exists && wears_lost_taint(&cluster.node(who).facts);
         let partial = self.asked_in_partial[zone].is_some_and(|since| last > since + STALENESS);
-        // The way of a write on either side.
+        // The write's delay on either side.
         let shortest = if visible && partial { 100 - WAY } else { 10 - WAY };
         if cluster.now - last < shortest {
             self.fail(cluster, &format!("zone {zone}: two nodes given up at {last} and now"));
         }
     }
 
-    /// A pod was deleted, by a controller that had seen everything through that moment. No version
-    /// guards a deletion against its node's report (they are two objects), so one that the watch had
-    /// not shown yet can be missed: for as long as the watch lags and the deletion is on its way. The
-    /// shell, which reads the node once more before it deletes, makes the first of the two shorter
-    /// still. A dead controller's deletion is as late as it is, but was decided by the same rule.
+    /// Checks a pod's deletion by a controller with a complete view up to that time. No resource
+    /// version guards a deletion against its node's status (two objects), so a status that the
+    /// watch had not delivered can be missed: for the watch's delay plus the deletion's. The shell,
+    /// which reads the node again before it deletes, shortens the first. A dead controller's
+    /// deletion can be later, but was decided by the same rule.
     pub fn deleted(&mut self, cluster: &Cluster, id: u32, seen_through: i64, author: Author) {
         self.report.pods_deleted += 1;
         self.evicted(cluster, id, author);
@@ -306,7 +307,7 @@ impl Oracle {
         }
     }
 
-    /// A node has ranges now. No two nodes ever have one, whoever gave it and however late.
+    /// Checks a node's new pod CIDRs: two nodes never have the same one, however late the write.
     pub fn ranged(&mut self, cluster: &Cluster, id: u32, author: Author) {
         for range in cluster.node(id).ranges.clone() {
             self.report.ranges += 1;
@@ -321,7 +322,7 @@ impl Oracle {
         }
     }
 
-    /// What a dead controller had sent to give a node a range arrives.
+    /// Records that a dead controller's pod CIDR write arrives.
     pub fn late_range(&mut self, id: u32, ranges: &[String], taken: bool) {
         let anothers = |range| self.owners.get(range).is_some_and(|(owner, _)| *owner != id);
         self.report.late_ranges += 1;
@@ -329,7 +330,7 @@ impl Oracle {
         self.report.clashes_averted += u64::from(!taken && ranges.iter().any(anothers));
     }
 
-    /// What the controller tells of a node's ranges: nothing is ever wrong with them.
+    /// Checks the problems that the controller reports: a node's pod CIDRs are never wrong.
     pub fn told(&mut self, cluster: &Cluster, problem: &Problem) {
         self.fail(cluster, &format!("told of ranges: {problem}"));
     }
@@ -346,7 +347,7 @@ impl Oracle {
         self.unmarked_since.remove(&id);
     }
 
-    /// At the end of each second.
+    /// Runs the checks at the end of each second.
     pub fn second(&mut self, cluster: &Cluster) {
         let now = cluster.now;
         let dark = cluster.ready.iter().all(|ready| *ready == 0);
@@ -366,7 +367,7 @@ impl Oracle {
         }
     }
 
-    /// Every outage is noticed within its bound.
+    /// Every outage is detected within its bound.
     fn check_notice(&mut self, cluster: &Cluster) {
         let now = cluster.now;
         let mut late = Vec::new();
@@ -397,7 +398,7 @@ impl Oracle {
         }
     }
 
-    /// Nobody waits for a range longer than the fence may hold it up.
+    /// No node waits for a pod CIDR longer than the fence may delay it.
     fn check_ranges(&mut self, cluster: &Cluster) {
         let now = cluster.now;
         for (id, node) in (0..).zip(&cluster.nodes) {
@@ -415,7 +416,7 @@ impl Oracle {
         }
     }
 
-    /// No pod of a node that fell silent goes on claiming to be ready.
+    /// No pod of a node that became Unknown stays marked ready.
     fn check_marks(&mut self, cluster: &Cluster) {
         let now = cluster.now;
         for (id, node) in (0..).zip(&cluster.nodes) {
@@ -434,7 +435,7 @@ impl Oracle {
         }
     }
 
-    /// Nobody who is well stays given up.
+    /// No healthy node keeps a NoExecute taint.
     fn check_stains(&mut self, cluster: &Cluster) {
         let now = cluster.now;
         for (id, node) in (0..).zip(&cluster.nodes) {
@@ -453,7 +454,7 @@ impl Oracle {
     }
 }
 
-/// The rule of 55 percent, in whole numbers.
+/// The 55 percent rule, in integers.
 fn mostly_dark(ready: usize, not_ready: usize) -> bool {
     ready > 0 && not_ready > 2 && not_ready * 100 >= 55 * (ready + not_ready)
 }

@@ -1,8 +1,9 @@
-//! Writes on their way, and what the API server does with one that arrives, whoever sent it.
+//! Writes in flight, and what the API server does with each on arrival.
 //!
-//! Rule: guarded as the real one guards: a node's object by the version that the write was decided
-//! on, a range by that and by being set only once, a pod by its identity (here the moment at which it
-//! was bound). A dead controller's writes that still arrive are taken or refused by the same rules.
+//! Rule: guarded as by the real one: a node's object by the resource version that the write was
+//! decided on, a pod CIDR by that and by being set only once, a pod by its identity (here the time
+//! of its binding). Writes of a dead controller that still arrive are accepted or refused by the
+//! same rules.
 
 use node_health::lifecycle::Action;
 use node_health::taints::TaintPatch;
@@ -15,7 +16,7 @@ use super::oracle::Oracle;
 
 /// Seconds that a watch may lag.
 pub const LAG: i64 = 2;
-/// Seconds that a write of a controller that lives is on its way at most.
+/// Longest delay of a live controller's write, in seconds.
 pub const WAY: i64 = 2;
 
 /// A write.
@@ -26,26 +27,26 @@ pub enum Write {
         version: u64,
         texts: Vec<String>,
     },
-    /// A change that makes a new version and nothing else.
+    /// A change that only makes a new resource version.
     Touch {
         id: u32,
         version: u64,
     },
-    /// A deletion, and through which moment its controller had seen everything.
+    /// A deletion, and the time up to which its controller's view was complete.
     Pod {
         id: u32,
         pod: usize,
         bound: i64,
         seen_through: i64,
     },
-    /// The pods of a node are not ready; `whole`: because it fell.
+    /// Marks the pods of a node as not ready; `whole`: all of them, because the node left Ready.
     Marks {
         id: u32,
         whole: bool,
     },
 }
 
-/// Who sent a write, and when.
+/// The sender of a write, and when it was sent.
 #[derive(Clone, Copy, Debug)]
 pub struct Author {
     pub instance: u32,
@@ -53,14 +54,14 @@ pub struct Author {
     pub dead: bool,
 }
 
-/// A write on its way.
+/// A write in flight.
 pub struct Sent {
     pub lands: i64,
     pub author: Author,
     pub write: Write,
 }
 
-/// A write arrives. The object's new version if it was taken.
+/// Applies a write. Returns the object's new version if it was accepted.
 pub fn take(
     cluster: &mut Cluster,
     oracle: &mut Oracle,
@@ -100,8 +101,8 @@ pub fn take(
         }
         Write::Marks { id, .. } => {
             let node = cluster.node_mut(*id);
-            // It names the pods' versions, and a kubelet that is back writes to its pods when it
-            // writes its status.
+            // The write names the pods' versions, and a kubelet that is back writes to its pods
+            // when it writes its status.
             if !node.exists || node.facts.conditions.is_ready() {
                 return None;
             }
@@ -159,14 +160,14 @@ pub fn is_swap(patch: &TaintPatch) -> bool {
     patch.remove.iter().any(|(_, effect)| *effect == TaintEffect::NoExecute)
 }
 
-/// What dead controllers had sent and what has not arrived yet: a request can lie in a socket, or in
-/// an API server that stands still, long after whoever sent it is gone.
+/// Writes of dead controllers that have not arrived yet: a request can stay in a socket, or in a
+/// hung API server, long after its sender is gone.
 #[derive(Default)]
 pub struct Strays(Vec<Sent>);
 
 impl Strays {
-    /// A controller died. Some of what it had sent is lost; the rest arrives around the moment at
-    /// which its successor begins, where it can do most harm, or at any time within a minute.
+    /// Takes a dead controller's writes. Some are lost; the rest arrive around the start of its
+    /// successor, where they can do most harm, or at any time within a minute.
     pub fn inherit(&mut self, dead: Vec<Sent>, successor_at: i64, now: i64, dice: &mut Dice) {
         for mut sent in dead {
             sent.author.dead = true;
@@ -179,7 +180,7 @@ impl Strays {
         }
     }
 
-    /// One second: those whose time has come arrive, unless the API server is away.
+    /// Delivers the writes that are due in this second, unless the API server is away.
     pub fn second(&mut self, cluster: &mut Cluster, oracle: &mut Oracle) {
         let now = cluster.now;
         let (due, later): (Vec<_>, Vec<_>) =

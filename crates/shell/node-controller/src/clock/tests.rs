@@ -1,4 +1,4 @@
-//! Moments never go back, and only time moves them.
+//! Times never go back, and only elapsed time advances them.
 
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
@@ -35,7 +35,7 @@ async fn a_clock_that_is_set_changes_nothing_and_a_sleep_is_noticed() {
         assert_eq!(clock.now(), Moment::from_secs(1_005), "set to {wall}");
         assert_eq!(clock.wall(), ApiTime::from_nanos(wall * 1_000_000_000));
     }
-    // The machine slept for an hour.
+    // The machine was suspended for an hour.
     watch.boot.store(3_675, Ordering::Relaxed);
     assert_eq!(clock.now(), Moment::from_secs(4_605));
     let in_two = clock.instant_of(Moment::from_secs(4_607));

@@ -1,4 +1,4 @@
-//! What fits together and what does not.
+//! Valid and invalid configurations.
 
 use pod_model::parse_cidr;
 

@@ -1,4 +1,4 @@
-//! What is read is what was meant, and what is written back is what was read.
+//! API objects are read correctly, and round-trip.
 
 use node_health::health::UnknownBecause;
 use serde_json::json;

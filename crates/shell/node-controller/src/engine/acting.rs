@@ -1,8 +1,8 @@
-//! From what was decided to what is sent.
+//! Carries decisions out as writes.
 //!
-//! Rule: what waited for its turn is looked at once more before it leaves: the version it was
-//! decided on, the node's silence, our right to act. What no longer holds goes back as failed, and
-//! is decided anew.
+//! Rule: a queued write is checked again before it is sent: the version it was decided on, the
+//! node's silence, the leader's right to act. One that no longer applies is reported as failed, and
+//! decided again.
 
 use node_health::health::{NodeEvent, PodReadiness, pod_to_be_marked};
 use node_health::lifecycle::{Action, Outcome, WriteKind};
@@ -19,7 +19,7 @@ use crate::writes::pods::TOGETHER;
 use crate::writes::{Confirm, Leaving, PodTarget, Target, Write, perform};
 
 const COMPONENT: &str = "node-controller";
-/// Who tells of pod ranges. upstream: nodeipam/ipam/range_allocator.go
+/// The component of pod CIDR events. upstream: nodeipam/ipam/range_allocator.go
 pub(super) const RANGES: &str = "cidrAllocator";
 
 pub(super) fn pod_target(pod: PodId, entry: &PodEntry) -> PodTarget {
@@ -48,7 +48,7 @@ impl Engine {
         })
     }
 
-    /// Whether an outcome is about the node that we know by this handle now.
+    /// Whether an outcome concerns the node that has this handle now.
     pub(super) fn is_current(&self, target: &Target) -> bool {
         self.names.incarnation(target.node) == Some(target.incarnation)
     }
@@ -69,7 +69,7 @@ impl Engine {
         self.shared.events.tell(about, Said::normal(component, event.reason(), message));
     }
 
-    /// Takes what the decisions about nodes want.
+    /// Takes the actions of the node decisions.
     pub(super) fn act(&mut self, actions: Vec<Action>) {
         if !self.shared.checked.config.enabled.node_lifecycle {
             return;
@@ -84,7 +84,7 @@ impl Engine {
 
     pub(super) fn pod_actions(&mut self, actions: Vec<PodAction>) {
         for action in actions {
-            // Deletions come from the clock alone.
+            // Deletions come only from the deadlines.
             let PodAction::TellCancelled(pod) = action else { continue };
             let Some(entry) = self.pods.get(pod) else { continue };
             let about = About::pod(&pod_target(pod, entry));
@@ -94,7 +94,7 @@ impl Engine {
         }
     }
 
-    /// Pods whose time is over, node by node.
+    /// Queues the pods whose deadline has passed, node by node.
     pub(super) fn send_away(&mut self, now: Moment) {
         if !self.shared.checked.config.enabled.taint_eviction {
             return;
@@ -124,7 +124,7 @@ impl Engine {
         self.shared.checked.config.writes.at_once.max(1)
     }
 
-    /// Sends what waits, as far as there is room.
+    /// Sends queued writes, up to the limit.
     pub(super) fn start_writes(&mut self) {
         let now = self.now();
         self.start_questions(now);
@@ -147,7 +147,7 @@ impl Engine {
     fn prepare(&mut self, now: Moment, pending: Pending) -> Option<Write> {
         match pending {
             Pending::Action(action) => self.prepare_action(now, action),
-            // What it was to get it keeps until it is gone.
+            // A terminating node gets no pod CIDR; the allocation is kept until it is gone.
             Pending::Range(node) if self.is_ending(node) => None,
             Pending::Range(node) => {
                 let ranges = self.ranges.as_ref()?.pending(node)?;
@@ -184,7 +184,7 @@ impl Engine {
             Action::PatchTaints { node, version, patch } => {
                 let may = !patch.evicts() || self.lifecycle.attention().may_act(now);
                 let odd = self.names.known(node).is_some_and(|known| known.odd_taints);
-                // It is decided anew when its taints can be read: until then there is nothing to try.
+                // It is decided again when all taints parse: until then there is nothing to retry.
                 if odd {
                     self.unreadable.insert(node);
                     return None;
@@ -196,8 +196,8 @@ impl Engine {
                 let wanted = patch.apply(&known);
                 let gives_up = patch.evicts() && !is_swap(&patch);
                 let target = self.target(node)?;
-                // Told before it leaves: the same taint must not look like another one when the
-                // watch shows it.
+                // Before the write is sent: the watch must not show the taint with an unexpected
+                // time.
                 let wall = self.shared.clock.wall();
                 self.lifecycle.taints_dated(node, Stamp::from_nanos(wall.nanos()));
                 Some(Write::Taints { target, wanted, known, wall, gives_up })
@@ -212,7 +212,8 @@ impl Engine {
                 let pods = self.names.pods(node).iter().copied();
                 let pods = pods.filter_map(|pod| Some((pod, self.pods.get(pod)?.uid.clone())));
                 let behind = pods.collect();
-                // It fell again: those on their way end first, and then all have their turn anew.
+                // It became not ready again: the marks in flight finish first, then all pods are
+                // marked again.
                 if let Some(marking) = self.marking.get_mut(&node) {
                     marking.behind = behind;
                     return None;
@@ -223,7 +224,8 @@ impl Engine {
         }
     }
 
-    /// The next few pods of a node that fell, as far as it is still down and they claim to be ready.
+    /// The next few pods to mark on a node that became not ready, if it still is and they are
+    /// ready.
     fn mark_more(&mut self, now: Moment, node: NodeId) -> Option<Write> {
         let target = self.target(node)?;
         let mut marking = self.marking.remove(&node)?;
@@ -231,7 +233,7 @@ impl Engine {
         while pods.len() < TOGETHER
             && let Some((pod, uid)) = marking.behind.pop_front()
         {
-            // One whose mark was refused has a next try of its own.
+            // A pod whose mark was refused is retried separately.
             let waits = self.refused_marks.contains(&uid);
             let entry = self.pods.get(pod).filter(|entry| entry.uid == uid && !waits);
             if let Some(entry) = entry.filter(|_| self.must_be_marked(pod, node)) {
@@ -250,7 +252,9 @@ impl Engine {
         self.lifecycle.facts(node).is_some_and(|facts| facts.version == version)
     }
 
-    /// What was decided no longer holds; it is decided anew.
+    /// Drops a write that no longer fits the node, before it is sent. It is reported to the
+    /// decisions as failed, so that they decide again after their retry pause. Returns `None` for
+    /// the caller to return.
     pub(super) fn take_back(
         &mut self,
         now: Moment,
@@ -262,7 +266,7 @@ impl Engine {
         None
     }
 
-    /// Some of the pods that the taints still send away; the rest are judged anew when these have
+    /// The next few pods that the taints still evict; the rest are evaluated again when these are
     /// gone.
     fn prepare_eviction(&mut self, now: Moment, node: NodeId, pods: Vec<Due>) -> Option<Write> {
         if let Some(behind) = self.evicting.get_mut(&node) {
@@ -302,7 +306,7 @@ impl Engine {
     }
 }
 
-/// Whether one "lost" taint takes the other's place.
+/// Whether one "lost" taint replaces the other.
 fn is_swap(patch: &TaintPatch) -> bool {
     patch.remove.iter().any(|(_, effect)| *effect == TaintEffect::NoExecute)
 }

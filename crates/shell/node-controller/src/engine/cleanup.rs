@@ -1,4 +1,4 @@
-//! The clean-up's passes over the pods that it may care for.
+//! Pod garbage collection passes, over the pods that its rules may concern.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ use crate::uid::Uid;
 use crate::writes::{PodTarget, Write, perform};
 
 impl Engine {
-    /// Whether the clean-up may care for a pod.
+    /// Updates whether garbage collection may concern a pod.
     pub(super) fn regard(&mut self, pod: PodId) {
         let Some(entry) = self.pods.get(pod) else { return };
         let ended = !matches!(entry.phase, Phase::Pending | Phase::Running | Phase::Unknown);
@@ -50,7 +50,7 @@ impl Engine {
         }
     }
 
-    /// One pass; the nodes to be looked for.
+    /// Makes one pass; returns the nodes to look up.
     fn clean_up_pass(&mut self, now: Moment) -> Vec<Box<str>> {
         let mut nodes = BTreeMap::new();
         let mut pods = Vec::new();
@@ -67,7 +67,7 @@ impl Engine {
                         .any(|taint| taint.key == TaintKey::OutOfService),
                 });
             }
-            // One that is on its way out is counted, as upstream's pass would, but not sent twice.
+            // A pod being deleted is counted, as in upstream's pass, but not deleted again.
             pods.push(CleanupPod {
                 pod,
                 name: &entry.name,
@@ -98,7 +98,7 @@ impl Engine {
             self.clearing.remove(uid);
             return None;
         };
-        // An orphan's node may have come back while the deletion waited for its turn.
+        // An orphan's node may have come back while the deletion was queued.
         let found = entry.node.is_some_and(|node| self.names.known(node).is_some());
         if delete.why == Why::Orphaned && found {
             self.clearing.remove(uid);
@@ -117,19 +117,19 @@ impl Engine {
     pub(super) fn cleared(&mut self, pod: &PodTarget, why: Why, outcome: Result<bool, Failure>) {
         self.clearing.remove(&pod.uid);
         match outcome {
-            // There was no reason to, any more: nobody set out to delete it.
+            // The reason no longer applied, so nothing was deleted.
             Ok(false) => {}
-            // It changed between our look and our write; the next pass looks again.
+            // It changed between our read and our write; the next pass reads again.
             Err(failure) if failure.is_conflict() => {}
             Ok(true) => self.shared.counters.pod_cleared(&pod.namespace, why.label(), true),
             Err(failure) => {
                 self.shared.counters.pod_cleared(&pod.namespace, why.label(), false);
-                warn!(pod = pod.full_name(), err = %failure, "Failed to clear a pod away");
+                warn!(pod = pod.full_name(), err = %failure, "Failed to delete a pod in garbage collection");
             }
         }
     }
 
-    /// Answers about nodes that pods name; a pass follows at once.
+    /// Handles the result of node lookups; a pass follows at once.
     pub(super) fn looked_for(
         &mut self,
         now: Moment,
@@ -141,12 +141,12 @@ impl Engine {
                 Ok(false) => self.cleanup.node_is_gone(&name),
                 Ok(true) => self.cleanup.node_is_there(now, &name),
                 Err(failure) => {
-                    warn!(node = &*name, err = %failure, "Failed to look for a node");
+                    warn!(node = &*name, err = %failure, "Failed to look up a node");
                     self.cleanup.node_is_there(now, &name);
                 }
             }
         }
-        // Whoever is still to be looked for after this has its turn in the next pass.
+        // Nodes still to be looked up are handled in the next pass.
         let _ = self.clean_up_pass(now);
     }
 }

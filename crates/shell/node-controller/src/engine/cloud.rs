@@ -1,7 +1,7 @@
-//! When the cloud is asked, about whom.
+//! Scheduling of cloud queries.
 //!
-//! Rule: about a node one question of a kind at a time. New nodes are described when they are seen,
-//! and again with every period until that went through. Questions have places of their own, whose
+//! Rule: one query of a kind per node at a time. New nodes are initialized when they are first
+//! observed, and in every period again until that succeeds. Queries have their own slots, whose
 //! number does not depend on how long the cloud takes.
 
 use std::collections::VecDeque;
@@ -16,9 +16,9 @@ use super::queue::Pending;
 use crate::writes::cloud::{Answer, Outcome, Task, Trouble};
 use crate::writes::{Target, Write, perform};
 
-/// How many questions are on their way at once.
+/// How many queries are in flight at once.
 const CLOUD_AT_ONCE: usize = 8;
-/// An answer that waited longer for its turn is asked for again.
+/// An answer that was queued longer than this is queried again.
 const ANSWER_LASTS: Duration = Duration::from_secs(30);
 
 impl Engine {
@@ -35,7 +35,7 @@ impl Engine {
         self.lifecycle.facts(node).is_some_and(|facts| facts.taints.iter().any(undescribed))
     }
 
-    /// A node was seen: one that nobody has described yet is, at once.
+    /// Queues the initialization of a newly observed, uninitialized node.
     pub(super) fn see_for_cloud(&mut self, node: NodeId) {
         let on = self.shared.cloud.is_some() && self.shared.checked.config.enabled.cloud_node;
         if on && self.is_undescribed(node) {
@@ -52,7 +52,7 @@ impl Engine {
         }
     }
 
-    /// A node is gone, and with it all that the cloud was to be asked about it.
+    /// Drops all queries about a node that is gone.
     pub(super) fn forget_cloud(&mut self, node: NodeId) {
         if self.shared.cloud.is_none() {
             return;
@@ -63,14 +63,13 @@ impl Engine {
         }
     }
 
-    /// Whether a question waits that could be asked.
+    /// Whether there are a queued query and a free slot.
     pub(super) fn cloud_has_room(&self) -> bool {
         self.cloud_asks.len() < CLOUD_AT_ONCE
             && self.cloud_questions.iter().any(|questions| !questions.is_empty())
     }
 
-    /// Asks what waits to be asked, as far as there is room. A cloud that hangs keeps only these
-    /// places, and no write waits for it.
+    /// Sends queued queries, up to the limit. A hung cloud blocks only these slots and no write.
     pub(super) fn start_questions(&mut self, now: Moment) {
         while self.cloud_has_room() && now >= self.hold_until {
             let next = self.cloud_questions.iter_mut().find_map(VecDeque::pop_front);
@@ -87,7 +86,7 @@ impl Engine {
         }
     }
 
-    /// What follows from an answer has its turn; one that is too old by now is asked for again.
+    /// Queues what follows from an answer; one that is too old by now is queried again.
     pub(super) fn prepare_following(
         &mut self,
         now: Moment,
@@ -115,7 +114,7 @@ impl Engine {
                 if enabled.cloud_node && self.is_undescribed(node) {
                     self.ask_cloud_about(node, Task::Describe);
                 }
-                // Also one that nobody has described: it may never have been a machine of the cloud.
+                // Also uninitialized nodes: one may never have been an instance of the cloud.
                 if enabled.cloud_node_lifecycle && self.fate_is_open(node) {
                     self.ask_cloud_about(node, Task::Fate);
                 }
@@ -129,7 +128,7 @@ impl Engine {
         }
     }
 
-    /// Not ready, or ready with the taint of one that was shut down.
+    /// Not ready, or ready with the shutdown taint.
     fn fate_is_open(&self, node: NodeId) -> bool {
         self.lifecycle.facts(node).is_some_and(|facts| {
             let ready = facts.conditions.status(ConditionKind::Ready);
@@ -169,7 +168,7 @@ impl Engine {
         match outcome {
             Ok(Outcome::Settled) => {}
             Ok(Outcome::Changed) => self.changed = true,
-            // Somebody wrote meanwhile: what follows from that is asked for once more.
+            // A conflicting write by another client: query once more.
             Err(Trouble::Api(failure)) if failure.is_conflict() => {
                 self.ask_cloud_about(target.node, task);
             }
@@ -179,6 +178,6 @@ impl Engine {
 
     fn cloud_failed(&mut self, target: &Target, task: Task, trouble: &Trouble) {
         self.asking_cloud.remove(&(target.node, task));
-        warn!(node = &*target.name, ?task, err = %trouble, "The cloud could not be followed");
+        warn!(node = &*target.name, ?task, err = %trouble, "Failed to query the cloud or to apply its answer");
     }
 }

@@ -1,4 +1,4 @@
-//! Puts what is known of one node into sentences.
+//! Explains the state of one node in sentences.
 
 use node_health::explain::{what_holds_it_back, when_it_goes, why_no_ranges, why_tainted};
 use node_health::zones::ZoneState;
@@ -7,7 +7,7 @@ use super::Engine;
 use crate::report::Explanation;
 use crate::writes::Done;
 
-/// How many pods are named; of the rest only the number is told.
+/// How many pods are named; the rest are only counted.
 const MOST_PODS: usize = 200;
 
 impl Engine {
@@ -50,13 +50,13 @@ impl Engine {
         told
     }
 
-    /// Writes to a node that failed and wait to be tried again.
+    /// Failed writes to a node that wait for a retry.
     fn failed_writes(&self, node: node_health::NodeId) -> impl Iterator<Item = String> {
         let now = self.now();
         self.later.iter().filter_map(move |((when, _), done)| match done {
             Done::Node { target, outcome: Err(failure), .. } if target.node == node => {
                 let seconds = when.since(now).as_secs();
-                Some(format!("A write to it failed, and is tried again in {seconds} s: {failure}."))
+                Some(format!("A write to it failed and is retried in {seconds} s: {failure}."))
             }
             _ => None,
         })
@@ -67,10 +67,10 @@ impl Engine {
         let zone = self.lifecycle.zone_of(node).and_then(|id| self.lifecycle.zones().get(id));
         if let Some(zone) = zone {
             let state = match zone.state() {
-                ZoneState::Initial => "not judged yet",
-                ZoneState::Normal => "well",
-                ZoneState::Partial => "mostly dark",
-                ZoneState::Full => "dark",
+                ZoneState::Initial => "not evaluated yet",
+                ZoneState::Normal => "healthy",
+                ZoneState::Partial => "mostly not ready",
+                ZoneState::Full => "fully not ready",
             };
             let name = zone.key().as_str().replace(":\0:", "/");
             let name = if name.is_empty() { "without a name".to_owned() } else { name };
@@ -83,7 +83,7 @@ impl Engine {
         match self.lifecycle.renewed(node) {
             Some(_) => {
                 let silence = self.lifecycle.silence(node).unwrap_or_default();
-                notes.push(format!("It was last heard of {} s ago.", silence.as_secs()));
+                notes.push(format!("Its last heartbeat was seen {} s ago.", silence.as_secs()));
             }
             None => notes.push("It has no lease that this controller has seen.".to_owned()),
         }

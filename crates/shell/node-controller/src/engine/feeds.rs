@@ -1,7 +1,7 @@
-//! What the watches tell, carried into the tables and the decisions.
+//! Applies watch events to the tables and the decisions.
 //!
-//! Rule: level, not edge. A list replaces what was known; an event only adds to it. An object that
-//! cannot be read is left as it was last known, and logged.
+//! Rule: level-triggered. A list replaces what was known; an event only adds to it. An object that
+//! cannot be parsed keeps its last known state, and is logged.
 
 use std::collections::HashMap;
 
@@ -50,20 +50,19 @@ impl Engine {
                 self.no_longer_unread(&node.metadata.name);
             }
             FeedEvent::Unreadable { object, deleted, cause } => {
-                warn!(object, deleted, cause, "A node cannot be read");
+                warn!(object, deleted, cause, "A node cannot be parsed");
                 self.keep_node(&object, deleted);
             }
             FeedEvent::Interrupted(error) => {
-                warn!(err = %error, "Nodes are not heard any more");
+                warn!(err = %error, "Node watch interrupted");
                 self.sight.nodes_heard(false);
             }
             FeedEvent::Resumed => self.sight.nodes_heard(true),
         }
     }
 
-    /// A node that cannot be read is there all the same: the end of a list must not take it for
-    /// gone, nor its range for free. Feeds name it with its kind before a slash; of some not even the
-    /// name can be read.
+    /// An unparsable node exists all the same: the end of a list must neither remove it nor free
+    /// its pod CIDR. Feeds name it as `kind/name`; some objects have not even a parsable name.
     fn keep_node(&mut self, object: &str, deleted: bool) {
         let name = object.rsplit('/').next().unwrap_or_default();
         let list = self.node_list.number;
@@ -74,13 +73,13 @@ impl Engine {
         if deleted && !name.is_empty() {
             return self.no_longer_unread(name);
         }
-        // One that comes later has no range but what we give it, and we give it none.
+        // A node that joins later has only the pod CIDR that we assign, and we assign none.
         if !self.node_list.complete || self.unread_nodes.contains_key(name) {
             self.unread_nodes.insert(name.into(), list);
         }
     }
 
-    /// A node of this name is gone, or can be read.
+    /// Records that the node of this name is gone, or parses again.
     fn no_longer_unread(&mut self, name: &str) {
         if self.unread_nodes.remove(name).is_some() {
             self.begin_ranges();
@@ -89,12 +88,12 @@ impl Engine {
 
     pub(super) fn tell_synced(&mut self) {
         if self.synced() {
-            info!(nodes = self.names.len(), pods = self.pods.len(), "All is listed");
+            info!(nodes = self.names.len(), pods = self.pods.len(), "Initial lists complete");
             self.shared.counters.synced(true);
         }
     }
 
-    /// A node is there, in this version.
+    /// Records a node.
     pub(super) fn see_node(&mut self, node: &Node, seen: Seen) {
         if node.metadata.name.is_empty() {
             return;
@@ -103,14 +102,14 @@ impl Engine {
         let uid = Uid::new(&node.metadata.uid);
         if self.names.known(id).is_some_and(|known| known.uid != uid) {
             self.lose_node(id);
-            // The place may have been given back with the last use of its name.
+            // The entry may have been freed with the last use of its name.
             return self.see_node(node, seen);
         }
         let arrives = self.names.known(id).is_none();
         let (version, odd_version) = self.version_of(id, &node.metadata.resource_version);
         let now = self.now();
         let facts = convert::node_facts(node, version);
-        // One that cannot be read is not among them.
+        // Unparsable taints are left out.
         let odd_taints = facts.taints.len() < node.spec.taints.len();
         let list = self.node_list.number;
         let terminating = node.metadata.deletion_timestamp.is_some();
@@ -141,8 +140,8 @@ impl Engine {
         self.shared.counters.node_looked_at(self.now().since(now));
     }
 
-    /// Pods that were seen before their node, if that is lost: whoever was the controller then may
-    /// have ended before it marked them. Those that come after it are looked at one by one.
+    /// Marks pods that were seen before their lost node: a previous leader may have died before it
+    /// marked them. Pods seen after their node are handled one by one.
     fn mark_pods_before(&mut self, node: NodeId) {
         if matches!(self.lifecycle.node_ready(node), None | Some(Truth::True)) {
             return;
@@ -156,7 +155,8 @@ impl Engine {
         }
     }
 
-    /// Versions are numbers that grow; one that is none follows what we had.
+    /// Resource versions are growing numbers; one that is not a number gets the successor of the
+    /// last.
     fn version_of(&self, node: NodeId, text: &str) -> (u64, Option<Box<str>>) {
         match text.parse() {
             Ok(version) => (version, None),
@@ -167,7 +167,7 @@ impl Engine {
         }
     }
 
-    /// A node is gone.
+    /// Records that a node is gone.
     pub(super) fn lose_node(&mut self, node: NodeId) {
         let actions = self.lifecycle.forget(node);
         self.act(actions);
@@ -184,7 +184,7 @@ impl Engine {
         self.published.changed();
     }
 
-    /// What a node's taints mean for its pods.
+    /// Updates the evictions by a node's taints.
     pub(super) fn weigh_node(&mut self, now: Moment, node: NodeId) {
         if !self.shared.checked.config.enabled.taint_eviction {
             return;
@@ -230,24 +230,25 @@ impl Engine {
                     self.lifecycle.lease_read(now, node, renewed);
                 }
             }
-            // A lease that is gone is a silent one: the grace runs from its last renewal.
+            // A deleted lease is a silent one: the grace period runs from its last renewal.
             FeedEvent::Deleted(lease) => {
                 self.early_renewals.remove(lease.name.as_str());
             }
             FeedEvent::Unreadable { object, cause, .. } => {
-                warn!(object, cause, "A lease cannot be read");
+                warn!(object, cause, "A lease cannot be parsed");
             }
             FeedEvent::Interrupted(error) => {
-                warn!(err = %error, "Leases are not heard any more");
+                warn!(err = %error, "Lease watch interrupted");
                 self.sight.interrupted();
             }
             FeedEvent::Resumed => self.sight.resumed(now),
         }
     }
 
-    /// Whose lease it is, and when that was renewed. One that comes before its node, which the first
-    /// list has yet to bring, is kept for it: if it were read for the first time later, it would pass
-    /// for a sign of life, and a node that had died before we began would have its grace twice.
+    /// The node of a lease, and the lease's renewal. A lease seen before its node, while the first
+    /// list is incomplete, is kept: if it were read later for the first time, it would count as a
+    /// heartbeat, and a node that died before this controller started would get its grace period
+    /// twice.
     fn lease_of(&mut self, lease: &Renewal) -> Option<(NodeId, Stamp)> {
         let renewed = Stamp::from_nanos(lease.renewed?.nanos());
         let node = self.names.find(&lease.name).filter(|node| self.names.known(*node).is_some());
@@ -279,9 +280,9 @@ impl Engine {
                 }
             }
             FeedEvent::Unreadable { object, cause, .. } => {
-                warn!(object, cause, "A pod cannot be read");
+                warn!(object, cause, "A pod cannot be parsed");
             }
-            FeedEvent::Interrupted(error) => warn!(err = %error, "Pods are not heard any more"),
+            FeedEvent::Interrupted(error) => warn!(err = %error, "Pod watch interrupted"),
             FeedEvent::Resumed => {}
         }
     }

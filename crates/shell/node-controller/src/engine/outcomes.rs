@@ -1,8 +1,8 @@
-//! What came of writes, carried back to the decisions.
+//! Passes outcomes of writes back to the decisions.
 //!
-//! Rule: an outcome about a node that was made again since is dropped. A failure is told to the
-//! decisions only after a pause that fits it, so that nobody is hammered; and while the API server
-//! is in trouble nothing is sent at all.
+//! Rule: an outcome about a node that was created again since is dropped. A failure is passed on
+//! only after a pause that fits it, so that retries do not overload a server; while the API server
+//! is failing nothing is sent at all.
 
 use std::time::Duration;
 
@@ -20,11 +20,11 @@ use crate::gate::Failure;
 use crate::writes::probe::Probed;
 use crate::writes::{Done, PodFate, PodTarget, Target, cloud};
 
-/// When a write that was refused is tried again: the cause is likely to stay.
+/// Retry pause of a refused write: the cause is likely to persist.
 const REFUSED: Duration = Duration::from_secs(30);
-/// When one that failed otherwise is.
+/// Retry pause of any other failure.
 const FAILED: Duration = Duration::from_secs(1);
-/// While the API server is in trouble, nothing is sent for so long, and longer each time.
+/// First pause of all requests while the API server is failing; it grows.
 const FIRST_HOLD: Duration = Duration::from_millis(100);
 const LONGEST_HOLD: Duration = Duration::from_secs(5);
 
@@ -40,7 +40,7 @@ impl Engine {
     pub(super) fn joined(&mut self, joined: Result<Done, JoinError>) {
         match joined {
             Ok(done) => self.done(done),
-            // What it held is lost with it; a new beginning finds everything again.
+            // The task's state is lost with it; a restart recovers everything.
             Err(problem) if problem.is_panic() => {
                 error!(err = %problem, "A write panicked");
                 std::panic::resume_unwind(problem.into_panic());
@@ -84,12 +84,12 @@ impl Engine {
         let done = self.set_refused_aside(now, done);
         let wait = match &done {
             Done::Node { outcome: Err(failure), .. } => pause(failure),
-            // One whose ranges a read has shown needs no pause: there is nothing to try again.
+            // A node whose pod CIDRs a read has shown needs no pause: there is nothing to retry.
             Done::Range { outcome: Err(failure), fresh, .. } if !failure.is_refusal() => {
                 let there = fresh.as_ref().is_some_and(|node| !node.spec.pod_cidrs.is_empty());
                 if there { Duration::ZERO } else { pause(failure) }
             }
-            // After a conflict too: it is decided on our view of the pod, which has to catch up.
+            // Also after a conflict: it was decided on our view of the pod, which has to catch up.
             Done::Marked { failures, .. } if !failures.is_empty() => FAILED,
             _ => Duration::ZERO,
         };
@@ -105,8 +105,8 @@ impl Engine {
         self.later.insert((until, self.laters), done);
     }
 
-    /// Pods whose mark was refused are tried again on their own, after a pause that the others of
-    /// their node do not share.
+    /// Pods whose mark was refused are retried separately, after a pause that does not delay the
+    /// other pods of their node.
     fn set_refused_aside(&mut self, now: Moment, done: Done) -> Done {
         let (target, failures, whole) = match done {
             Done::Marked { target, failures, whole } => (target, failures, whole),
@@ -117,7 +117,7 @@ impl Engine {
         for (pod, failure) in &refused {
             warn!(pod = pod.full_name(), err = %failure, "A pod's mark as not ready was refused");
         }
-        // One that waits already has its next try.
+        // One in the retry queue already keeps its time.
         refused.retain(|(pod, _)| self.refused_marks.insert(pod.uid.clone()));
         if !refused.is_empty() {
             let alone = Done::Marked { target: target.clone(), failures: refused, whole: false };
@@ -132,7 +132,7 @@ impl Engine {
                 let hold = FIRST_HOLD.saturating_mul(1 << self.troubles.min(8)).min(LONGEST_HOLD);
                 self.troubles = self.troubles.saturating_add(1);
                 self.hold_until = self.hold_until.max(now.after(hold.max(asked_for)));
-                warn!(err = %failure, "The API server is in trouble; holding back");
+                warn!(err = %failure, "The API server is failing; pausing all requests");
             }
             Some((_, None)) => {}
             None => self.troubles = 0,
@@ -160,6 +160,8 @@ impl Engine {
             Done::Alive { target, renewed } => {
                 if self.is_current(&target) {
                     self.lifecycle.lease_read(now, target.node, renewed);
+                    // Nothing was written: the live read showed a renewal. "Failed" makes the
+                    // decisions start over after their retry pause.
                     let kind = WriteKind::Conditions;
                     let actions = self.lifecycle.written(now, target.node, kind, Outcome::Failed);
                     self.act(actions);
@@ -215,7 +217,7 @@ impl Engine {
         if let Some(fresh) = fresh {
             self.see_node(&fresh, Seen::Event);
         }
-        // A version that is no number cannot be taken over; the watch will tell.
+        // A version that is not a number cannot be applied here; the watch will bring the node.
         let odd = self.names.known(node).is_some_and(|known| known.odd_version.is_some());
         let outcome = if odd { Outcome::Failed } else { outcome };
         let actions = self.lifecycle.written(now, node, kind, outcome);
@@ -256,7 +258,7 @@ impl Engine {
                 if let Some(fresh) = fresh {
                     self.see_node(&fresh, Seen::Event);
                 }
-                // Unless the node has ranges by now, the same ones are sent once more.
+                // The same CIDRs are written again, unless the node has some by now.
                 if !failure.is_gone() {
                     self.queue.push(Pending::Range(node));
                 }
@@ -273,7 +275,7 @@ impl Engine {
     ) {
         let mut again = false;
         for (pod, failure) in failures {
-            // What was refused is told of when it is, and its pause is over now.
+            // Already logged when it was refused, and its pause is over now.
             if failure.is_hopeless() {
                 self.refused_marks.remove(&pod.uid);
             } else if !failure.is_conflict() {
@@ -307,7 +309,7 @@ impl Engine {
         fresh: Option<Option<Box<Node>>>,
     ) {
         for (pod, fate) in &fates {
-            // One that goes is seen to go; whatever is seen of it before that is old.
+            // Its deletion will be observed; observations before that are stale.
             if !matches!(fate, PodFate::Gone) {
                 self.leaving.remove(&pod.uid);
             }
@@ -315,8 +317,8 @@ impl Engine {
         let was_current = self.is_current(target);
         let mut weighs = !was_current;
         match fresh {
-            // What was read of a node that is gone, or another by now, is no news; nor is a node that
-            // took its place: the watch tells of that, in its order, and then its pods are weighed.
+            // Ignore the read of a node that is gone or was replaced. A new node of that name is
+            // left to the watch, which delivers it in order; then its pods are evaluated.
             Some(Some(node)) if was_current && target.is(&node) => {
                 self.see_node(&node, Seen::Event);
                 weighs = true;
@@ -324,8 +326,8 @@ impl Engine {
             Some(None) if was_current => self.lose_node(target.node),
             _ => {}
         }
-        // Its pods were taken off the list to be sent away; what stays is weighed anew, also by a node
-        // that was made again meanwhile.
+        // Its pods were taken off the schedule to be evicted; those that stay are evaluated again,
+        // also if the node was created again meanwhile.
         let node = self.names.find(&target.name).filter(|_| weighs);
         if let Some(node) = node.filter(|node| self.names.known(*node).is_some()) {
             self.weigh_node(now, node);
@@ -334,12 +336,13 @@ impl Engine {
             let PodFate::Failed(failure) = fate else { continue };
             let known = self.pods.get(pod.pod).is_some_and(|entry| entry.uid == pod.uid);
             if known && self.is_current(target) {
-                warn!(pod = pod.full_name(), err = %failure, "Failed to send a pod away");
+                warn!(pod = pod.full_name(), err = %failure, "Failed to evict a pod");
                 let again = now.after(pause(&failure).max(self.shared.checked.settings.retry));
                 self.evictions.delete_failed(target.node, pod.pod, again);
             }
         }
-        // Whether these still have to go is asked when their turn comes: the node may be back.
+        // Whether these are still to be evicted is checked when they are sent: the node may be
+        // back.
         if let Some(behind) = self.evicting.remove(&target.node).filter(|it| !it.is_empty()) {
             self.queue.push(Pending::Evict(target.node, behind));
         }
@@ -354,14 +357,14 @@ impl Engine {
             }
         }
         if let Some(failure) = &probed.failure {
-            warn!(err = %failure, "Failed to look at leases");
+            warn!(err = %failure, "Failed to read leases");
         }
         if self.sight.answered(probed.sent, probed.failure.is_none(), news) {
             self.reopen_leases = true;
         }
     }
 
-    /// Takes note of a node whose turn to be looked at by number has come.
+    /// Handles of all nodes that exist now.
     pub(super) fn nodes(&self) -> Vec<NodeId> {
         self.names.nodes().collect()
     }

@@ -1,7 +1,6 @@
-//! What the metrics show of the cluster as it is.
+//! Gauges of the cluster's current state.
 //!
-//! Rule: told when something has changed, and at most once a second; nobody is woken to tell the
-//! same again.
+//! Rule: updated after a change, and at most once a second; no wake-up without a change.
 
 use std::time::Duration;
 
@@ -10,10 +9,10 @@ use node_health::Moment;
 use super::Engine;
 use crate::counters::ZoneNow;
 
-/// No two tellings are closer.
+/// Shortest time between two updates.
 const BETWEEN: Duration = Duration::from_secs(1);
 
-/// What has been told, and whether that still holds.
+/// The last update, and whether it is outdated.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Published {
     changed: bool,
@@ -29,7 +28,7 @@ impl Published {
         self.changed = true;
     }
 
-    /// When it is to be told, if at all.
+    /// When the next update is due, if at all.
     pub(super) fn wake(&self) -> Option<Moment> {
         self.changed.then_some(self.next)
     }
@@ -41,7 +40,7 @@ impl Engine {
             return;
         }
         self.published = Published { changed: false, next: now.after(BETWEEN) };
-        // A zone without nodes keeps its line, as upstream's does.
+        // A zone without nodes keeps its series, as upstream.
         let zones = self.lifecycle.zones().iter().map(|(_, zone)| ZoneNow {
             zone: zone.key().as_str().to_owned(),
             ready: zone.ready(),

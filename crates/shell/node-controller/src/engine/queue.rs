@@ -1,7 +1,7 @@
-//! Writes that wait for their turn, most urgent first.
+//! Queued writes, most urgent first.
 //!
-//! Rule: what waits names only handles; what is sent is made up when its turn comes, from what is
-//! known then, and dropped if it no longer holds.
+//! Rule: the queue holds only handles; a request is built from current state when it is sent, and
+//! dropped if it no longer applies.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -12,28 +12,28 @@ use node_health::{Moment, NodeId, PodId};
 use crate::uid::Uid;
 use crate::writes::cloud::Answer;
 
-/// A pod that has to go, and since when.
+/// A pod to evict, and its deadline.
 pub(crate) type Due = (PodId, Uid, Moment);
 
-/// Something to be sent.
+/// A queued request.
 #[derive(Clone, Debug)]
 pub(crate) enum Pending {
     Action(Action),
     Range(NodeId),
-    /// A node that is to be fenced off before ranges are handed out.
+    /// Fence a node before pod CIDRs are assigned.
     Touch(NodeId),
-    /// A pod that was bound to a node which is not ready.
+    /// Mark a pod that was bound to a node which is not ready.
     MarkPod(PodId, Uid),
-    /// More pods of a node that fell.
+    /// Mark more pods of a node that became not ready.
     MarkMore(NodeId),
     Evict(NodeId, Vec<Due>),
     Clear(ForceDelete<PodId>, Uid),
-    /// What follows from what the cloud said.
+    /// Apply the cloud's answer.
     Cloud(NodeId, Box<Answer>),
 }
 
 impl Pending {
-    /// The node whose object it changes.
+    /// The node whose object it writes.
     pub(crate) fn writes_to(&self) -> Option<NodeId> {
         match self {
             Self::Action(
@@ -62,7 +62,7 @@ impl Pending {
     }
 }
 
-/// Writes to one node go one after the other: they would only be in each other's way.
+/// Writes to one node are sequential: in parallel they would only conflict.
 #[derive(Debug, Default)]
 pub(crate) struct WriteQueue {
     waiting: [VecDeque<Pending>; 4],
@@ -77,7 +77,7 @@ impl WriteQueue {
         }
     }
 
-    /// The next whose node is free; from here on it is not, until `free`.
+    /// The next request whose node is not busy; the node is busy from here on, until `free`.
     pub(crate) fn pop(&mut self) -> Option<Pending> {
         while let Some(pending) = self.waiting.iter_mut().find_map(VecDeque::pop_front) {
             let Some(node) = pending.writes_to() else { return Some(pending) };
@@ -97,7 +97,7 @@ impl WriteQueue {
         }
     }
 
-    /// Whether nothing could be sent now.
+    /// Whether no request can be sent now; some may be waiting behind a busy node.
     pub(crate) fn is_empty(&self) -> bool {
         self.waiting.iter().all(VecDeque::is_empty)
     }

@@ -1,7 +1,8 @@
-//! Pod ranges: told to the decision as they are seen, written where it says so.
+//! Pod CIDRs: passes observations to the allocator, and sends its writes.
 //!
-//! Rule: the first list of a term is read past all caches, and after the term began; so it has every
-//! node that an earlier leader can have known, and those without a range are the ones to fence off.
+//! Rule: the first list of a term is read past all caches, and after the term began; so it has
+//! every node that an earlier leader can have known, and those without a pod CIDR are the ones to
+//! fence.
 
 use node_health::cidr::fence::{TouchFate, Touched};
 use node_health::cidr::{Assignment, Problem, Ranges};
@@ -20,7 +21,7 @@ use crate::events::{About, Said};
 use crate::gate::Failure;
 use crate::writes::{Target, Write};
 
-/// How many nodes are named; of the rest only the number is told.
+/// How many nodes are named; the rest are only counted.
 const MOST_NAMES: usize = 10;
 
 impl Engine {
@@ -28,15 +29,15 @@ impl Engine {
         !self.shared.checked.pools.is_empty()
     }
 
-    /// Once all nodes are known, ranges may be handed out. One that is there and cannot be read may
-    /// have any range, and an earlier leader may have sent it one: until it can be read, or is gone,
-    /// nobody gets any.
+    /// Starts assigning pod CIDRs once all nodes are known. An unparsable node may have any CIDR,
+    /// and an earlier leader may have a write to it in flight: until it parses or is gone, no node
+    /// gets a CIDR.
     pub(super) fn begin_ranges(&mut self) {
         if self.ranges.is_some() || !self.hands_out_ranges() || !self.node_list.complete {
             return;
         }
         if let Some(nodes) = self.unread_names() {
-            warn!(nodes, "Nodes cannot be read, so no pod range is handed out to anybody");
+            warn!(nodes, "Some nodes cannot be parsed, so no pod range is assigned to any node");
             return;
         }
         let checked = &self.shared.checked;
@@ -54,7 +55,7 @@ impl Engine {
         self.hand_out_ranges();
     }
 
-    /// The nodes of the first list that cannot be read, if there are any.
+    /// The unparsable nodes of the first list, if any.
     fn unread_names(&self) -> Option<String> {
         let named = |name: &str| match name {
             "" => "one without a name".to_owned(),
@@ -69,7 +70,7 @@ impl Engine {
         (!names.is_empty()).then(|| names.join(", "))
     }
 
-    /// Why a node has no range while nobody gets any.
+    /// Why a node has no pod CIDR while no node gets any.
     pub(super) fn why_ranges_wait(&self, node: NodeId) -> Option<String> {
         let waits = self.hands_out_ranges() && self.ranges.is_none() && !self.is_ending(node);
         let has_one = self.listed_ranges.get(&node).is_some_and(|ranges| !ranges.is_empty());
@@ -86,7 +87,7 @@ impl Engine {
         }
     }
 
-    /// What an earlier leader had sent may still arrive, at one of the nodes that have no range.
+    /// Fences the nodes without a pod CIDR: an earlier leader's writes to them may still arrive.
     fn raise_fence(&mut self) {
         let now = self.now();
         let mut nodes = self.nodes();
@@ -96,19 +97,19 @@ impl Engine {
         if let Some(outlook) = ranges.fence().outlook() {
             info!(
                 nodes = outlook.left,
-                "Nodes without a pod range are written to once before ranges are handed out"
+                "Writing to each node without a pod range once, before any range is assigned"
             );
         }
     }
 
-    /// Sends what the fence wants, and hands ranges out once it has opened.
+    /// Sends the fence's writes, and assigns pod CIDRs once it is open.
     pub(super) fn carry_fence(&mut self, now: Moment) {
         let Some(ranges) = &mut self.ranges else { return };
         for node in ranges.fence_mut().due(now) {
             self.queue.push(Pending::Touch(node));
         }
         if ranges.fence_mut().has_opened() {
-            info!("Nothing that was sent before this term can give a pod range away any more");
+            info!("Writes of earlier leaders can no longer assign a pod range");
             self.hand_out_ranges();
         }
     }
@@ -121,13 +122,13 @@ impl Engine {
         if !self.ranges.as_ref()?.fence().awaits(node) {
             return None;
         }
-        // Another one each time: what changes nothing makes no new version.
+        // A new value each time: a patch without a change makes no new version.
         let (wall, number) = (self.shared.clock.wall(), self.shared.clock.random());
         let value = format!("{}/{number:016x}", wall.to_seconds_text());
         Some(Write::Touch { target: self.target(node)?, value })
     }
 
-    /// What became of the write that fences a node off.
+    /// Handles the outcome of a fence write.
     pub(super) fn touched(
         &mut self,
         now: Moment,
@@ -163,10 +164,7 @@ impl Engine {
         };
         let name = &*target.name;
         if followed == Touched::GivenUp {
-            warn!(
-                node = name,
-                problem, "A node cannot be fenced off; ranges are handed out anyway"
-            );
+            warn!(node = name, problem, "A node cannot be fenced; pod ranges are assigned anyway");
             let message = format!(
                 "Cannot be written to, so a pod range that an earlier leader had sent to it could \
                 still arrive: {problem}"
@@ -174,10 +172,7 @@ impl Engine {
             let about = About::node(name, &target.uid.to_string());
             self.shared.events.tell(about, Said::warning(RANGES, "CIDRFenceFailed", message));
         } else if fate != TouchFate::Outdated {
-            warn!(
-                node = name,
-                problem, "Failed to fence a node off; no pod range is handed out yet"
-            );
+            warn!(node = name, problem, "Failed to fence a node; no pod range is assigned yet");
         }
     }
 
@@ -206,7 +201,8 @@ impl Engine {
         }
     }
 
-    /// A node that is about to go gets no range. upstream: nodeipam/ipam/range_allocator.go
+    /// Whether a node is terminating and so gets no pod CIDR. upstream:
+    /// nodeipam/ipam/range_allocator.go
     pub(super) fn is_ending(&self, node: NodeId) -> bool {
         self.names.known(node).is_some_and(|known| known.terminating)
     }
@@ -232,7 +228,7 @@ impl Engine {
         }
     }
 
-    /// A node is gone; whoever waits may have its range.
+    /// Releases the pod CIDRs of a node that is gone; a waiting node may get them.
     pub(super) fn lose_range(&mut self, node: NodeId) {
         self.without_range.remove(&node);
         self.listed_ranges.remove(&node);
@@ -259,7 +255,7 @@ impl Engine {
         {
             message = format!("{message}: {other}");
         }
-        warn!(node = &**name, problem = message, "A node's pod ranges are not as they should be");
+        warn!(node = &**name, problem = message, "A node's pod ranges are wrong");
         let about = About::node(name, &known.uid.to_string());
         self.shared.events.tell(about, Said::warning(RANGES, "CIDRConflict", message));
     }

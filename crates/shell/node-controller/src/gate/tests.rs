@@ -1,4 +1,4 @@
-//! What a failure says about the API server.
+//! What an error says about the API server.
 
 use super::*;
 
@@ -12,7 +12,7 @@ fn only_what_the_api_server_does_is_its_trouble() {
         (api(ClusterApiError::Unanswered { request: request(), cause: text() }), some),
         (api(ClusterApiError::Unreachable { request: request(), cause: text() }), some),
         (Failure::Late(long), some),
-        // Our own line, our own term, and answers about one object.
+        // The client's rate limit, the end of the term, and responses about one object.
         (api(ClusterApiError::OutOfTurn { request: request(), turn_in: long }), none),
         (Failure::OutOfTurn(long), none),
         (Failure::NotLeading, none),
@@ -24,7 +24,7 @@ fn only_what_the_api_server_does_is_its_trouble() {
     }
 }
 
-/// It is tried again, and nobody takes it for an answer.
+/// It is retried, and does not count as a response.
 #[test]
 fn what_was_out_of_turn_is_neither_hopeless_nor_answered() {
     let turn_in = Duration::from_secs(9);

@@ -1,4 +1,4 @@
-//! Handles stay dense and incarnations apart.
+//! Handles stay dense and incarnations distinct.
 
 use super::*;
 

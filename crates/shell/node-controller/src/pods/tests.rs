@@ -1,4 +1,4 @@
-//! Few bytes each, and one entry per unique id.
+//! Few bytes each, and one entry per UID.
 
 use serde_json::json;
 
@@ -74,7 +74,8 @@ fn namespaces_that_nobody_uses_are_swept() {
     assert!(pods.namespaces.get("default").is_some_and(|known| Arc::ptr_eq(known, &kept)));
 }
 
-/// Whoever dates the binding may be ahead of us for good; the next sight must not move it.
+/// The clock that dates the binding may be ahead of ours for good; the next observation must not
+/// move it.
 #[test]
 fn a_binding_ahead_of_us_counts_from_when_it_was_first_seen() {
     let mut pods = Pods::default();

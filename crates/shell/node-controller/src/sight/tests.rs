@@ -1,4 +1,4 @@
-//! What proves our view, and when somebody is asked.
+//! What proves the view, and when leases are read.
 
 use super::Need::{Calm, Proof, Steady};
 use super::*;
@@ -94,7 +94,8 @@ fn a_watch_that_misses_everything_is_deaf() {
     }
 }
 
-/// Whether the watch speaks, whether all were asked, whether there was news; what is proven.
+/// Whether the watch is open, whether all were read, whether there was a difference; what is
+/// proven.
 #[test]
 fn what_an_answer_proves() {
     let rows = [

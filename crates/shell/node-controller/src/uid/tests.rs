@@ -1,4 +1,4 @@
-//! The text comes back as it was.
+//! The text round-trips.
 
 use super::Uid;
 

@@ -1,9 +1,9 @@
-//! What the cloud says of a node, and the writes that follow from it.
+//! Cloud queries about a node, and the writes that follow from them.
 //!
-//! Rule: two steps. The question holds nobody up: it has places of its own and no write to the node
-//! waits for its answer. Only what follows from an answer is a write, has its turn with the others,
-//! and looks at the node once more, live, right before it. A cloud that does not answer changes
-//! nothing. upstream: cloud-provider/controllers
+//! Rule: two steps. The query blocks nothing: it has its own slots and no write to the node waits
+//! for its answer. Only what follows from an answer is a write; it is queued like others, and reads
+//! the live node right before it. A cloud that does not answer changes nothing. upstream:
+//! cloud-provider/controllers
 
 use node_health::cloud::{
     CloudProblem, Description, Fate, Instance, NodeAddress, addresses, describe, fate,
@@ -24,21 +24,21 @@ use crate::convert;
 use crate::events::{About, Said};
 use crate::gate::{Failure, Gate};
 
-/// What is asked for.
+/// The kind of query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Task {
     /// Whether a node that is not ready still exists, and runs.
     Fate,
-    /// The first description of a node.
+    /// The initialization of a node.
     Describe,
-    /// Whether its addresses are still those.
+    /// Whether its addresses changed.
     Addresses,
 }
 
-/// What the cloud said.
+/// The cloud's answer.
 #[derive(Clone, Debug)]
 enum Word {
-    /// There was nothing to ask: the node is ready.
+    /// No query was needed: the node is ready.
     NotAsked,
     Gone,
     Found(Box<CloudInstance>),
@@ -49,19 +49,19 @@ enum Word {
 pub(crate) struct Answer {
     pub(crate) task: Task,
     pub(crate) asked: Moment,
-    /// Under which id the cloud was asked.
+    /// The provider id that was queried.
     provider_id: String,
     word: Word,
 }
 
-/// What came of it.
+/// The result of applying an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
     Settled,
     Changed,
 }
 
-/// Why it could not be done now.
+/// Why a query or its write failed.
 #[derive(Clone, Debug, thiserror::Error)]
 pub(crate) enum Trouble {
     #[error(transparent)]
@@ -74,7 +74,7 @@ pub(crate) enum Trouble {
     Late,
 }
 
-/// What follows from an answer for a node as it is.
+/// What follows from an answer for the current node.
 enum Plan {
     Nothing,
     Taint(TaintPatch),
@@ -83,7 +83,7 @@ enum Plan {
     Addresses(Vec<NodeAddress>),
 }
 
-/// Asks the cloud; nothing if nothing follows from its answer.
+/// Queries the cloud; none if nothing follows from its answer.
 pub(crate) async fn ask(
     gate: &Gate,
     target: &Target,
@@ -102,14 +102,14 @@ pub(crate) async fn ask(
     Ok((!matches!(plan, Plan::Nothing)).then_some(answer))
 }
 
-/// Does what follows from an answer, if it still does.
+/// Applies an answer, if it still applies.
 pub(crate) async fn follow(
     gate: &Gate,
     target: &Target,
     answer: &Answer,
 ) -> Result<Outcome, Trouble> {
     let Some((node, taints)) = read(gate, target).await? else { return Ok(Outcome::Settled) };
-    // Known to the cloud by another id by now: that was about another machine.
+    // The provider id changed: the answer was about another instance.
     if node.spec.provider_id != answer.provider_id {
         return Ok(Outcome::Settled);
     }
@@ -135,7 +135,7 @@ pub(crate) async fn follow(
     }
 }
 
-/// The node as it is now, with its taints; nothing if it is gone, another, or cannot be understood.
+/// The current node with its taints; none if it is gone, replaced, or does not parse.
 async fn read(gate: &Gate, target: &Target) -> Result<Option<(Node, Vec<Taint>)>, Failure> {
     let Some(node) = gate.read_node(&target.name).await?.filter(|node| target.is(node)) else {
         return Ok(None);
@@ -189,7 +189,7 @@ fn plan(node: &Node, taints: &[Taint], answer: &Answer, now: Moment) -> Result<P
             let (known, instance) = (convert::cloud_node(node), convert::instance_facts(found));
             Ok(addresses(&known, taints, &instance)?.map_or(Plan::Nothing, Plan::Addresses))
         }
-        // Whether one that the cloud lacks has to go is the other question's business.
+        // Deleting a node without an instance is decided by the other kind of query.
         (Task::Describe | Task::Addresses, Word::NotAsked | Word::Gone) => Ok(Plan::Nothing),
     }
 }
@@ -223,9 +223,9 @@ async fn describe_node(
 ) -> Result<Outcome, Trouble> {
     if !description.refused_labels.is_empty() {
         let labels = description.refused_labels.join(", ");
-        warn!(node = &*target.name, labels, "Labels that the cloud wants are not its to set");
+        warn!(node = &*target.name, labels, "The cloud may not set these labels");
     }
-    // The addresses come first: the taint says that they are not known yet.
+    // Addresses first: the taint says that they are not set yet.
     let mut version = node.metadata.resource_version.clone();
     if let Some(list) = list {
         version = send(gate, target, convert::addresses_patch(&version, &list), true).await?;
@@ -247,7 +247,7 @@ async fn describe_node(
     Ok(Outcome::Changed)
 }
 
-/// Patches the node; the version that it has now.
+/// Patches the node; returns its new version.
 async fn send(
     gate: &Gate,
     target: &Target,

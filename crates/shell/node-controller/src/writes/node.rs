@@ -1,7 +1,7 @@
-//! Writes to nodes: conditions, taints, labels, ranges, and the fence before those.
+//! Writes to nodes: conditions, taints, labels, pod CIDRs, and the fence before those.
 //!
-//! Rule: each names the version that it was decided on. After a conflict the node is read, so that
-//! the next decision does not wait for the watch.
+//! Rule: each names the resource version that it was decided on. After a conflict the node is read,
+//! so that the next decision does not wait for the watch.
 
 use node_health::health::ConditionWrite;
 use node_health::lifecycle::WriteKind;
@@ -16,14 +16,14 @@ use crate::convert;
 use crate::crash_points::reached;
 use crate::gate::{Failure, Gate};
 
-/// Where kubelets keep their leases.
+/// The namespace of kubelets' leases.
 pub(crate) const LEASES: &str = "kube-node-lease";
 
 fn patch(kind: PatchKind, status: bool, body: Vec<u8>) -> Patch {
     Patch { kind, subresource: status.then_some("status".into()), body }
 }
 
-/// Patches a node that must still have this unique id.
+/// Patches a node, guarded by its UID.
 async fn send(
     gate: &Gate,
     target: &Target,
@@ -38,12 +38,12 @@ async fn send(
     (outcome, fresh)
 }
 
-/// The node as it is now; nothing where it could not be read, or is another by now.
+/// The current node; none if it could not be read, or was replaced.
 async fn read_again(gate: &Gate, target: &Target) -> Option<Box<Node>> {
     match gate.read_node(&target.name).await {
         Ok(node) => node.filter(|it| target.is(it)).map(Box::new),
         Err(failure) => {
-            debug!(node = &*target.name, err = %failure, "Failed to read a node again");
+            debug!(node = &*target.name, err = %failure, "Failed to reread a node");
             None
         }
     }
@@ -99,11 +99,11 @@ pub(crate) async fn conditions(
     write(gate, target, WriteKind::Conditions, patch, false).await
 }
 
-/// When a node's lease was last renewed, on its own clock; nothing if it has none.
+/// When a node's lease was last renewed, on its own clock; none if it has none.
 pub(crate) async fn renewed(gate: &Gate, node: &str) -> Result<Option<Stamp>, Failure> {
     match gate.look(&ObjectPath::lease(LEASES, node)).await {
         Ok(stored) => {
-            // One that cannot be read is one that says nothing; it must not blind us for the others.
+            // An unparsable lease counts as no renewal; it must not block the proof for the others.
             let lease: ports::cluster_objects::Lease =
                 serde_json::from_slice(&stored.json).unwrap_or_default();
             Ok(lease.spec.renew_time.map(|time| Stamp::from_nanos(time.nanos())))
@@ -129,7 +129,8 @@ pub(crate) async fn labels(gate: &Gate, target: Target, labels: &[(Box<str>, Box
     write(gate, target, WriteKind::Labels, patch, false).await
 }
 
-/// A node's ranges can be set once. A write without an answer is looked after at once.
+/// Writes a node's pod CIDRs, which can be set only once. Without a response the node is read at
+/// once.
 pub(crate) async fn range(gate: &Gate, target: Target, ranges: &[String]) -> Done {
     let body = convert::ranges_patch(&target.version, ranges);
     let (outcome, mut fresh) = send(gate, &target, patch(PatchKind::Merge, false, body)).await;
@@ -142,8 +143,8 @@ pub(crate) async fn range(gate: &Gate, target: Target, ranges: &[String]) -> Don
     Done::Range { target, outcome: outcome.map(|_| ()), fresh }
 }
 
-/// Makes a new version of a node, whatever it takes to know that: an answer that did not come, or
-/// cannot be read, is looked after at once.
+/// Makes a new version of a node. If the response is lost or unparsable, the node is read at once
+/// to know the result.
 pub(crate) async fn touch(gate: &Gate, target: Target, value: &str) -> Done {
     let body = convert::fence_patch(&target.version, value);
     let (outcome, mut fresh) = send(gate, &target, patch(PatchKind::Merge, false, body)).await;
@@ -165,7 +166,7 @@ pub(crate) async fn touch(gate: &Gate, target: Target, value: &str) -> Done {
     Done::Touched { target, outcome, fresh }
 }
 
-/// Asks for nodes that pods name and that no list has shown.
+/// Reads nodes that pods name and that no list has shown.
 pub(crate) async fn look_for(gate: &Gate, names: Vec<Box<str>>) -> Done {
     let mut answers = Vec::new();
     for name in names {
@@ -175,7 +176,7 @@ pub(crate) async fn look_for(gate: &Gate, names: Vec<Box<str>>) -> Done {
     Done::LookedFor { answers }
 }
 
-/// Whether the API server itself has a node of this name.
+/// Whether the API server has a node of this name.
 pub(crate) async fn exists(gate: &Gate, name: &str) -> Result<bool, Failure> {
     match gate.read(&ObjectPath::node(name)).await {
         Ok(_) => Ok(true),

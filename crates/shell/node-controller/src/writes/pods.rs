@@ -1,8 +1,8 @@
-//! Writes to pods: not ready, sent away, cleared away.
+//! Writes to pods: not ready, eviction, garbage collection.
 //!
-//! Rule: a pod is named by its unique id in every write, so one of the same name made since is safe.
-//! Before pods are sent away or cleared off a node its live state is read once, and each is judged by
-//! it: what no longer holds is not carried out. upstream: nodelifecycle, tainteviction, podgc
+//! Rule: every write names the pod's UID, so a new pod of the same name is safe. Before pods of a
+//! node are evicted or deleted, the node's live state is read once, and each pod is evaluated by
+//! it: what no longer applies is not done. upstream: nodelifecycle, tainteviction, podgc
 
 use node_health::Moment;
 use node_health::health::POD_EVENT;
@@ -23,8 +23,8 @@ use crate::crash_points::reached;
 use crate::events::{About, Said};
 use crate::gate::{Failure, Gate};
 
-/// How many pods of one node are dealt with at once. So many and no more go into one write: what is
-/// on its way is not judged again, and a node may come back meanwhile.
+/// How many pods of one node are handled at once. No more go into one write: pods in flight are not
+/// evaluated again, and a node may come back meanwhile.
 pub(crate) const TOGETHER: usize = 8;
 
 fn path(pod: &PodTarget) -> ObjectPath {
@@ -35,7 +35,7 @@ fn status_patch(body: Vec<u8>) -> Patch {
     Patch { kind: PatchKind::StrategicMerge, subresource: Some("status".into()), body }
 }
 
-/// Runs a task for each pod, side by side.
+/// Runs a task for each pod, concurrently.
 async fn for_each<T, Task>(
     pods: Vec<T>,
     task: impl Fn(T) -> Task,
@@ -47,11 +47,11 @@ where
     for pod in pods {
         running.spawn(task(pod));
     }
-    // Whoever waits for these outcomes counts on one for each pod, so a panic is passed on.
+    // The caller expects one outcome per pod, so a panic is propagated.
     running.join_all().await
 }
 
-/// A pod that is gone is no failure.
+/// A pod that is gone is not an error.
 fn gone_is_well(outcome: Result<(), Failure>) -> Result<(), Failure> {
     match outcome {
         Err(failure) if failure.is_gone() => Ok(()),
@@ -73,8 +73,8 @@ pub(crate) async fn mark(gate: &Gate, target: Target, pods: Vec<PodTarget>, whol
     Done::Marked { target, failures: outcomes.into_iter().filter_map(failed).collect(), whole }
 }
 
-/// On another version of the pod nothing is written: its kubelet may be back and have said so. What
-/// that means for it is decided anew.
+/// Writes nothing to another version of the pod: its kubelet may be back and have reported it
+/// ready. What follows is decided again.
 async fn mark_one(gate: &Gate, pod: &PodTarget) -> Result<(), Failure> {
     let wall = gate.shared().clock.wall().to_seconds_text();
     let condition = json!({"type": "Ready", "status": "False", "lastTransitionTime": wall});
@@ -92,7 +92,7 @@ async fn mark_one(gate: &Gate, pod: &PodTarget) -> Result<(), Failure> {
     Ok(())
 }
 
-/// A pod as it is now.
+/// A pod as read now.
 struct LivePod {
     version: String,
     generation: i64,
@@ -103,7 +103,7 @@ struct LivePod {
 }
 
 impl LivePod {
-    /// Nothing if it is gone, or another by now.
+    /// None if it is gone, or replaced by now.
     async fn read(gate: &Gate, pod: &PodTarget) -> Result<Option<Self>, Failure> {
         let stored = match gate.read(&path(pod)).await {
             Ok(stored) => stored,
@@ -131,14 +131,14 @@ impl LivePod {
         }))
     }
 
-    /// Writes to its status, if it is still as it was read: after that its kubelet may have said how
-    /// it ended.
+    /// Patches its status, guarded by the version read: its kubelet may have reported its end
+    /// since.
     async fn patch(&self, gate: &Gate, pod: &PodTarget, status: &Value) -> Result<(), Failure> {
         let body = convert::pod_status_patch(&pod.uid, &self.version, status);
         gate.pass("pods", gate.api().patch(&path(pod), status_patch(body))).await.map(|_| ())
     }
 
-    /// The condition to write; nothing if it is there already.
+    /// The condition to write; none if the pod has it.
     fn disruption(&self, target: DisruptionTarget, wall: String) -> Option<Value> {
         let known = self.conditions.iter().find(|it| it.kind == "DisruptionTarget");
         let since = match known {
@@ -165,7 +165,7 @@ impl LivePod {
 }
 
 impl Leaving {
-    /// Whether these taints send it away by now.
+    /// Whether these taints evict it now.
     fn has_to_go(&self, threats: &[Threat], comparisons: bool, now: Moment) -> bool {
         let facts = PodFacts {
             pod: self.pod.pod,
@@ -177,7 +177,7 @@ impl Leaving {
     }
 }
 
-/// Sends pods away from a node whose taints, as they are now, still do.
+/// Evicts pods from a node whose current taints still do so.
 pub(crate) async fn evict(
     gate: &Gate,
     target: Target,
@@ -230,7 +230,7 @@ async fn evict_one(gate: &Gate, pod: &PodTarget, due: Moment) -> Result<(), Fail
     if live.terminating {
         return Ok(());
     }
-    info!(pod = pod.full_name(), "Deleting a pod that its node's taints send away");
+    info!(pod = pod.full_name(), "Evicting a pod because of its node's taints");
     let message = deletion_message(&pod.full_name());
     let said = Said::normal("taint-eviction-controller", EVENT_REASON, message);
     shared.events.tell(About::pod(pod), said);
@@ -246,8 +246,8 @@ async fn evict_one(gate: &Gate, pod: &PodTarget, due: Moment) -> Result<(), Fail
     Ok(())
 }
 
-/// Clears a pod away: Failed first unless it had ended, then deleted without grace. Whether there
-/// was still a reason to.
+/// Deletes a pod without grace, after setting it to Failed unless it had terminated. Returns
+/// whether the reason still applied.
 pub(crate) async fn clear(
     gate: &Gate,
     pod: &PodTarget,
@@ -266,14 +266,14 @@ pub(crate) async fn clear(
     let mut fails = None;
     if fail_first || why == Why::Unscheduled {
         let Some(live) = LivePod::read(gate, pod).await? else { return Ok(false) };
-        // Bound meanwhile: somebody else will see to its end.
+        // Bound meanwhile: its kubelet will end it.
         if why == Why::Unscheduled && (!live.terminating || !live.node.is_empty()) {
             return Ok(false);
         }
-        // One that ended meanwhile keeps the word on how.
+        // A pod that terminated meanwhile keeps its phase.
         fails = (fail_first && live.phase.must_be_failed_first()).then_some(live);
     }
-    info!(pod = pod.full_name(), why = why.label(), "Clearing a pod away");
+    info!(pod = pod.full_name(), why = why.label(), "Deleting a pod in garbage collection");
     if let Some(live) = fails {
         let mut status = json!({"phase": "Failed"});
         if live.generation > 0 {
@@ -291,13 +291,13 @@ pub(crate) async fn clear(
     Ok(true)
 }
 
-/// A node of this name may have been made since we looked: then its kubelet has the pod.
+/// A node of this name may have been created since the last read: then its kubelet has the pod.
 async fn still_without_node(gate: &Gate, node: Option<&str>) -> Result<bool, Failure> {
     let Some(name) = node else { return Ok(false) };
     Ok(!super::node::exists(gate, name).await?)
 }
 
-/// Volumes may be detached after this, so the live node must say so too.
+/// Volumes may be detached after this, so the live node must have the taint too.
 async fn still_out_of_service(gate: &Gate, node: Option<&str>) -> Result<bool, Failure> {
     let Some(name) = node else { return Ok(false) };
     let Some(node) = gate.read_node(name).await? else { return Ok(false) };

@@ -1,7 +1,7 @@
-//! Looking at some leases past all caches and watches: is what we hear all that there is?
+//! Reads some leases past all caches and watches, to check that the watch delivers everything.
 //!
-//! Rule: an answer counts from the moment at which the question was sent. One question without an
-//! answer leaves all unproven. Decides nothing.
+//! Rule: a response counts from the time at which the request was sent. One request without a
+//! response leaves all unproven. Decides nothing.
 
 use node_health::{Moment, Stamp};
 use tokio::task::JoinSet;
@@ -9,7 +9,7 @@ use tokio::task::JoinSet;
 use super::{Target, node};
 use crate::gate::{Failure, Gate};
 
-/// What some leases say.
+/// The leases read.
 #[derive(Debug)]
 pub(crate) struct Probed {
     pub(crate) sent: Moment,

@@ -1,4 +1,4 @@
-//! Bad input and bad days: no panic, no wrong eviction.
+//! Invalid input and faults: no panic, no wrong eviction.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -102,10 +102,11 @@ async fn an_api_server_that_answers_slowly_or_not_at_all() {
     running.end().await;
 }
 
-/// A line of our own that is too long says nothing about the API server: it holds up nobody else.
+/// The rate limit of one client says nothing about the API server: it does not delay other
+/// requests.
 #[tokio::test(start_paused = true)]
 async fn looks_that_do_not_get_their_turn_hold_up_no_write() {
-    // Two leases, and so a watch that is quiet for long: it is looked past every few seconds.
+    // Two leases, and so a watch that is quiet for long: leases are read every few seconds.
     let stage = Stage::with_nodes(2);
     let (client, crowded) = (stage.cluster.client("one"), stage.cluster.client("one"));
     crowded.faults.turn(|faults| faults.turn_in = Duration::from_secs(60));
@@ -121,7 +122,7 @@ async fn looks_that_do_not_get_their_turn_hold_up_no_write() {
         stage.until("written", 3, written).await;
         seconds(7).await;
     }
-    // Once they have it, a node that falls silent is noticed.
+    // Once these reads succeed, a node that becomes silent is detected.
     crowded.faults.mend();
     stage.nodes.silence("node-1");
     stage.until("noticed", 90, || stage.ready("node-1") == "Unknown").await;
@@ -172,8 +173,8 @@ async fn our_own_clock_jumps() {
     running.end().await;
 }
 
-/// A machine without a clock of its own begins days behind, and is set right a minute later; the
-/// process goes on counting from where it began, and all that others date lies ahead of it.
+/// A machine without a real-time clock starts days behind, and its clock is set a minute later; the
+/// process goes on counting from where it started, and all timestamps of others are ahead of it.
 #[tokio::test(start_paused = true)]
 async fn a_clock_that_was_days_behind_at_the_start() {
     let stage = populated(8);
@@ -225,7 +226,7 @@ async fn objects_that_make_no_sense() {
     let running = stage.start(ControllerConfig::default());
     seconds(200).await;
     all_well(&stage, 4, &[]);
-    // A taint that cannot be read is not ours to write away.
+    // A node with an unparsable taint gets no taint writes.
     let taints =
         stage.cluster.get(&ObjectPath::node("odd-2")).expect("there")["spec"]["taints"].clone();
     assert_eq!(taints, json!([{"key": "", "effect": "Whenever"}]));
@@ -262,7 +263,7 @@ async fn a_write_that_failed_is_told_to_whoever_asks() {
     running.end().await;
 }
 
-/// It is not tried ten times a second whether they can be written after all.
+/// The write is not retried ten times a second meanwhile.
 #[tokio::test(start_paused = true)]
 async fn taints_beside_one_that_cannot_be_read_wait_until_it_can() {
     let stage = populated(10);
@@ -290,7 +291,7 @@ async fn taints_beside_one_that_cannot_be_read_wait_until_it_can() {
     running.end().await;
 }
 
-/// Between two tries of a write that is refused nothing is asked on its account.
+/// Between two attempts of a refused write it causes no requests.
 #[tokio::test(start_paused = true)]
 async fn a_refused_taint_keeps_nobody_busy() {
     let stage = populated(10);

@@ -1,4 +1,4 @@
-//! What the cloud says of nodes.
+//! Nodes and the cloud.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,9 +14,9 @@ use crate::stage::{Stage, seconds};
 
 #[derive(Default)]
 struct FakeCloud {
-    /// None: the cloud does not answer.
+    /// None: queries fail.
     instances: Mutex<Option<BTreeMap<String, CloudInstance>>>,
-    /// It takes questions and says nothing at all.
+    /// Queries never return.
     hangs: AtomicBool,
 }
 
@@ -76,7 +76,7 @@ async fn gone_is_deleted_shut_down_is_tainted_and_silence_changes_nothing() {
     let cloud = FakeCloud::with(&["node-0", "node-1", "node-2", "node-3", "node-4"]);
     let running = stage.start_as("one", ControllerConfig::default(), Some(cloud.clone()));
     seconds(60).await;
-    // A node that is ready is not asked about, even if the cloud has lost it.
+    // A ready node is not queried, even if the cloud has lost its instance.
     cloud.edit(|instances| {
         instances.remove("node-0");
     });
@@ -117,7 +117,7 @@ fn leave_undescribed(stage: &Stage, name: &str) {
     });
 }
 
-/// A cloud that never answers is asked all the time, and nobody waits for it.
+/// A hung cloud is queried all the time, and no write waits for it.
 #[tokio::test(start_paused = true)]
 async fn a_hung_cloud_holds_up_no_write() {
     let stage = Stage::with_nodes(60);
@@ -131,7 +131,7 @@ async fn a_hung_cloud_holds_up_no_write() {
     for number in 10..20 {
         stage.nodes.silence(&format!("node-{number}"));
     }
-    // The last of them was heard a moment ago at most, and the grace is 50 s.
+    // The last of them renewed just now at most, and the grace period is 50 s.
     let lost = || (10..20).filter(|it| stage.ready(&format!("node-{it}")) == "Unknown").count();
     stage.until("noticed", 53, || lost() == 10).await;
     cloud.hangs.store(false, Ordering::Relaxed);
@@ -148,7 +148,7 @@ async fn a_hung_cloud_holds_up_no_write() {
     running.end().await;
 }
 
-/// Not ready and not in the cloud is gone, whether or not anybody described it before.
+/// A node that is not ready and not in the cloud is deleted, initialized or not.
 #[tokio::test(start_paused = true)]
 async fn a_node_that_never_was_a_machine_of_the_cloud_is_deleted() {
     let stage = Stage::with_nodes(3);

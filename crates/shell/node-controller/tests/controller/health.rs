@@ -1,4 +1,4 @@
-//! Silence, conditions, taints that follow them, and pods of silent nodes.
+//! Heartbeats, conditions, the taints that follow them, and pods of silent nodes.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -49,7 +49,7 @@ async fn silence_makes_unknown_and_a_voice_makes_well_again() {
     running.end().await;
 }
 
-/// Its last renewal is listed before it is, and is nothing new when somebody reads it later.
+/// Its lease is listed before the node, and a later read of it is no new heartbeat.
 #[tokio::test(start_paused = true)]
 async fn a_node_that_died_before_we_began_has_one_grace() {
     let stage = Stage::with_nodes(10);
@@ -60,7 +60,7 @@ async fn a_node_that_died_before_we_began_has_one_grace() {
     let running = stage.start(ControllerConfig::default());
     seconds(46).await;
     assert_eq!(stage.ready("node-9"), "True");
-    // The watch says nothing more, so that it is read when its time is over.
+    // The watch delivers nothing more, so the lease is read when the grace period ends.
     for number in 0..9 {
         stage.nodes.silence(&format!("node-{number}"));
     }
@@ -106,7 +106,7 @@ async fn taints_follow_what_the_node_says() {
     let labels = stage.node("node-0").metadata.labels;
     assert_eq!(labels.get("beta.kubernetes.io/os").map(String::as_str), Some("linux"));
     assert_eq!(stage.taints("node-3"), ["not-ready:NoExecute", "not-ready:NoSchedule"]);
-    // What is no longer so goes; a swap of the two kinds of lost is immediate.
+    // An outdated taint is removed; a swap of the two "lost" taints is immediate.
     stage.cluster.edit(&ObjectPath::node("node-0"), |node| {
         node["spec"]["unschedulable"] = json!(false);
         node["status"]["conditions"][1]["status"] = json!("False");
@@ -135,7 +135,7 @@ async fn a_controller_that_was_away_condemns_nobody_for_it() {
     }
     let unknown = stage.writes("nodes").iter().filter(|it| it.well).count();
     assert_eq!(unknown, 0, "nothing was written at all");
-    // And it still sees: who falls silent now is noticed.
+    // And the watch still works: a node that becomes silent now is detected.
     stage.nodes.silence("node-2");
     stage.until("Unknown", 70, || stage.ready("node-2") == "Unknown").await;
     running.end().await;
@@ -160,7 +160,7 @@ async fn a_deaf_watch_is_found_out_and_condemns_nobody() {
     }
 }
 
-/// Looks in short periods make small gaps count; that not every proof is told is none.
+/// Reads in short periods make small gaps count; skipped proofs are not gaps.
 #[tokio::test(start_paused = true)]
 async fn looks_alone_are_a_steady_view_in_short_periods_too() {
     for period in [1, 2, 5] {
@@ -181,7 +181,7 @@ async fn looks_alone_are_a_steady_view_in_short_periods_too() {
     }
 }
 
-/// Nothing but our own looks tells of a cluster that has fallen silent as a whole.
+/// Only direct reads detect that the whole cluster has become silent.
 #[tokio::test(start_paused = true)]
 async fn silence_that_began_in_our_absence_is_noticed_by_looks_alone() {
     for away in 90..100 {
@@ -230,7 +230,7 @@ async fn pods_bound_to_a_lost_node_are_marked_too() {
     running.end().await;
 }
 
-/// Somebody may still route to it until its kubelet has let go of it.
+/// It may still get traffic until its kubelet has deleted it.
 #[tokio::test(start_paused = true)]
 async fn a_pod_that_is_being_deleted_is_marked_too_and_once() {
     let stage = Stage::with_nodes(5);
@@ -252,7 +252,7 @@ async fn a_pod_that_is_being_deleted_is_marked_too_and_once() {
     running.end().await;
 }
 
-/// As a successor may find it: its predecessor died before it marked them, and pods are listed first.
+/// As after a leader's crash: it died before it marked them, and pods are listed first.
 #[tokio::test(start_paused = true)]
 async fn pods_seen_before_their_lost_node_are_marked_too() {
     let stage = Stage::with_nodes(3);
@@ -289,7 +289,7 @@ async fn pods_are_marked_though_the_answer_to_unknown_is_lost() {
     running.end().await;
 }
 
-/// A few nodes that are well cost a few reads: one between two renewals where there is only one.
+/// A few healthy nodes cost a few reads: one between two renewals if there is only one node.
 #[tokio::test(start_paused = true)]
 async fn a_small_quiet_cluster_is_left_in_peace() {
     for (nodes, most) in [(1, 12), (3, 12), (10, 0)] {
@@ -301,7 +301,7 @@ async fn a_small_quiet_cluster_is_left_in_peace() {
         let log = stage.cluster.log();
         let asked = log.len() - before;
         assert!(asked <= most, "{asked} requests in 100 s for {nodes} nodes");
-        // And still the silence of one is noticed in time.
+        // And the silence of one is still detected in time.
         stage.nodes.silence("node-0");
         let took = stage.until("Unknown", 70, || stage.ready("node-0") == "Unknown").await;
         assert!((40..=53).contains(&took), "{nodes} nodes: noticed after {took} s");
@@ -350,7 +350,7 @@ async fn a_status_that_says_nothing_new_is_not_judged_with_everything_else() {
     running.end().await;
 }
 
-/// The node is back, and its kubelet has spoken for its pod, while our mark was on its way.
+/// The node is back, and its kubelet has updated its pod, while our mark was in flight.
 #[tokio::test(start_paused = true)]
 async fn a_pod_of_a_node_that_is_back_is_not_marked_over_its_kubelet_s_word() {
     let stage = Stage::with_nodes(10);
@@ -380,7 +380,7 @@ async fn a_pod_of_a_node_that_is_back_is_not_marked_over_its_kubelet_s_word() {
     running.end().await;
 }
 
-/// Nobody is marked whose node came back before their turn; where it stays away, all are.
+/// A pod is not marked if its node comes back before the write; if not, all pods are.
 #[tokio::test(start_paused = true)]
 async fn a_node_that_comes_back_early_keeps_its_pods_ready() {
     let stage = Stage::with_nodes(10);
@@ -406,7 +406,7 @@ async fn a_node_that_comes_back_early_keeps_its_pods_ready() {
     running.end().await;
 }
 
-/// Somebody's webhook refuses one pod's mark: the other pods of its node do not wait for it.
+/// A webhook refuses one pod's mark: the other pods of its node do not wait for it.
 #[tokio::test(start_paused = true)]
 async fn a_refused_mark_is_tried_again_and_holds_up_nobody() {
     let stage = Stage::with_nodes(10);
@@ -432,7 +432,7 @@ async fn a_refused_mark_is_tried_again_and_holds_up_nobody() {
     assert!((3..=5).contains(&tries("pod-3")), "{} tries in 100 s", tries("pod-3"));
     running.client.faults.mend();
     stage.until("marked too", 35, || marked() == 20).await;
-    // A node that is back keeps one that was refused.
+    // On a node that is back a refused mark is dropped.
     running.client.faults.turn(|faults| faults.refused = vec!["late".to_owned()]);
     stage.pod("late", "node-1", &bears(None));
     stage.until("refused", 5, || tries("late") == 1).await;

@@ -1,4 +1,4 @@
-//! Two instances: one acts.
+//! Two instances: only one acts.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -17,7 +17,7 @@ fn holder(stage: &Stage) -> String {
     lease.and_then(|lease| lease.spec.holder_identity).unwrap_or_default()
 }
 
-/// Writes that are no leases, by one client.
+/// Writes other than of leases, by one client.
 fn acts(stage: &Stage, client: &str) -> Vec<Logged> {
     let mut acts = stage.writes("nodes");
     acts.extend(stage.writes("pods"));
@@ -64,7 +64,7 @@ async fn the_second_waits_and_takes_over_when_the_first_ends() {
     assert_eq!(told, expected);
 }
 
-/// What was listed in one term says nothing about the next.
+/// Lists of one term do not count in the next.
 #[tokio::test(start_paused = true)]
 async fn a_second_term_begins_with_nothing_listed() {
     let stage = Stage::with_nodes(3);
@@ -73,7 +73,7 @@ async fn a_second_term_begins_with_nothing_listed() {
     assert!(running.controller.has_synced());
     running.client.faults.turn(|faults| faults.hangs = true);
     stage.until("out of office", 20, || !running.controller.is_leading()).await;
-    // It may lead again, but its watches tell nothing.
+    // It may lead again, but its watches deliver nothing.
     running.client.faults.turn(|faults| {
         faults.hangs = false;
         faults.deaf = true;
@@ -86,8 +86,8 @@ async fn a_second_term_begins_with_nothing_listed() {
     running.end().await;
 }
 
-/// An outage with many pods means thousands of requests at the rate that a controller has by
-/// default. The leader's lease must not wait behind them.
+/// An outage with many pods means thousands of requests at the default rate limit. The leader's
+/// lease must not queue behind them.
 #[tokio::test(start_paused = true)]
 async fn a_flood_of_work_does_not_cost_the_lease() {
     let stage = Stage::with_nodes(30);
@@ -193,7 +193,7 @@ async fn a_leader_that_cannot_renew_stops_before_another_may_begin() {
     assert!(stage.writes("nodes").is_empty(), "no node was ever ill");
 }
 
-/// A clock that is set is no time that passes; a sleep is.
+/// Setting the wall clock is not elapsed time; a suspend is.
 #[tokio::test(start_paused = true)]
 async fn a_clock_that_is_set_costs_nothing_and_a_sleep_the_lease() {
     let stage = Stage::with_nodes(4);
@@ -219,8 +219,8 @@ async fn a_clock_that_is_set_costs_nothing_and_a_sleep_the_lease() {
     running.end().await;
 }
 
-/// Every act in the log was the deed of whoever held the lease when it arrived, and not longer after
-/// its last renewal than it may act, and a write may be on its way.
+/// Every write in the log was sent by the lease's holder at its arrival, and no later after its
+/// last renewal than the time in which it may act plus a write's delay.
 fn assert_acts_of_holders(stage: &Stage, on_its_way: Duration) {
     let mut holder = String::new();
     let mut renewed = None;
@@ -250,7 +250,7 @@ fn assert_acts_of_holders(stage: &Stage, on_its_way: Duration) {
     assert!(acts >= 200, "{acts} acts");
 }
 
-/// Nodes that are ready by turns, so that there is something to write at all times.
+/// Nodes that alternate between ready and not ready, so that there is always something to write.
 const FLAPPING: [&str; 2] = ["node-10", "node-11"];
 
 async fn flap(stage: &Stage, second: u64) {
@@ -262,7 +262,7 @@ async fn flap(stage: &Stage, second: u64) {
     seconds(1).await;
 }
 
-/// Somebody else writes to the same nodes meanwhile, and to the same list.
+/// Another client writes to the same nodes and the same list meanwhile.
 fn taint_as_somebody_else(stage: &Stage, nodes: &[&str], round: u64) {
     for node in nodes {
         stage.cluster.edit(&ObjectPath::node(node), |node| {
@@ -276,8 +276,8 @@ fn taint_as_somebody_else(stage: &Stage, nodes: &[&str], round: u64) {
     }
 }
 
-/// Kills and stalls at all times while nodes come and go: nobody acts who may not, and everything
-/// that has to happen does.
+/// Kills and stalls at any time while nodes come and go: no instance acts without leading, and
+/// everything that must happen does.
 #[tokio::test(start_paused = true)]
 async fn two_fight_while_being_killed_and_stalled() {
     let stage = Stage::with_nodes(12);
@@ -342,10 +342,10 @@ async fn two_fight_while_being_killed_and_stalled() {
         let ready = if lost { "Unknown" } else { "True" };
         assert_eq!(stage.ready(&format!("node-{number}")), ready, "node-{number}");
     }
-    // Each pod was sent away once, by whoever led then.
+    // Each pod was evicted once, by the leader of that time.
     assert_eq!(stage.deletions().len(), 2);
     assert_acts_of_holders(&stage, Duration::from_millis(2_500));
-    // Nobody's write was lost: all of the other's taints are there, and both of ours.
+    // No write was lost: all taints of the other client are there, and both of ours.
     for node in ["node-3", "node-7"] {
         let taints = stage.taints(node);
         let theirs = taints.iter().filter(|it| it.starts_with("example.com/round-")).count();
@@ -353,7 +353,7 @@ async fn two_fight_while_being_killed_and_stalled() {
     }
 }
 
-/// A lease does not fence: a write that leaves long after it was decided must find its guard.
+/// A lease does not fence: a write sent long after its decision must be refused by its guard.
 #[tokio::test(start_paused = true)]
 async fn a_write_that_comes_late_changes_nothing_that_changed_meanwhile() {
     let stage = Stage::with_nodes(4);
@@ -362,7 +362,7 @@ async fn a_write_that_comes_late_changes_nothing_that_changed_meanwhile() {
     stage.nodes.silence("node-1");
     first.client.faults.turn(|faults| faults.late = Duration::from_secs(40));
     seconds(56).await;
-    // Decided by now, and on its way; the node comes back, and its kubelet writes its status.
+    // Decided by now, and in flight; the node comes back, and its kubelet writes its status.
     stage.nodes.revive("node-1");
     stage.cluster.edit(&ObjectPath::node("node-1"), |node| {
         node["status"]["conditions"][3]["lastHeartbeatTime"] = "2026-01-02T12:02:00Z".into();
@@ -373,8 +373,8 @@ async fn a_write_that_comes_late_changes_nothing_that_changed_meanwhile() {
     assert_eq!(stage.taints("node-1"), [] as [&str; 0]);
 }
 
-/// A process that is stopped while requests of its wait for their turn finds two things at once when
-/// it goes on: that their turn has come, and that its own time is over. The latter counts.
+/// A process that is stopped while its requests are queued finds two things at once when it
+/// continues: their turn has come, and its leadership has expired. The latter counts.
 #[tokio::test(start_paused = true)]
 async fn what_waited_for_its_turn_while_we_were_stopped_is_not_sent() {
     let stage = Stage::with_nodes(10);

@@ -1,6 +1,6 @@
 //! The whole controller on a fake cluster and paused time, rule by rule.
 //!
-//! What is looked at is the cluster: what was written, told and deleted, by whom and when.
+//! The tests check the cluster: what was written, recorded and deleted, by which instance and when.
 
 mod bad_input;
 mod cloud;

@@ -1,4 +1,4 @@
-//! Pods that taints send away.
+//! Evictions by NoExecute taints.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -134,7 +134,7 @@ async fn what_a_node_s_live_state_no_longer_says_is_not_carried_out() {
     seconds(60).await;
     taint(&stage, "node-1", "example.com/maintenance");
     seconds(10).await;
-    // The watches fall silent; meanwhile somebody takes the taint away.
+    // The watches deliver nothing more; meanwhile another client removes the taint.
     running.client.faults.turn(|faults| faults.deaf = true);
     untaint(&stage, "node-1");
     seconds(120).await;
@@ -142,7 +142,7 @@ async fn what_a_node_s_live_state_no_longer_says_is_not_carried_out() {
     running.end().await;
 }
 
-/// Its pods leave a few at a time, so that one that comes back keeps all whose turn has not come.
+/// Its pods are evicted a few at a time, so that a node that comes back keeps the rest.
 #[tokio::test(start_paused = true)]
 async fn a_node_that_comes_back_keeps_the_pods_that_are_left() {
     let stage = Stage::with_nodes(10);
@@ -167,7 +167,7 @@ async fn a_node_that_comes_back_keeps_the_pods_that_are_left() {
     running.end().await;
 }
 
-/// One taint is left on the node when its pods' turn comes, and that one this pod bears.
+/// One taint is left on the node when the pods are evicted, and this pod tolerates it.
 #[tokio::test(start_paused = true)]
 async fn a_live_read_is_judged_by_what_the_pod_bears() {
     let stage = Stage::with_nodes(3);
@@ -195,7 +195,7 @@ async fn a_live_read_is_judged_by_what_the_pod_bears() {
     running.end().await;
 }
 
-/// What was read of a node before it went, or was made again, is no news of it.
+/// The read of a node that is gone or was created again since is ignored.
 #[tokio::test(start_paused = true)]
 async fn a_node_that_goes_while_its_pods_are_sent_away_stays_gone() {
     for made_again in [false, true] {
@@ -219,7 +219,7 @@ async fn a_node_that_goes_while_its_pods_are_sent_away_stays_gone() {
             faults.latency = Duration::from_secs(1);
         });
         stage.cluster.edit(&path, |node| node["spec"]["taints"] = json!([borne]));
-        // The one pod stays, by this read; the other is on its way out for some seconds more.
+        // The one pod stays, by this read; the other's deletion is in flight for some seconds more.
         let is_look = |it: &cluster_fake::Logged| it.verb == Verb::Read && it.path == path;
         stage.until("read", 120, || stage.cluster.log().iter().any(is_look)).await;
         assert!(stage.is_kept("other"), "its deletion is yet to come");
@@ -247,7 +247,7 @@ async fn a_node_that_goes_while_its_pods_are_sent_away_stays_gone() {
     }
 }
 
-/// The condition that we write before a deletion comes back as news of the pod.
+/// The watch shows the condition that we write before a deletion as a change of the pod.
 #[tokio::test(start_paused = true)]
 async fn our_own_condition_does_not_send_a_pod_away_once_more() {
     let stage = Stage::with_nodes(3);
@@ -265,7 +265,7 @@ async fn our_own_condition_does_not_send_a_pod_away_once_more() {
     running.end().await;
 }
 
-/// As upstream tells it of a pod whose end somebody else brought about.
+/// As upstream's event for a pod that another client deleted.
 #[tokio::test(start_paused = true)]
 async fn a_pod_that_goes_by_itself_before_its_time_is_told_of() {
     let stage = Stage::with_nodes(3);

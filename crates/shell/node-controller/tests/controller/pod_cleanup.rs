@@ -1,4 +1,4 @@
-//! Pods that nobody else clears away.
+//! Pod garbage collection.
 
 use std::time::Duration;
 
@@ -33,7 +33,7 @@ async fn orphans_go_after_the_quarantine_and_a_look() {
 #[tokio::test(start_paused = true)]
 async fn a_node_that_only_the_list_missed_keeps_its_pods() {
     let stage = Stage::with_nodes(2);
-    // The feed cannot read this node, so it is in no list of ours; the API server has it.
+    // The feed cannot parse this node, so it is in no list of ours; the API server has it.
     stage.cluster.put(&ObjectPath::node("odd"), json!({"spec": {"unschedulable": "maybe"}}));
     stage.pod("web", "odd", &bears(None));
     let running = stage.start(ControllerConfig::default());
@@ -42,7 +42,7 @@ async fn a_node_that_only_the_list_missed_keeps_its_pods() {
     running.end().await;
 }
 
-/// The verdict that a node is gone is old by the time at which its pods' turn comes.
+/// The confirmation that a node is gone is outdated when its pods are deleted.
 #[tokio::test(start_paused = true)]
 async fn orphans_whose_node_comes_back_are_kept() {
     for deaf in [false, true] {
@@ -59,7 +59,7 @@ async fn orphans_whose_node_comes_back_are_kept() {
             log.into_iter().filter(|it| it.path == ObjectPath::node("node-9")).count()
         };
         stage.until("looked for", 90, || looks() == 1).await;
-        // It is not there; and now it is, whether or not its news reaches us.
+        // It did not exist; now it does, whether or not the watch delivers that.
         running.client.faults.turn(|faults| faults.deaf = deaf);
         stage.cluster.put(&ObjectPath::node("node-9"), json!({"spec": {}, "status": {}}));
         seconds(30).await;
@@ -79,7 +79,7 @@ async fn orphans_whose_node_comes_back_are_kept() {
     }
 }
 
-/// The first absence was over, and nobody was left to be cleared away: the second is another.
+/// The first absence was over, and no pod was left to delete: the second is another.
 #[tokio::test(start_paused = true)]
 async fn a_second_absence_has_a_quarantine_of_its_own() {
     for comes_back in [true, false] {
@@ -171,7 +171,7 @@ async fn the_ended_over_the_threshold_and_the_never_bound() {
     running.end().await;
 }
 
-/// A pod may end by itself after our view of it, and even after our look at it: how it ended stays.
+/// A pod may terminate after our view of it, and even after our read of it: its phase stays.
 #[tokio::test(start_paused = true)]
 async fn a_pod_that_succeeded_meanwhile_is_not_called_failed() {
     for after_the_look in [false, true] {

@@ -1,4 +1,4 @@
-//! What an earlier leader had sent gives no range away any more.
+//! Writes of an earlier leader assign no pod CIDR any more.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,14 +11,14 @@ use crate::ranges::ranges;
 use crate::stage::{Running, Stage, leader, seconds};
 
 const FENCE: &str = "keelson/range-fence";
-/// Two ranges, for two of three nodes.
+/// Two pod CIDRs, for two of three nodes.
 const TWO: (&str, u8) = ("10.1.0.0/23", 24);
 
 fn config(identity: &str, cluster: (&str, u8)) -> ControllerConfig {
     ControllerConfig { ranges: ranges(&[cluster], &[]).ranges, ..leader(identity) }
 }
 
-/// One whose writes can be held up while its lease is renewed.
+/// An instance whose writes can be delayed while its lease is renewed.
 fn start(stage: &Stage, name: &str) -> (FakeClient, Running) {
     let (client, quick) = (stage.cluster.client(name), Arc::new(stage.cluster.client(name)));
     let work = Arc::new(client.clone());
@@ -26,7 +26,7 @@ fn start(stage: &Stage, name: &str) -> (FakeClient, Running) {
     (client.clone(), stage.start_with(client, clients, config(name, TWO), None))
 }
 
-/// Writes to nodes whose only purpose is a new version.
+/// The fence writes to nodes.
 fn touches(stage: &Stage) -> Vec<Logged> {
     let is_touch = |it: &Logged| {
         it.body.as_ref().is_some_and(|body| body["metadata"]["annotations"][FENCE].is_string())
@@ -38,8 +38,8 @@ fn range(stage: &Stage, node: &str) -> String {
     stage.node(node).spec.pod_cidr
 }
 
-/// The first has sent the last range to one node when it dies; its successor gives that range to
-/// another; and then what the first had sent arrives.
+/// The first instance has sent the last CIDR to one node when it dies; its successor assigns that
+/// CIDR to another; then the first one's write arrives.
 #[tokio::test(start_paused = true)]
 async fn a_range_that_arrives_late_is_refused() {
     let stage = Stage::with_nodes(1);
@@ -66,18 +66,19 @@ async fn a_range_that_arrives_late_is_refused() {
     assert!(!late.well && late.verb == Verb::Patch, "it was refused");
     seconds(5).await;
     assert_eq!(range(&stage, "node-x"), "");
-    // Who got a range wears nothing of ours any more; who waits for one still does.
+    // A node with a pod CIDR has no annotation of ours any more; one that waits still has it.
     assert_eq!(stage.node("node-a").metadata.annotations.get(FENCE), None);
     assert!(stage.node("node-x").metadata.annotations.contains_key(FENCE));
     assert_eq!(touches(&stage).len(), 2);
-    // Nor is the next one in its way.
+    // Nor does the annotation block the next assignment.
     stage.cluster.remove(&ports::cluster_api::ObjectPath::node("node-a"));
     stage.until("handed on", 5, || !range(&stage, "node-x").is_empty()).await;
     assert_eq!(stage.node("node-x").metadata.annotations.get(FENCE), None);
     second.end().await;
 }
 
-/// A lease that was let go says nothing about what was sent; a second start without one knows nobody.
+/// A released lease does not exclude writes in flight; a second start without election knows no
+/// predecessor.
 #[tokio::test(start_paused = true)]
 async fn whoever_comes_after_somebody_fences_off_those_without_a_range() {
     let stage = Stage::with_nodes(5);
@@ -98,7 +99,7 @@ async fn whoever_comes_after_somebody_fences_off_those_without_a_range() {
     alone.end().await;
 }
 
-/// One that cannot be written to holds up the others for a while, and says so.
+/// A node that cannot be written delays the others for a while, and that is reported.
 #[tokio::test(start_paused = true)]
 async fn a_node_that_refuses_does_not_hold_up_ranges_for_ever() {
     let stage = Stage::with_nodes(3);
@@ -126,7 +127,7 @@ async fn a_node_that_refuses_does_not_hold_up_ranges_for_ever() {
     running.end().await;
 }
 
-/// Whatever happens to the writes of the fence: it opens, and nothing is handed out twice.
+/// Under every fault of the fence's writes: it opens, and no CIDR is assigned twice.
 #[tokio::test(start_paused = true)]
 async fn a_fence_opens_through_every_kind_of_trouble() {
     let kinds: [fn(&mut cluster_fake::Faults); 5] = [

@@ -1,4 +1,4 @@
-//! Pod ranges.
+//! Pod CIDRs.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -71,7 +71,7 @@ async fn exhaustion_is_told_and_ends_when_a_node_goes() {
     running.end().await;
 }
 
-/// An answer that cannot be read may be a yes: what was sent stays taken.
+/// A response that does not parse may be a success: the CIDR stays allocated.
 #[tokio::test(start_paused = true)]
 async fn a_range_with_a_garbled_answer_is_nobody_elses() {
     let stage = Stage::with_nodes(2);
@@ -84,7 +84,7 @@ async fn a_range_with_a_garbled_answer_is_nobody_elses() {
     let config = ranges(&[("10.1.0.0/23", 24)], &[]);
     let running = stage.start_with(client, clients, config, None);
     seconds(1).await;
-    // Another node's news lies before that of the two writes, and all of it comes late.
+    // Another node's event precedes those of the two writes, and all are late.
     running.client.faults.turn(|faults| faults.deaf = true);
     stage.nodes.join("node-2", &json!({}));
     stage.until("written", 20, || cidrs(&stage, 2).iter().all(|it| it.len() == 1)).await;
@@ -128,7 +128,7 @@ async fn a_clash_and_nonsense_are_told_and_hold_up_nobody() {
     running.end().await;
 }
 
-/// It is in the list, though nobody can read it: it is there, and so is its range.
+/// It is in the list, though it does not parse: it exists, and so does its pod CIDR.
 #[tokio::test(start_paused = true)]
 async fn a_node_that_becomes_unreadable_keeps_its_range() {
     let stage = Stage::with_nodes(2);
@@ -145,14 +145,14 @@ async fn a_node_that_becomes_unreadable_keeps_its_range() {
     stage.until("none is left", 10, || told().contains(&"CIDRNotAvailable".to_owned())).await;
     assert_eq!(stage.node("node-2").spec.pod_cidrs, [] as [&str; 0], "node-0 has {had:?}");
     assert!(!stage.cluster.reasons("node-0").contains(&"RemovingNode".to_owned()));
-    // One that is truly gone leaves it to whoever waits.
+    // A node that is truly gone leaves it to a waiting node.
     stage.cluster.remove(&ObjectPath::node("node-0"));
     stage.cluster.compact();
     stage.until("handed on", 10, || stage.node("node-2").spec.pod_cidrs == had).await;
     running.end().await;
 }
 
-/// Nobody knows what range it has: until somebody does, or it is gone, nobody else gets one.
+/// Its pod CIDR is unknown: until it parses or is gone, no other node gets one.
 #[tokio::test(start_paused = true)]
 async fn no_range_is_handed_out_beside_a_listed_node_that_cannot_be_read() {
     for goes in [false, true] {
@@ -165,7 +165,7 @@ async fn no_range_is_handed_out_beside_a_listed_node_that_cannot_be_read() {
         });
         let running = stage.start(ranges(&[("10.1.0.0/23", 24)], &[]));
         seconds(30).await;
-        // One that joins meanwhile waits as the others do.
+        // A node that joins meanwhile waits as the others do.
         stage.nodes.join("node-3", &json!({}));
         seconds(30).await;
         let others = || -> Vec<String> {
@@ -228,7 +228,7 @@ async fn a_node_that_is_about_to_go_gets_none() {
     seconds(30).await;
     let has: Vec<bool> = cidrs(&stage, 3).iter().map(|ranges| !ranges.is_empty()).collect();
     assert_eq!(has, [true, false, true]);
-    // Nor does it stand in the way of those that wait.
+    // Nor does it block those that wait.
     for name in ["node-a", "node-z"] {
         stage.nodes.join(name, &json!({}));
     }

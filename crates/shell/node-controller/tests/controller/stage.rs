@@ -15,7 +15,7 @@ use tokio::time::{Instant, sleep};
 
 pub(crate) const NOON: &str = "2026-01-02T12:00:00Z";
 
-/// The machine's clock, as far off as wanted.
+/// The machine's wall clock, with any offset.
 pub(crate) struct Machine {
     cluster: FakeCluster,
     pub(crate) off_seconds: std::sync::atomic::AtomicI64,
@@ -42,7 +42,7 @@ impl Surroundings for Machine {
         ApiTime::from_nanos(self.cluster.wall().nanos() + off * 1_000_000_000)
     }
 
-    /// Not what anybody sets the clock to.
+    /// Independent of the wall clock.
     fn since_boot(&self) -> Duration {
         Duration::from_secs(1_000_000)
             + self.began.elapsed()
@@ -58,7 +58,7 @@ impl Surroundings for Machine {
     }
 }
 
-/// A controller that runs.
+/// A running controller.
 pub(crate) struct Running {
     pub(crate) controller: NodeController,
     pub(crate) client: FakeClient,
@@ -68,7 +68,7 @@ pub(crate) struct Running {
 }
 
 impl Running {
-    /// Ends as SIGTERM would.
+    /// Stops it as SIGTERM would.
     pub(crate) async fn end(mut self) {
         if let Some(end) = self.end.take() {
             let _ = end.send(());
@@ -76,7 +76,7 @@ impl Running {
         self.task.await.expect("ends without a panic");
     }
 
-    /// Ends as SIGKILL would.
+    /// Ends it as SIGKILL would.
     pub(crate) fn kill(self) {
         self.task.abort();
     }
@@ -105,7 +105,7 @@ impl Stage {
         Self { cluster, nodes }
     }
 
-    /// With so many nodes `node-0`… in one zone.
+    /// A cluster with this many nodes `node-0`… in one zone.
     pub(crate) fn with_nodes(count: usize) -> Self {
         let stage = Self::new();
         for number in 0..count {
@@ -129,7 +129,7 @@ impl Stage {
         self.start_with(client, clients, config, cloud)
     }
 
-    /// With these ways to the cluster.
+    /// Starts a controller with these clients.
     pub(crate) fn start_with(
         &self,
         client: FakeClient,
@@ -140,7 +140,7 @@ impl Stage {
         launch(client, clients, config, cloud, Machine::new(&self.cluster))
     }
 
-    /// On a machine whose clock is so many seconds off when the process starts.
+    /// Starts one on a machine whose wall clock is this many seconds off.
     pub(crate) fn start_off(&self, seconds: i64, config: ControllerConfig) -> Running {
         let client = self.cluster.client("one");
         let clients = Clients::one(Arc::new(client.clone()));
@@ -197,7 +197,7 @@ impl Stage {
         self.cluster.pod("default", name).is_some()
     }
 
-    /// Whether a pod is there and nobody asked for its end.
+    /// Whether a pod exists and has no deletion timestamp.
     pub(crate) fn is_kept(&self, name: &str) -> bool {
         let pod = self.cluster.pod("default", name);
         pod.is_some_and(|pod| pod.metadata.deletion_timestamp.is_none())
@@ -215,13 +215,13 @@ impl Stage {
         log.filter(|it| it.verb != Verb::Read && it.path.resource.plural == plural).collect()
     }
 
-    /// Deletions of pods that went through.
+    /// Deletions of pods that succeeded.
     pub(crate) fn deletions(&self) -> Vec<Logged> {
         let writes = self.writes("pods").into_iter();
         writes.filter(|it| it.verb == Verb::Delete && it.well).collect()
     }
 
-    /// Waits until it holds; how many seconds that took.
+    /// Waits until the condition holds; returns the seconds that took.
     pub(crate) async fn until(&self, what: &str, limit: u64, holds: impl Fn() -> bool) -> u64 {
         let began = Instant::now();
         while !holds() {
@@ -256,7 +256,7 @@ pub(crate) async fn seconds(count: u64) {
     sleep(Duration::from_secs(count)).await;
 }
 
-/// Tolerates being lost for so long; for ever without a number.
+/// Tolerates the "lost" taints for this long; for ever without a number.
 pub(crate) fn bears(seconds: Option<i64>) -> Value {
     let mut all = json!({"operator": "Exists", "effect": "NoExecute"});
     if let Some(seconds) = seconds {

@@ -1,4 +1,4 @@
-//! Zones and the pace at which nodes are given up.
+//! Zones and the pace at which nodes are tainted.
 
 use node_controller::ControllerConfig;
 use ports::cluster_api::ObjectPath;
@@ -11,7 +11,7 @@ fn zone(name: &str) -> Value {
     json!({"topology.kubernetes.io/region": "r", "topology.kubernetes.io/zone": name})
 }
 
-/// When each node got its taint that sends pods away.
+/// When each node got its NoExecute taint.
 fn given_up(stage: &Stage) -> Vec<(String, Instant)> {
     let writes = stage.writes("nodes").into_iter().filter(|it| it.well);
     let mut found: Vec<(String, Instant)> = writes
@@ -53,7 +53,8 @@ async fn a_small_zone_that_is_mostly_dark_is_left_alone() {
         stage.nodes.silence(&format!("a{number}"));
     }
     seconds(300).await;
-    // The first to be noticed may go before the zone is seen to be dark, as upstream.
+    // The first to be detected may be tainted before the zone is seen to be fully not ready, as
+    // upstream.
     assert!(given_up(&stage).len() <= 2, "{:?}", given_up(&stage));
     let labels = [("zone", "r:\0:a")];
     assert_eq!(running.metric("node_collector_unhealthy_nodes_in_zone", &labels), Some(7.0));
@@ -106,7 +107,7 @@ async fn when_all_zones_are_dark_nobody_is_given_up_and_nobody_stays_so() {
             assert_eq!(stage.taints(&name), ["unreachable:NoSchedule"], "{name}");
         }
     }
-    // One speaks again: everybody's silence so far is forgiven.
+    // One node renews again: all silence so far is reset.
     stage.nodes.revive("b3");
     seconds(30).await;
     assert_eq!(stage.taints("b3"), [] as [&str; 0]);
@@ -114,7 +115,7 @@ async fn when_all_zones_are_dark_nobody_is_given_up_and_nobody_stays_so() {
     running.end().await;
 }
 
-/// As upstream's: a share is not rounded, and a zone whose nodes are gone is well and stays.
+/// As upstream: a share is not rounded, and a zone without nodes is healthy and stays.
 #[tokio::test(start_paused = true)]
 async fn what_the_metrics_say_of_zones() {
     let stage = Stage::new();

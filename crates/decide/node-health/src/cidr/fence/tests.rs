@@ -1,4 +1,4 @@
-//! Who holds ranges up, for how long, and how often he is tried.
+//! Which nodes delay pod CIDRs, for how long, and how often each is retried.
 
 use super::*;
 
@@ -10,12 +10,13 @@ fn around(nodes: &[u32]) -> Fence {
     Fence::around(at(0), nodes.iter().copied().map(NodeId))
 }
 
-/// Gives every touch of node 1 this fate; the seconds at which it was tried, and when it was given up.
+/// Gives every fence write to node 1 this outcome; returns the seconds of the attempts and when the
+/// node was abandoned.
 fn tried(fates: impl Fn(i64) -> TouchFate, until: i64) -> (Vec<i64>, Option<i64>) {
     let mut fence = around(&[1]);
     let mut seconds = Vec::new();
     for second in 0..until {
-        // What is tried again at once is tried in the same second.
+        // An immediate retry happens in the same second.
         while !fence.due(at(second)).is_empty() {
             seconds.push(second);
             match fence.touched(at(second), NodeId(1), fates(second)) {
@@ -72,16 +73,16 @@ fn how_often_and_how_long() {
     assert_eq!(tries[..7], [0, 1, 3, 7, 15, 30, 45]);
     assert_eq!(given_up, Some(120));
 
-    // A conflict is tried again at once, on what was read since; but not for ever.
+    // A conflict is retried at once, on the version read since; but only so often.
     let (tries, given_up) = tried(|_| TouchFate::Outdated, 1_000);
     assert_eq!(tries[..7], [0, 0, 0, 0, 0, 15, 30]);
     assert_eq!(given_up, Some(120));
 
-    // Whoever does not answer is waited for, however long that takes.
+    // While there is no response at all, the fence waits without a limit.
     let (tries, given_up) = tried(|_| TouchFate::Unanswered, 10_000);
     assert!(tries.len() > 600 && given_up.is_none(), "{}", tries.len());
 
-    // And silence starts the patience anew.
+    // No response restarts the timeout.
     let refused_then_silent =
         |second| if second < 110 { refused(second) } else { TouchFate::Unanswered };
     assert_eq!(tried(refused_then_silent, 10_000).1, None);
@@ -89,7 +90,7 @@ fn how_often_and_how_long() {
         |second| if second == 60 { TouchFate::Unanswered } else { TouchFate::Refused };
     assert_eq!(tried(interrupted, 1_000).1, Some(195));
 
-    // A yes ends it at any time.
+    // An accepted write ends it at any time.
     let late = |second| if second < 100 { TouchFate::Refused } else { TouchFate::Changed };
     assert_eq!(tried(late, 1_000), (vec![0, 1, 3, 7, 15, 30, 45, 60, 75, 90, 105], None));
 }

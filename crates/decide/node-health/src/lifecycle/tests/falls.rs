@@ -1,11 +1,11 @@
-//! A node's fall from Ready whose answer is lost or late: its pods are marked all the same, and it is
-//! told once.
+//! A node leaves Ready and the response is lost or late: its pods are marked all the same, and the
+//! event is recorded once.
 
 use super::*;
 
 const NINE: NodeId = NodeId(9);
 
-/// Number 9 is silent, and the write that makes it Unknown is on its way.
+/// Node 9 is silent, and the write that makes it Unknown is in flight.
 fn falling() -> Bench {
     let mut bench = four();
     bench.pass(50, &OTHERS);
@@ -51,7 +51,7 @@ fn a_second_try_finds_out_too() {
     bench.now += 1;
     let retry = bench.controller.tick(at(bench.now), at(bench.now));
     assert!(matches!(retry[..], [Action::WriteConditions { node: NINE, version: 1, .. }]));
-    // It clashes with the first, and the node is read.
+    // It conflicts with the first, and the node is read.
     let seen = sight(&mut bench, 500, Truth::Unknown);
     assert_eq!(marks(&seen), (1, 1), "{seen:?}");
     assert_eq!(marks(&answer(&mut bench, Outcome::Failed)), (0, 0));
@@ -73,7 +73,7 @@ fn one_that_did_not_fall_is_not_told_of() {
     let renewed = Stamp::from_nanos(7);
     bench.controller.lease_seen(at(bench.now), NINE, renewed);
     assert_eq!(marks(&sight(&mut bench, 2, Truth::True)), (0, 0), "it came back");
-    // And then it says itself that it is not ready, and somebody else that nobody knows.
+    // Then it reports itself not ready, and another client sets it to Unknown.
     assert_eq!(marks(&sight(&mut bench, 3, Truth::False)), (0, 0));
     assert_eq!(marks(&sight(&mut bench, 4, Truth::Unknown)), (0, 0));
 }
@@ -82,7 +82,7 @@ fn one_that_did_not_fall_is_not_told_of() {
 fn an_old_round_of_marks_does_not_end_a_new_one() {
     let mut bench = falling();
     assert_eq!(marks(&answer(&mut bench, Outcome::Written { version: 500 })), (1, 1));
-    // It comes back and falls silent again before its pods' marks are through.
+    // It recovers and becomes silent again before its pods' marks succeed.
     let back = facts(501, Truth::True, 2);
     bench.controller.observe(at(bench.now), NINE, back, Sight::Event);
     bench.pass(50, &OTHERS);
@@ -121,7 +121,7 @@ fn marking_pods_is_tried_again() {
     assert!(!under_way.contains(&Action::MarkPodsNotReady { node: NodeId(9) }), "one at a time");
 }
 
-/// What a controller had sent when it died can arrive after its successor saw the node Ready.
+/// A dead leader's write can arrive after its successor saw the node Ready.
 #[test]
 fn a_fall_by_somebody_elses_write_has_its_pods_marked() {
     let mut bench = four();

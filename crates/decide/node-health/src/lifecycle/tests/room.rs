@@ -1,9 +1,9 @@
-//! One that cannot be given up holds up nobody, and zones that are no more take no room.
+//! A node that cannot be tainted does not block others, and removed zones take no memory.
 
 use super::*;
 
-/// A try that failed has had its turn and goes to the end, as upstream's does: kept in its place, a
-/// node whose taints cannot be written would hold up its whole zone for ever.
+/// A failed attempt spends the token and moves the node to the end of the queue, as upstream: in
+/// its old position, a node whose taints cannot be written would block its whole zone for ever.
 #[test]
 fn a_node_whose_taints_are_refused_does_not_hold_up_its_zone() {
     let mut bench = Bench::new();
@@ -59,7 +59,7 @@ fn a_zone_whose_turn_is_spent_is_not_forgotten() {
     assert!(bench.given_up(6));
 }
 
-/// Its turn cannot be taken before the write on its way has ended, so nobody is woken for it.
+/// Its token cannot be spent before the write in flight has ended, so it causes no wake-ups.
 #[test]
 fn who_has_a_write_on_its_way_wakes_nobody_until_it_ends() {
     for outcome in [Outcome::Failed, Outcome::Written { version: 50 }] {
