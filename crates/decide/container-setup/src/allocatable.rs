@@ -1,8 +1,8 @@
-//! What of a node pods may use.
+//! The node resources available to pods.
 //!
-//! Rule: the capacity less what is reserved for the system and for the node's own services. What
-//! the kernel enforces stops there; what a scheduler is told is also less by what eviction keeps
-//! free and, for memory, by what huge pages hold. Nothing falls below zero.
+//! Rule: capacity minus the reservations for the system and for the node's own services. That is
+//! what the kernel enforces; the scheduler sees that minus the eviction thresholds and, for memory,
+//! minus huge pages. Nothing falls below zero.
 //!
 //! upstream: pkg/kubelet/cm/node_container_manager_linux.go, pkg/kubelet/nodestatus/setters.go
 
@@ -15,7 +15,7 @@ mod tests;
 
 const EPHEMERAL_STORAGE: &str = "ephemeral-storage";
 
-/// What is kept from pods.
+/// Reservations.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Reservations {
     /// `systemReserved` and `kubeReserved`.
@@ -38,14 +38,14 @@ impl Reservations {
     }
 }
 
-/// What the cgroup of all pods is limited to.
+/// The limits of the cgroup of all pods.
 pub fn enforced(capacity: &ResourceList, reservations: &Reservations) -> ResourceList {
     less(capacity, |name, _| {
         [reservations.system.get(name).copied(), reservations.kube.get(name).copied(), None]
     })
 }
 
-/// What the node's status says.
+/// The allocatable resources in the node's status.
 pub fn told(capacity: &ResourceList, reservations: &Reservations) -> ResourceList {
     let mut allocatable = less(capacity, |name, whole| {
         [
@@ -82,7 +82,7 @@ fn not_negative(amount: Option<Quantity>, like: Quantity) -> Quantity {
     }
 }
 
-/// What is wrong where more is reserved than there is; an agent that is told so does not start.
+/// An error where more is reserved than there is; the agent does not start then.
 pub fn check(capacity: &ResourceList, reservations: &Reservations) -> Result<(), String> {
     let mut problems = Vec::new();
     let sums = reserved(capacity, reservations);
@@ -101,7 +101,7 @@ pub fn check(capacity: &ResourceList, reservations: &Reservations) -> Result<(),
     Err(format!("invalid Node Allocatable configuration. {}", problems.join(" ")))
 }
 
-/// What is kept from pods of each resource: for the system, the node's services and eviction.
+/// The total reserved of each resource: for the system, the node's services and eviction.
 pub fn reserved(capacity: &ResourceList, reservations: &Reservations) -> ResourceList {
     let sums = capacity.iter().map(|(name, whole)| {
         let kept = [

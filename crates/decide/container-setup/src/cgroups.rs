@@ -1,7 +1,7 @@
 //! The tree of cgroups above containers: names and limits.
 //!
-//! Rule: `kubepods`, beneath it a cgroup for each pod and one for each of the two lower classes of
-//! service with their pods in it. A class weighs as much as its pods ask for.
+//! Rule: `kubepods`, beneath it a cgroup for each pod and one for each of the two lower QoS classes
+//! with their pods in it. A class weighs as much as its pods request.
 //!
 //! upstream: pkg/kubelet/cm/qos_container_manager_linux.go, pod_container_manager_linux.go,
 //! node_container_manager_linux.go
@@ -33,7 +33,7 @@ pub fn all_pods(root: &[String]) -> CgroupName {
     with(root, ALL_PODS)
 }
 
-/// The cgroup that pods of a class lie in.
+/// The cgroup of a QoS class.
 pub fn of_class(root: &[String], class: &QosClass) -> CgroupName {
     match class {
         QosClass::Burstable => with(&all_pods(root), BURSTABLE),
@@ -56,7 +56,7 @@ fn with(parent: &[String], last: &str) -> CgroupName {
     parent.iter().cloned().chain([last.to_owned()]).collect()
 }
 
-/// What a pod's cgroup holds back.
+/// The limits of a pod's cgroup.
 pub fn pod_limits(pod: &Pod, node: &NodeFacts, facts: &PodFacts) -> CgroupLimits {
     let asked = requests(pod, &node.gates);
     let allowed = limits(pod, &node.gates);
@@ -85,7 +85,7 @@ pub fn pod_limits(pod: &Pod, node: &NodeFacts, facts: &PodFacts) -> CgroupLimits
     }
 }
 
-/// Whether the pod as a whole has a limit: it says one, or each of its containers does. An init
+/// Whether the pod as a whole has a limit: it sets one, or each of its containers does. An init
 /// container counts together with the sidecars before it, since it runs beside them.
 fn is_limit_declared(pod: &Pod, node: &NodeFacts, name: &str) -> bool {
     let has = |list: &ResourceList| !amount(list, name).is_zero();
@@ -101,7 +101,7 @@ fn is_limit_declared(pod: &Pod, node: &NodeFacts, name: &str) -> bool {
         })
 }
 
-/// What the classes' cgroups hold back.
+/// The limits of the QoS classes' cgroups.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ClassLimits {
     /// For the cgroup of all pods, beside [`all_pods_limits`].
@@ -110,7 +110,7 @@ pub struct ClassLimits {
     pub best_effort: CgroupLimits,
 }
 
-/// `pods` are those that were admitted and have not ended.
+/// `pods` are those that were admitted and have not terminated.
 pub fn class_limits<'p>(pods: impl IntoIterator<Item = &'p Pod>, node: &NodeFacts) -> ClassLimits {
     let (mut burstable_cpu, mut burstable_memory, mut guaranteed_memory) = (0_i64, 0_i64, 0_i64);
     for pod in pods {

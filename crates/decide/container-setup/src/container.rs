@@ -1,4 +1,4 @@
-//! All that a runtime is told to make a container.
+//! The configuration with which the runtime creates a container.
 //!
 //! upstream: pkg/kubelet/kuberuntime/kuberuntime_container.go
 
@@ -16,7 +16,7 @@ use crate::{
 #[cfg(test)]
 mod tests;
 
-/// Refuses with the reference's words what cannot become a container.
+/// Fails with the reference's message where no container can be created.
 pub fn config(
     pod: &Pod,
     container: &Container,

@@ -1,8 +1,8 @@
 //! ConfigMaps and Secrets that a container's variables come from.
 //!
-//! Rule: what is needed is said before ([`wanted`]) and given as a value; what could not be had is
-//! told with the reference's words. Where nobody can be asked (no API server) an optional one is
-//! missing and any other is refused; the reference refuses both.
+//! Rule: the references are listed first ([`wanted`]) and their contents passed in as values; an
+//! object that could not be fetched is reported with the reference's message. Without an API server
+//! an optional one is missing and any other is an error; the reference rejects both.
 //!
 //! upstream: pkg/kubelet/kubelet_pods.go
 
@@ -16,7 +16,7 @@ use crate::{SetupError, refuse};
 #[cfg(test)]
 mod tests;
 
-/// What came of asking for what is wanted, by kind and name in the pod's namespace.
+/// The results of fetching them, by kind and name in the pod's namespace.
 pub type Contents = BTreeMap<(ContentKind, String), Result<ContentData, ContentError>>;
 
 /// The names in the pod's namespace that the container's variables refer to.
@@ -53,7 +53,7 @@ pub(crate) struct Reference<'a> {
 }
 
 impl Reference<'_> {
-    /// All of it; None where it may be missing and is.
+    /// The whole object; None where it is optional and missing.
     pub(crate) fn data<'c>(
         &self,
         contents: &'c Contents,
@@ -75,7 +75,7 @@ impl Reference<'_> {
         }
     }
 
-    /// One key of it; None where it may be missing and is.
+    /// One key; None where it is optional and missing.
     pub(crate) fn value(
         &self,
         contents: &Contents,
@@ -95,7 +95,7 @@ impl Reference<'_> {
         }
     }
 
-    /// A variable is a text without a zero byte; anything else would become another value.
+    /// A variable is text without a NUL byte; anything else would be passed on changed.
     pub(crate) fn text(&self, key: &str, bytes: &[u8]) -> Result<String, SetupError> {
         match std::str::from_utf8(bytes) {
             Ok(text) if !text.contains('\0') => Ok(text.to_owned()),

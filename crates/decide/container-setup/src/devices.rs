@@ -1,6 +1,6 @@
-//! Devices that a container gets: those that were given to it, and its block volumes.
+//! Devices of a container: allocated devices, and its block volumes.
 //!
-//! A privileged container's view of `/dev` is the runtime's business, as in the reference.
+//! A privileged container's `/dev` is set up by the runtime, as in the reference.
 //!
 //! upstream: pkg/kubelet/kubelet_pods.go
 

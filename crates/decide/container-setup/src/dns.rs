@@ -1,8 +1,8 @@
-//! How a pod resolves names.
+//! The resolver configuration of a pod.
 //!
-//! Rule: `dnsPolicy` chooses what to begin with, the pod's own settings come on top, and what the
-//! resolvers of this world cannot take is cut and told. Without cluster servers a pod that wanted
-//! them gets the node's, and a warning.
+//! Rule: `dnsPolicy` selects the base, the pod's own settings are added, and what exceeds the
+//! limits of resolvers is cut with a warning. Without cluster DNS a pod that asks for it gets the
+//! node's resolver, and a warning.
 //!
 //! upstream: pkg/kubelet/network/dns/dns.go
 
@@ -21,7 +21,7 @@ const MOST_SERVERS: usize = 3;
 const MOST_SEARCHES: usize = 32;
 const LONGEST_SEARCH_LINE: usize = 2048;
 const LONGEST_DOMAIN: usize = 253;
-/// What cluster names need: a name with fewer dots is tried with the search domains first.
+/// The option for cluster names: a name with fewer dots is tried with the search domains first.
 const CLUSTER_OPTION: &str = "ndots:5";
 
 enum Base {
@@ -30,7 +30,7 @@ enum Base {
     Nothing,
 }
 
-/// The pod's resolver, and what should be said about it.
+/// The pod's resolver configuration, with warnings.
 pub fn of_pod(pod: &Pod, node: &NodeFacts) -> (DnsConfig, Vec<SetupWarning>) {
     let mut warnings = Vec::new();
     let mut config = match base_of(pod) {
@@ -55,7 +55,7 @@ fn base_of(pod: &Pod) -> Base {
         DnsPolicy::NoPolicy => Base::Nothing,
         DnsPolicy::Default => Base::Host,
         DnsPolicy::ClusterFirst if pod.spec.host_network => Base::Host,
-        // A word that nobody knows is taken as the usual one.
+        // An unknown policy is treated as the default.
         DnsPolicy::ClusterFirst | DnsPolicy::ClusterFirstWithHostNet | DnsPolicy::Other(_) => {
             Base::Cluster
         }
@@ -82,7 +82,7 @@ fn from_cluster(pod: &Pod, dns: &NodeDns) -> DnsConfig {
     }
 }
 
-/// Without a resolver file, names are asked for on this machine and nowhere else.
+/// Without a resolver file, only the local machine is queried.
 fn from_host(node: &NodeFacts) -> DnsConfig {
     if let Some(host) = node.dns.resolver.clone() {
         return DnsConfig { servers: host.servers, searches: host.searches, options: host.options };
@@ -124,7 +124,7 @@ fn add_own(config: &mut DnsConfig, own: &PodDnsConfig) {
     config.options = options;
 }
 
-/// Of equal texts only the first stays.
+/// Removes duplicates, keeping the first.
 fn leave_first(texts: &mut Vec<String>) {
     let mut seen = std::collections::BTreeSet::new();
     texts.retain(|text| seen.insert(text.clone()));
@@ -149,7 +149,7 @@ fn cut_servers(servers: &mut Vec<String>) -> Option<SetupWarning> {
 fn cut_searches(searches: &mut Vec<String>) -> Option<SetupWarning> {
     let before = searches.len();
     searches.truncate(MOST_SEARCHES);
-    // Some resolvers end their process over a domain that is too long.
+    // Some resolvers crash on a domain that is too long.
     searches.retain(|domain| domain.len() <= LONGEST_DOMAIN);
     let mut line = searches.iter().map(|domain| domain.len() + 1).sum::<usize>().saturating_sub(1);
     while line > LONGEST_SEARCH_LINE
@@ -166,10 +166,10 @@ fn cut_searches(searches: &mut Vec<String>) -> Option<SetupWarning> {
     })
 }
 
-/// Why the node's resolver file is warned of.
+/// The reason of the warning about the node's resolver file.
 pub const LIMITS_REASON: &str = "CheckLimitsForResolvConf";
 
-/// What to warn of at the node when its resolver file leaves no room for a pod's own domains.
+/// The node's warning when its resolver file leaves no room for a pod's own domains.
 pub fn check_node(dns: &NodeDns, path: &str) -> Option<SetupWarning> {
     let searches = &dns.resolver.as_ref()?.searches;
     let cluster_domains = if dns.cluster_domain.is_empty() { 0 } else { 3 };

@@ -1,4 +1,4 @@
-//! One variable out of a file of them, for `fileKeyRef`.
+//! Reads one variable from an environment file, for `fileKeyRef`.
 //!
 //! Rule: `NAME='value'` and nothing looser. A value is between single quotes and may span lines;
 //! a comment may follow. A space after the `=` makes the value empty, as a shell has it.
@@ -8,10 +8,10 @@
 #[cfg(test)]
 mod tests;
 
-/// No file of variables is read beyond this: 1 MiB.
+/// The largest environment file that is read: 1 MiB.
 pub const LARGEST_FILE: usize = 1_048_576;
 
-/// What is wrong with a file, with the line.
+/// A syntax error, with its line.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("line {line}: {what}")]
 pub struct EnvFileError {
@@ -19,7 +19,7 @@ pub struct EnvFileError {
     pub what: &'static str,
 }
 
-/// The value of `key`; empty where the file does not have it before its first mistake.
+/// The value of `key`; empty where the file does not have it before its first error.
 pub fn value(content: &[u8], key: &str) -> Result<String, EnvFileError> {
     let text =
         std::str::from_utf8(content).map_err(|_| EnvFileError { line: 0, what: "not UTF-8" })?;

@@ -1,8 +1,8 @@
 //! A container's environment variables.
 //!
-//! Rule: what `envFrom` brings, then `env` in its order, each seeing those before it; a later
-//! value takes the place of an earlier one. Variables of services can be referred to and come
-//! last. The order is that of the first mention (the reference's is random).
+//! Rule: `envFrom` first, then `env` in its order, each entry seeing those before it; a later value
+//! replaces an earlier one. Service variables can be referred to and come last. The order is that
+//! of the first mention (the reference's is random).
 //!
 //! upstream: pkg/kubelet/kubelet_pods.go
 
@@ -19,7 +19,7 @@ use crate::{SetupError, env_file, expansion, fields, refuse, resource_fields};
 #[cfg(test)]
 mod tests;
 
-/// All that the variables of one container are made from.
+/// The inputs of one container's variables.
 #[derive(Clone, Copy)]
 pub struct Source<'a> {
     pub pod: &'a Pod,
@@ -49,7 +49,7 @@ pub fn make(source: &Source<'_>) -> Result<Vec<(String, String)>, SetupError> {
     Ok(all)
 }
 
-/// The files that have to be read before [`make`], as volume and path; they go into
+/// The files that must be read before [`make`], as volume and path; their contents go into
 /// [`ContainerFacts::env_files`].
 pub fn wanted_files(container: &Container) -> Vec<(String, String)> {
     let sources = container.env.iter().filter(|variable| variable.value.is_empty());

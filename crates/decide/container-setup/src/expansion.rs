@@ -1,7 +1,7 @@
 //! `$(NAME)` in texts of a container.
 //!
-//! Rule: `$(NAME)` becomes what the lookup says, `$$` becomes `$`, anything else stays as it is,
-//! an opened reference without an end included. One pass: what was put in is not looked at again.
+//! Rule: `$(NAME)` becomes the result of the lookup, `$$` becomes `$`, anything else stays as it
+//! is, including an unclosed reference. One pass: inserted text is not expanded again.
 //!
 //! upstream: third_party/forked/golang/expansion/expand.go
 
@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 #[cfg(test)]
 mod tests;
 
-/// Replaces every reference by what `value_of` says; None keeps the reference as it stands.
+/// Replaces every reference by the result of `value_of`; None keeps the reference as it is.
 pub fn expand(text: &str, mut value_of: impl FnMut(&str) -> Option<String>) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;

@@ -1,7 +1,7 @@
 //! Values of a pod's own fields, for `fieldRef`.
 //!
-//! Rule: the paths that the reference knows for variables, no more; what it accepts in a
-//! specification but cannot give a variable is refused with its words.
+//! Rule: only the paths that the reference knows for variables; a path that is valid in a
+//! specification but not for a variable is an error with the reference's message.
 //!
 //! upstream: pkg/kubelet/kubelet_pods.go, pkg/fieldpath/fieldpath.go
 
@@ -17,8 +17,8 @@ use crate::{SetupError, refuse};
 #[cfg(test)]
 mod tests;
 
-/// `pod_ips` are the sandbox's. On the host's network they are the node's where the agent has an
-/// API server, and none where it stands alone.
+/// `pod_ips` are the sandbox's. On the host network they are the node's where the agent has an API
+/// server, and none for a standalone agent.
 pub fn value(
     field: &ObjectFieldSelector,
     pod: &Pod,
@@ -98,7 +98,7 @@ pub fn formatted(map: &TextMap) -> String {
     lines.join("\n")
 }
 
-/// As Go quotes a text.
+/// Quotes a text as Go does.
 fn quoted(text: &str) -> String {
     let mut out = String::with_capacity(text.len() + 2);
     out.push('"');
@@ -127,8 +127,9 @@ fn quoted(text: &str) -> String {
     out
 }
 
-/// Characters that Go does not print: controls, separators other than the space, format marks,
-/// private and unassigned places. The ranges are those that texts meet; the rest prints.
+/// Characters that Go does not print: controls, separators other than the space, format characters,
+/// private and unassigned code points. The ranges are those that occur in practice; everything else
+/// prints.
 fn is_hidden(character: char) -> bool {
     matches!(character as u32,
         0x80..=0xa0 | 0xad | 0x600..=0x605 | 0x61c | 0x6dd | 0x70f | 0x180e | 0x1680

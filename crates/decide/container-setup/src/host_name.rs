@@ -1,7 +1,7 @@
-//! What a pod is called on its network.
+//! The host name of a pod.
 //!
-//! Rule: a name has at most 63 bytes (what is longer is cut) and a whole name with its domain at
-//! most 64, since the kernel holds no more; a longer one is refused, not cut.
+//! Rule: a host name has at most 63 bytes (a longer one is truncated) and a name with its domain at
+//! most 64, the kernel's limit; a longer one is an error.
 //!
 //! upstream: pkg/kubelet/kubelet_pods.go, pkg/kubelet/util/util.go
 
@@ -53,7 +53,7 @@ pub fn of_pod(pod: &Pod, node: &NodeFacts) -> Result<HostName, SetupError> {
     Ok(HostName { name, domain })
 }
 
-/// What the kernel is told; nothing on the host's network.
+/// The host name for the kernel; empty on the host's network.
 pub fn for_kernel(pod: &Pod, node: &NodeFacts) -> Result<String, SetupError> {
     if pod.spec.host_network {
         return Ok(String::new());

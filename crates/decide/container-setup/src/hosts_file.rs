@@ -12,10 +12,10 @@ use crate::host_name::HostName;
 #[cfg(test)]
 mod tests;
 
-/// The file's name in the pod's folder.
+/// The file's name in the pod's directory.
 pub const FILE_NAME: &str = "etc-hosts";
 pub const FILE_MODE: u32 = 0o644;
-/// Where containers see it.
+/// Its path in containers.
 pub const CONTAINER_PATH: &str = "/etc/hosts";
 
 const MANAGED: &str = "# Kubernetes-managed hosts file.

@@ -1,7 +1,7 @@
-//! Limits of huge pages, under the names that the kernel's cgroup files have.
+//! Limits of huge pages, named as in the kernel's cgroup files.
 //!
-//! Rule: every page size that the machine has gets a limit; where nobody asked for such pages it
-//! is zero, so that none can be taken.
+//! Rule: every page size of the machine gets a limit; without a request it is zero, so that none
+//! can be used.
 //!
 //! upstream: pkg/kubelet/kuberuntime/kuberuntime_container_linux.go, pkg/kubelet/cm
 
@@ -17,7 +17,7 @@ use crate::pod_resources::pod_level;
 #[cfg(test)]
 mod tests;
 
-/// What a cgroup that holds pods is given: as good as everything.
+/// The limit of cgroups above pods: effectively unlimited.
 const UNBOUNDED: u64 = 1 << 62;
 
 /// `2MB` for 2097152 bytes; none for a size that is no whole number of its largest unit.
@@ -49,7 +49,7 @@ fn for_machine(machine: &Machine, wanted: &BTreeMap<String, u64>) -> Vec<(String
     sizes.map(|size| (size.clone(), wanted.get(size).copied().unwrap_or(0))).collect()
 }
 
-/// A container's own limits go before the pod's.
+/// A container's own limits override the pod's.
 pub fn of_container(
     pod: &Pod,
     container: &Container,
@@ -61,7 +61,7 @@ pub fn of_container(
     for_machine(machine, &wanted)
 }
 
-/// From what a pod asks for in all.
+/// From the pod's total requests.
 pub(crate) fn of_requests(requests: &ResourceList, machine: &Machine) -> Vec<(String, u64)> {
     for_machine(machine, &by_size(requests))
 }

@@ -1,7 +1,7 @@
-//! How sandboxes and containers are known again: labels and annotations.
+//! Labels and annotations that identify sandboxes and containers.
 //!
-//! Rule: exactly the names and values of the reference, so that either agent can take over what
-//! the other started. What is written can be read back by [`notes`].
+//! Rule: exactly the names and values of the reference, so that either agent can adopt the other's
+//! pods. What is written can be read back by [`notes`].
 //!
 //! upstream: pkg/kubelet/kuberuntime/labels.go
 
@@ -25,7 +25,7 @@ pub const PORTS: &str = "io.kubernetes.container.ports";
 pub const DELETION_GRACE: &str = "io.kubernetes.pod.deletionGracePeriod";
 pub const TERMINATION_GRACE: &str = "io.kubernetes.pod.terminationGracePeriod";
 
-/// The pod's own labels, and those by which it is found.
+/// The pod's own labels, and those that identify it.
 pub fn sandbox_labels(pod: &Pod) -> Labels {
     let own = pod.metadata.labels.iter();
     let mut labels: Labels = own.map(|(key, value)| (key.to_owned(), value.to_string())).collect();
@@ -49,8 +49,8 @@ fn pod_labels(pod: &Pod) -> [(String, String); 3] {
         .map(|(label, value)| (label.to_owned(), value.to_string()))
 }
 
-/// What must be known of a container when its pod's specification is no longer at hand. `given`
-/// are the annotations of devices, which never replace ours.
+/// The data needed about a container when its pod's specification is no longer available. `given`
+/// are the annotations of devices, which never override ours.
 pub fn container_annotations(
     pod: &Pod,
     container: &Container,
@@ -81,7 +81,7 @@ pub fn container_annotations(
     notes
 }
 
-/// What the reference's JSON writer does to every text.
+/// Escapes HTML characters as the reference's JSON encoder does.
 fn escaped_for_html(json: &str) -> String {
     let mut out = String::with_capacity(json.len());
     for character in json.chars() {
@@ -95,7 +95,7 @@ fn escaped_for_html(json: &str) -> String {
     out
 }
 
-/// What a container's annotations say; what is missing or unreadable is zero, empty or none.
+/// The values of a container's annotations; what is missing or unreadable is zero, empty or none.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ContainerNotes {
     pub hash: u64,
@@ -104,7 +104,7 @@ pub struct ContainerNotes {
     pub termination_message_policy: String,
     pub deletion_grace: Option<i64>,
     pub termination_grace: Option<i64>,
-    /// JSON of the hook, as the specification had it.
+    /// JSON of the hook, as in the specification.
     pub pre_stop_handler: Option<String>,
     /// JSON of the list of ports.
     pub ports: Option<String>,

@@ -1,7 +1,7 @@
-//! What only the node knows and a setup needs, as plain values.
+//! The node's data that setup needs, as plain values.
 //!
-//! Rule: three groups by how long they hold: for the node ([`NodeFacts`]), for a pod
-//! ([`PodFacts`]), for one start of one container ([`ContainerFacts`]). Nothing here is looked up.
+//! Rule: three groups by lifetime: the node ([`NodeFacts`]), a pod ([`PodFacts`]), one start of one
+//! container ([`ContainerFacts`]). Nothing here is looked up.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -14,18 +14,18 @@ use ports::runtime_objects::{
 use crate::contents::Contents;
 use crate::resolv_conf::ResolvConf;
 
-/// What holds for the node as long as its configuration does.
+/// Facts of the node; they change only with its configuration.
 #[derive(Debug, Clone, PartialEq)]
 pub struct NodeFacts {
     /// The node's own addresses; the first one's family comes first in a pod's addresses too.
     pub node_ips: Vec<IpAddr>,
-    /// Where the pods' log folders are (`podLogsDir`).
+    /// The directory of the pods' log directories (`podLogsDir`).
     pub pod_logs_directory: String,
     pub dns: NodeDns,
     pub security: NodeSecurity,
     pub machine: Machine,
     pub limits: NodeLimits,
-    /// What pods may use of this node, as its status says; empty where there is no such status.
+    /// The allocatable resources in the node's status; empty where there is no such status.
     pub allocatable: ResourceList,
     pub gates: Gates,
 }
@@ -36,13 +36,13 @@ pub struct NodeDns {
     pub cluster_servers: Vec<IpAddr>,
     /// `clusterDomain`.
     pub cluster_domain: String,
-    /// What the file of `resolvConf` says now; none where that setting is empty.
+    /// The current content of the file of `resolvConf`; none where that setting is empty.
     pub resolver: Option<ResolvConf>,
 }
 
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct NodeSecurity {
-    /// The folder beneath which `Localhost` seccomp profiles lie.
+    /// The directory of `Localhost` seccomp profiles.
     pub seccomp_root: String,
     /// `seccompDefault`.
     pub seccomp_default: bool,
@@ -82,7 +82,7 @@ pub struct NodeLimits {
 }
 
 impl Default for NodeLimits {
-    /// As a configuration without a word about them has it.
+    /// The defaults of the configuration.
     fn default() -> Self {
         Self {
             cpu_quota: true,
@@ -96,7 +96,7 @@ impl Default for NodeLimits {
     }
 }
 
-/// `memorySwap.swapBehavior`; nothing said is `NoSwap`.
+/// `memorySwap.swapBehavior`; `NoSwap` when unset.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum SwapBehavior {
     #[default]
@@ -104,7 +104,7 @@ pub enum SwapBehavior {
     LimitedSwap,
 }
 
-/// The feature gates that change what a container is told.
+/// The feature gates that affect a container's configuration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Gates {
     pub pod_level_resources: bool,
@@ -117,7 +117,7 @@ pub struct Gates {
 }
 
 impl Default for Gates {
-    /// As they are in Kubernetes 1.36 where nobody said anything.
+    /// The defaults of Kubernetes 1.36.
     fn default() -> Self {
         Self {
             pod_level_resources: true,
@@ -146,37 +146,37 @@ impl Default for NodeFacts {
     }
 }
 
-/// What holds for a pod as long as it is here.
+/// Facts of a pod; they are fixed for its lifetime.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct PodFacts {
-    /// The handler of its runtime class and what it can do.
+    /// The handler of its runtime class, and its features.
     pub handler: HandlerFeatures,
-    /// As the runtime wants to be told it.
+    /// In the runtime's form.
     pub cgroup_parent: String,
-    /// The users that the pod was given where it asked for its own.
+    /// The user namespace range of the pod where it asked for one.
     pub user_namespace: Option<UserNamespace>,
-    /// Groups that its volumes bring along.
+    /// Supplemental groups that its volumes add.
     pub volume_groups: Vec<i64>,
-    /// Whether some container of the pod has whole CPUs of its own.
+    /// Whether some container of the pod has exclusive CPUs.
     pub exclusive_cpus: bool,
 }
 
-/// A volume that is ready.
+/// A mounted volume.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ReadyVolume {
     /// Where it is on this machine; empty for an image.
     pub path: String,
     /// The volume itself may not be written.
     pub read_only: bool,
-    /// The runtime is to label it for SELinux.
+    /// Whether the runtime relabels it for SELinux.
     pub selinux_relabel: bool,
     /// For a volume that is an image.
     pub image: Option<ImageSpec>,
-    /// For a block volume: the device's path under the pod's folder.
+    /// For a block volume: the device's path under the pod's directory.
     pub device: Option<String>,
 }
 
-/// What device plugins and claims give a container.
+/// Devices and mounts that device plugins and claims give a container.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct GivenDevices {
     pub devices: Vec<Device>,
@@ -186,41 +186,41 @@ pub struct GivenDevices {
     pub annotations: BTreeMap<String, String>,
 }
 
-/// What holds for one start of a container.
+/// Facts of one start of a container.
 #[derive(Debug, Clone, Default)]
 pub struct ContainerFacts {
-    /// What the runtime calls the image.
+    /// The image ref in the runtime.
     pub image_ref: String,
     /// The image as the runtime reports it.
     pub image: ImageRecord,
     pub restart_count: u32,
-    /// Addresses of the sandbox, first the main one. On the host network the node's own where
-    /// there is an API server; without one the reference has none, and so should we.
+    /// Addresses of the sandbox, the main one first. On the host network the node's own where there
+    /// is an API server; without one none, as in the reference.
     pub pod_ips: Vec<String>,
     /// For an ephemeral container with a target: the id of the container to join.
     pub target_id: Option<String>,
     /// By name of the volume.
     pub volumes: BTreeMap<String, ReadyVolume>,
-    /// What was pinned for the container's mounts, by their place in its list.
+    /// Pinned sub-paths of the container's mounts, by mount index.
     pub sub_paths: BTreeMap<usize, String>,
-    /// The file on this machine that takes the termination message; none where there is none.
+    /// The termination message file on the host; none where there is none.
     pub termination_file: Option<String>,
-    /// The pod's hosts file on this machine; none where none was made.
+    /// The pod's hosts file on the host; none where none was created.
     pub hosts_file: Option<String>,
     pub contents: Contents,
-    /// Content of the files of variables that are there, by volume and path.
+    /// Contents of the existing environment files, by volume and path.
     pub env_files: BTreeMap<(String, String), Vec<u8>>,
     /// Variables of services; empty without an API server.
     pub service_environment: BTreeMap<String, String>,
     pub given: GivenDevices,
-    /// Whether this container has whole CPUs of its own.
+    /// Whether this container has exclusive CPUs.
     pub exclusive_cpus: bool,
 }
 
-/// Something that should be told about while a pod is set up.
+/// A warning found while a pod is set up, to be emitted as an event.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SetupWarning {
-    /// Of the pod, or of the node.
+    /// Whether the event is about the node instead of the pod.
     pub about_node: bool,
     /// The event's reason; the type is always `Warning`.
     pub reason: &'static str,

@@ -1,14 +1,14 @@
-//! The container's world: what a runtime and the kernel are told so that a pod becomes what its
-//! specification says.
+//! Builds the configurations of sandboxes and containers, and cgroup limits, from a pod's
+//! specification.
 //!
 //! Rule: functions from values to values. The pod comes with its defaults filled in and validated;
-//! what only the node knows comes in [`inputs`]; paths that something had to be made for come in as
-//! text. Names, orders and texts are those of the reference, since log shippers, monitors and
-//! another kubelet on the same runtime read them. Does not decide when anything happens.
+//! the node's data comes in [`inputs`]; paths that had to be created come in as text. Names, orders
+//! and texts are those of the reference, since log shippers, monitors and another kubelet on the
+//! same runtime read them. Does not decide when anything happens.
 //!
-//! The way of a container: [`contents::wanted`] says which ConfigMaps and Secrets to fetch,
-//! [`environment::make`] makes its variables, [`mounts::wanted_sub_paths`] says what to pin, and
-//! [`container::config`] puts everything together. The way of a sandbox is [`sandbox::config`].
+//! For a container: [`contents::wanted`] lists the ConfigMaps and Secrets to fetch,
+//! [`environment::make`] builds its variables, [`mounts::wanted_sub_paths`] lists the sub-paths to
+//! pin, and [`container::config`] puts everything together. For a sandbox: [`sandbox::config`].
 
 pub mod allocatable;
 pub mod cgroups;
@@ -48,9 +48,9 @@ pub mod user;
 #[cfg(test)]
 mod testing;
 
-/// Why a sandbox or a container cannot be set up: for the status and the event, as the reference
-/// words it. Of a container it is the message beside `CreateContainerConfigError`, of a sandbox
-/// the one of the event `FailedCreatePodSandBox`.
+/// Why a sandbox or a container cannot be set up, for the status and the event, with the
+/// reference's text. For a container it is the message beside `CreateContainerConfigError`, for a
+/// sandbox the one of the event `FailedCreatePodSandBox`.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct SetupError(pub String);

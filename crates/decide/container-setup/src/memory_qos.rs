@@ -1,8 +1,8 @@
 //! Protection and throttling of memory on cgroup v2 (feature gate `MemoryQoS`).
 //!
-//! Rule: what was asked for is protected only where the node reserves by tiers, hard for
-//! guaranteed pods and softly for the others; a container that may use more than it asked for is
-//! slowed down before it reaches its limit.
+//! Rule: requests are protected only where the node uses tiered reservation, hard (`memory.min`)
+//! for guaranteed pods and soft (`memory.low`) for the others; a container whose limit is above its
+//! request is throttled before it reaches the limit.
 //!
 //! upstream: pkg/kubelet/kuberuntime/kuberuntime_container_linux.go, pkg/kubelet/cm
 
@@ -54,7 +54,7 @@ fn protection(pod: &Pod) -> &'static str {
     if qos_class(pod) == QosClass::Guaranteed { MIN } else { LOW }
 }
 
-/// Between the two, in whole pages; nothing where the node does not know how large those are.
+/// Between request and limit, in whole pages; zero where the page size is not known.
 fn throttled(request: i64, most: i64, node: &NodeFacts) -> i64 {
     let page = node.machine.page_bytes;
     let (from, to) = (request as f64, most as f64);
@@ -71,7 +71,7 @@ pub(crate) fn of_pod(pod: &Pod, node: &NodeFacts) -> Files {
     vec![file(protection(pod), request)]
 }
 
-/// For the cgroup of all pods and that of the burstable ones, from what each class asks for.
+/// For the cgroup of all pods and that of the burstable ones, from the requests of each class.
 pub(crate) fn of_classes(node: &NodeFacts, guaranteed: i64, burstable: i64) -> (Files, Files) {
     if !is_on(node) {
         return (Files::new(), Files::new());
@@ -82,7 +82,7 @@ pub(crate) fn of_classes(node: &NodeFacts, guaranteed: i64, burstable: i64) -> (
     (vec![file(MIN, guaranteed.saturating_add(burstable))], vec![file(LOW, burstable)])
 }
 
-/// For a cgroup in which something is reserved for the system.
+/// For a cgroup of a system reservation.
 pub(crate) fn of_reserved(node: &NodeFacts, memory: i64) -> Files {
     if node.gates.memory_qos { vec![file(MIN, memory)] } else { Files::new() }
 }

@@ -1,7 +1,7 @@
-//! How much a volume in memory may hold.
+//! The size limit of a memory-backed volume.
 //!
-//! Rule: what pods may use of the node, what this pod may use (by its cgroup's limit), what its
-//! manifest says: the least of them.
+//! Rule: the minimum of the node's allocatable memory, the pod's memory limit (of its cgroup), and
+//! the `sizeLimit` in its manifest.
 //!
 //! upstream: pkg/volume/emptydir
 
@@ -15,7 +15,7 @@ use crate::pod_resources::amount;
 #[cfg(test)]
 mod tests;
 
-/// In bytes; none where nobody limits it.
+/// In bytes; none where there is no limit.
 pub fn size(pod: &Pod, node: &NodeFacts, said: Option<u64>) -> Option<u64> {
     let of_node = amount(&node.allocatable, MEMORY).value();
     let of_pod = pod_limits(pod, node, &PodFacts::default()).memory_bytes.unwrap_or(0);

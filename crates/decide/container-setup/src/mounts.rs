@@ -1,9 +1,9 @@
 //! What is mounted into a container, and in which order.
 //!
-//! Rule: the container's own mounts in the order of its specification, then those of devices
-//! before them all, the hosts file unless the container mounts something there itself, and the
-//! termination message file last. A sub-path never leaves its volume: what looks as if it would is
-//! refused before anybody opens it.
+//! Rule: the container's own mounts in the order of its specification, preceded by those of
+//! devices, then the hosts file unless the container mounts something there itself, and the
+//! termination message file last. A sub-path never leaves its volume: one that looks as if it would
+//! is rejected before it is opened.
 //!
 //! upstream: pkg/kubelet/kubelet_pods.go, pkg/kubelet/kuberuntime/kuberuntime_container.go
 
@@ -19,18 +19,18 @@ use crate::{SetupError, expansion, hosts_file, refuse};
 #[cfg(test)]
 mod tests;
 
-/// A sub-path to be opened beneath its volume before the container can be made.
+/// A sub-path to be opened beneath its volume before the container can be created.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WantedSubPath {
-    /// The place of the mount in the container's list.
+    /// The index of the mount in the container's list.
     pub mount_index: usize,
     pub volume: String,
     pub volume_path: String,
-    /// Relative, and checked.
+    /// Relative, and validated.
     pub sub_path: String,
 }
 
-/// What has to be pinned; sub-paths of images are the runtime's business.
+/// The sub-paths to pin; those of images are handled by the runtime.
 pub fn wanted_sub_paths(
     container: &Container,
     facts: &ContainerFacts,
@@ -62,7 +62,7 @@ pub fn of_container(
 ) -> Result<Vec<Mount>, SetupError> {
     let selinux = node.security.selinux_enabled;
     let mut mounts = facts.given.mounts.clone();
-    // A volume that several mounts share is labelled once.
+    // A volume that several mounts share is relabelled once.
     let mut labelled = BTreeSet::new();
     for (index, mount) in container.volume_mounts.iter().enumerate() {
         let volume = volume_of(container, mount, facts)?;
@@ -119,7 +119,7 @@ fn volume_of<'f>(
     }
 }
 
-/// The mount's sub-path with its variables put in; empty where it has none.
+/// The mount's sub-path with its variables expanded; empty where it has none.
 fn sub_path_of(mount: &VolumeMount, env: &[(String, String)]) -> Result<String, SetupError> {
     let path = if mount.sub_path_expr.is_empty() {
         mount.sub_path.to_string()
@@ -138,7 +138,7 @@ fn sub_path_of(mount: &VolumeMount, env: &[(String, String)]) -> Result<String, 
     Ok(path)
 }
 
-/// Every variable must be there and say something, or a folder of the wrong name would be made.
+/// Every variable must be set and not empty, or a wrong directory would be created.
 fn expanded(expression: &str, env: &[(String, String)]) -> Result<String, SetupError> {
     let values: BTreeMap<&str, &str> =
         env.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();

@@ -1,7 +1,7 @@
-//! Which of the kernel's namespaces a pod has for itself.
+//! The Linux namespaces of a pod.
 //!
-//! Rule: users of its own only where the handler can give them and the node has set some aside;
-//! every other pod is told to have the node's.
+//! Rule: a user namespace only where the handler supports it and the node has allocated a range;
+//! every other pod uses the node's.
 //!
 //! upstream: pkg/kubelet/kuberuntime/util/util.go, pkg/kubelet/userns/userns_manager.go
 
@@ -53,7 +53,7 @@ fn users(pod: &Pod, facts: &PodFacts) -> Result<UserNamespace, SetupError> {
     }
 }
 
-/// As for the pod; a container that has processes of its own may join those of another one.
+/// As for the pod; a container with its own PID namespace may join that of another one.
 pub fn of_container(
     pod: &Pod,
     facts: &PodFacts,

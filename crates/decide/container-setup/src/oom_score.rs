@@ -1,7 +1,7 @@
-//! Whom the kernel ends first when the machine has no memory left.
+//! `oom_score_adj`: which container the kernel kills first when the machine runs out of memory.
 //!
-//! Rule: critical and guaranteed pods last, those without requests first, the others by how much
-//! of the machine they asked for. A sidecar is never more at risk than the containers it serves.
+//! Rule: critical and guaranteed pods last, those without requests first, the others by their share
+//! of the machine's memory. A sidecar is never more at risk than the containers it serves.
 //!
 //! upstream: pkg/kubelet/qos/policy.go
 
@@ -49,7 +49,7 @@ fn memory_request(container: &Container) -> i64 {
     amount(&container.resources.requests, MEMORY).value()
 }
 
-/// Each container's part of what the pod asks for beyond its containers.
+/// Each container's share of the pod-level request beyond its containers' requests.
 fn unshared_request(pod: &Pod, gates: &Gates) -> i64 {
     let said = pod.spec.resources.as_deref().filter(|_| has_pod_level_requests(pod, gates));
     let whole = said.map_or(0, |said| amount(&said.requests, MEMORY).value());

@@ -1,7 +1,7 @@
-//! What a pod asks for and may use in all, with or without what is said for the pod itself.
+//! A pod's total requests and limits, with or without pod-level resources.
 //!
-//! Rule: what the feature gate `PodLevelResources` hides is not there. The sums themselves are
-//! those of the model.
+//! Rule: pod-level resources are ignored while the gate `PodLevelResources` is off. The sums
+//! themselves are computed by the model.
 //!
 //! upstream: component-helpers/resource/helpers.go
 
@@ -17,7 +17,7 @@ use crate::inputs::Gates;
 #[cfg(test)]
 mod tests;
 
-/// What is said for the pod, where that counts.
+/// The pod-level resources, where the gate is on.
 pub(crate) fn pod_level<'p>(pod: &'p Pod, gates: &Gates) -> Option<&'p ResourceRequirements> {
     let said = pod.spec.resources.as_deref().filter(|_| gates.pod_level_resources)?;
     let mut names = said.requests.keys().chain(said.limits.keys());
@@ -32,7 +32,7 @@ pub(crate) fn has_pod_level_requests(pod: &Pod, gates: &Gates) -> bool {
     pod_level(pod, gates).is_some_and(|said| said.requests.keys().any(is_pod_level_resource))
 }
 
-/// What the pod asks for, overhead included.
+/// The pod's requests, overhead included.
 pub fn requests(pod: &Pod, gates: &Gates) -> ResourceList {
     if gates.pod_level_resources {
         return effective_requests(&pod.spec);
@@ -45,7 +45,7 @@ pub fn requests(pod: &Pod, gates: &Gates) -> ResourceList {
     sum
 }
 
-/// What the pod may use, overhead included.
+/// The pod's limits, overhead included.
 pub fn limits(pod: &Pod, gates: &Gates) -> ResourceList {
     if gates.pod_level_resources {
         return effective_limits(&pod.spec);
@@ -68,7 +68,7 @@ pub(crate) fn without_overhead(pod: &Pod, gates: &Gates, side: Side) -> Resource
     sum
 }
 
-/// The amount of a resource; nothing said is zero.
+/// The amount of a resource; zero when unset.
 pub(crate) fn amount(list: &ResourceList, name: &str) -> Quantity {
     list.get(name).copied().unwrap_or(Quantity::ZERO)
 }

@@ -1,7 +1,7 @@
-//! Ports of containers as the runtime is told them.
+//! Port mappings for the runtime.
 //!
-//! Rule: a name that a container uses twice counts once; ports without a name are told apart by
-//! all that they are. Init containers' ports are not told.
+//! Rule: of ports with the same name in a container only one counts; ports without a name are
+//! compared by all their fields. Init containers' ports are left out.
 //!
 //! upstream: pkg/kubelet/container/helpers.go
 

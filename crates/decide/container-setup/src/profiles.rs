@@ -1,7 +1,7 @@
 //! Which seccomp and AppArmor profile a container runs under.
 //!
 //! Rule: the container's field, then (for AppArmor) the old annotation, then the pod's field, then
-//! the node's default. A `Localhost` seccomp profile lies beneath the node's folder for them.
+//! the node's default. A `Localhost` seccomp profile is beneath the node's seccomp directory.
 //!
 //! upstream: pkg/kubelet/kuberuntime/helpers.go, pkg/security/apparmor/helpers.go
 
@@ -44,8 +44,8 @@ pub fn seccomp(
     }
 }
 
-/// Validation has refused a way out already; a static pod of an agent that skipped it must not
-/// find one here.
+/// Validation has rejected paths that lead out already; this also covers a static pod of an agent
+/// that skipped it.
 fn beneath(root: &str, name: &str) -> Result<String, SetupError> {
     if name.starts_with('/') || name.split('/').any(|part| part == "..") {
         refuse!("localhostProfile {name:?}: expected a path beneath {root}");
@@ -76,7 +76,7 @@ fn from_field(profile: &SecurityProfile) -> Result<RuntimeProfile, SetupError> {
     }
 }
 
-/// Static pods may still say it the old way.
+/// Static pods may still use the annotation.
 fn from_annotation(value: &str) -> Option<RuntimeProfile> {
     match value {
         "runtime/default" => Some(RuntimeProfile::RuntimeDefault),

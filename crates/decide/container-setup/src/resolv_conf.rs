@@ -1,7 +1,8 @@
-//! The node's resolver file, read.
+//! Parses the node's resolver file.
 //!
-//! Rule: name servers add up, the last search line wins, a later option replaces an earlier one of
-//! the same name. The order of options is that of their first mention (the reference's is random).
+//! Rule: name servers accumulate, the last search line wins, a later option replaces an earlier one
+//! of the same name. The order of options is that of their first mention (the reference's is
+//! random).
 //!
 //! upstream: pkg/kubelet/network/dns/dns.go
 

@@ -1,7 +1,7 @@
 //! Values of a container's resources, for `resourceFieldRef`.
 //!
-//! Rule: a limit that nobody set is the pod's or, failing that, what the node has to give; what
-//! comes out is a whole number of divisors, rounded up.
+//! Rule: an unset limit is the pod's or, failing that, the node's allocatable; the result is an
+//! integer number of divisors, rounded up.
 //!
 //! upstream: pkg/api/v1/resource/helpers.go, pkg/kubelet/kubelet_resources.go
 
@@ -19,7 +19,7 @@ mod tests;
 
 const EPHEMERAL_STORAGE: &str = "ephemeral-storage";
 
-/// `container` is the one that asks; the selector may name another one of the pod.
+/// `container` is the one with the reference; the selector may name another one of the pod.
 pub fn value(
     selector: &ResourceFieldSelector,
     pod: &Pod,
@@ -59,8 +59,8 @@ pub fn value(
     Ok(rounded_up(amount, divisor).to_string())
 }
 
-/// A container by name, and whether limits that it does not set are filled in: those of an init
-/// container that is asked for by name are not.
+/// A container by name, and whether its unset limits are defaulted: those of an init container that
+/// is selected by name are not.
 fn named<'p>(pod: &'p Pod, name: &str) -> Result<(&'p Container, bool), SetupError> {
     let find = |list: &'p [Container]| list.iter().find(|container| &*container.name == name);
     if let Some(container) = find(&pod.spec.containers) {
@@ -87,7 +87,7 @@ fn default_limit(pod: &Pod, node: &NodeFacts, name: &str) -> Quantity {
     }
 }
 
-/// Divisors are what a manifest may name, above zero; of anything else there is nothing.
+/// Divisors are validated to be above zero; anything else gives zero.
 fn rounded_up(amount: i64, divisor: i64) -> i64 {
     if divisor <= 0 {
         return 0;

@@ -1,7 +1,7 @@
-//! What a container and a sandbox may use, as the runtime is told it.
+//! Resource settings of containers and sandboxes for the runtime.
 //!
-//! Rule: a request that was not made is the limit; a limit of zero is none. On cgroup v2 the whole
-//! container ends when it runs out of memory, unless the node wants single processes to.
+//! Rule: a missing request equals the limit; a limit of zero is none. On cgroup v2 the OOM killer
+//! ends the whole container, unless the node is configured to kill single processes.
 //!
 //! upstream: pkg/kubelet/kuberuntime/kuberuntime_container_linux.go, kuberuntime_sandbox_linux.go
 
@@ -23,11 +23,11 @@ struct Amounts {
     cpu_request: Option<Quantity>,
     cpu_limit: Quantity,
     memory_limit: Quantity,
-    /// Whole CPUs need no quota.
+    /// No quota for exclusive CPUs.
     without_quota: bool,
 }
 
-/// `exclusive_cpus`: the container has whole CPUs of its own.
+/// `exclusive_cpus`: the container has exclusive CPUs.
 pub fn of_container(
     pod: &Pod,
     container: &Container,
@@ -51,7 +51,7 @@ pub fn of_container(
     resources
 }
 
-/// What all containers of the pod come to, without overhead.
+/// The pod's total, without overhead.
 pub fn of_sandbox(pod: &Pod, node: &NodeFacts, facts: &PodFacts) -> LinuxResources {
     let requests = without_overhead(pod, &node.gates, Side::Requests);
     let limits = without_overhead(pod, &node.gates, Side::Limits);
@@ -64,7 +64,7 @@ pub fn of_sandbox(pod: &Pod, node: &NodeFacts, facts: &PodFacts) -> LinuxResourc
     made(&amounts, node)
 }
 
-/// What the pod costs beyond its containers; asked for and limited alike.
+/// The pod's overhead, as request and limit alike.
 pub fn of_overhead(pod: &Pod, node: &NodeFacts) -> LinuxResources {
     let overhead = &pod.spec.overhead;
     if overhead.is_empty() {

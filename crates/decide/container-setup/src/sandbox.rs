@@ -1,4 +1,4 @@
-//! All that a runtime is told to make a pod's sandbox.
+//! The configuration with which the runtime creates a pod's sandbox.
 //!
 //! upstream: pkg/kubelet/kuberuntime/kuberuntime_sandbox.go
 
@@ -13,7 +13,7 @@ use crate::{
 #[cfg(test)]
 mod tests;
 
-/// The configuration, and what should be told about it.
+/// The configuration, with warnings.
 pub fn config(
     pod: &Pod,
     node: &NodeFacts,
@@ -42,8 +42,8 @@ pub fn config(
     Ok((config, warnings))
 }
 
-/// What a runtime is told of the pod that an image is pulled for: who it is and where it will run. The
-/// rest of a sandbox's configuration needs files of the host, and no runtime judges a pull by it.
+/// The sandbox configuration for an image pull, without the parts that need files of the host: no
+/// runtime uses those for a pull.
 pub fn for_pull(
     pod: &Pod,
     pod_logs_directory: &str,

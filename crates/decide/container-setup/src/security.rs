@@ -1,7 +1,7 @@
-//! What a container may do: the pod's and its own security settings, put together.
+//! A container's security context: the pod's and its own, merged.
 //!
-//! Rule: what the container says goes before what the pod says, field by field. What nobody says
-//! stays unsaid, except where the reference says something itself (seccomp, masked paths).
+//! Rule: the container's settings override the pod's, field by field. A field that neither sets
+//! stays unset, except where the reference has a default (seccomp, masked paths).
 //!
 //! upstream: pkg/securitycontext/util.go, pkg/kubelet/kuberuntime/security_context.go
 
@@ -18,7 +18,7 @@ use crate::{SetupError, namespaces, profiles, refuse, user};
 #[cfg(test)]
 mod tests;
 
-/// Hidden from a container unless it asks for the whole of `/proc`.
+/// Hidden from a container unless it uses an unmasked `/proc`.
 const MASKED: [&str; 12] = [
     "/proc/asound",
     "/proc/acpi",
@@ -34,7 +34,7 @@ const MASKED: [&str; 12] = [
     "/sys/devices/virtual/powercap",
 ];
 
-/// Not writable for a container unless it asks for the whole of `/proc`.
+/// Read-only for a container unless it uses an unmasked `/proc`.
 const READ_ONLY: [&str; 5] =
     ["/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger"];
 
@@ -67,7 +67,7 @@ impl<'a> Effective<'a> {
     }
 }
 
-/// What the container says or, failing that, the pod.
+/// The container's setting or, failing that, the pod's.
 fn first<'a, T>(
     own: Option<&'a SecurityContext>,
     of_own: impl FnOnce(&'a SecurityContext) -> Option<T>,
@@ -77,7 +77,7 @@ fn first<'a, T>(
     own.and_then(of_own).or_else(|| shared.and_then(of_shared))
 }
 
-/// A container's security as the runtime is told it. Refuses what `runAsNonRoot` forbids.
+/// A container's security settings for the runtime. Fails where `runAsNonRoot` is violated.
 pub fn of_container(
     pod: &Pod,
     container: &Container,
@@ -123,8 +123,8 @@ fn masked(security: &NodeSecurity) -> Vec<String> {
     always.chain(security.thermal_throttle_paths.iter().cloned()).collect()
 }
 
-/// A sandbox's security. Its own process gets the runtime's seccomp profile whatever the pod says,
-/// so that a strict profile of the pod's need not allow what only that process does.
+/// A sandbox's security settings. Its own process gets the runtime's seccomp profile whatever the
+/// pod sets, so that a strict profile of the pod need not allow what only that process does.
 pub fn of_sandbox(pod: &Pod, facts: &PodFacts) -> Result<SandboxSecurity, SetupError> {
     let mut security = SandboxSecurity {
         privileged: pod.spec.all_containers().any(|(_, _, container)| {

@@ -1,8 +1,8 @@
 //! How much swap a container may use.
 //!
-//! Rule: none, unless the node allows it, the kernel can limit it, and the container is of a
-//! burstable pod, asked for memory, and may use more than that; then its part of the node's swap
-//! is its part of the node's memory.
+//! Rule: none, unless the node allows it, the kernel can limit it, and the container is in a
+//! burstable pod and requests memory below its limit; then it gets the same share of the node's
+//! swap as of the node's memory.
 //!
 //! upstream: pkg/kubelet/kuberuntime/kuberuntime_container_linux.go
 
@@ -18,7 +18,7 @@ mod tests;
 
 const SWAP_FILE: &str = "memory.swap.max";
 
-/// Sets it where it can be set.
+/// Sets the limit where the kernel supports it.
 pub fn apply(resources: &mut LinuxResources, pod: &Pod, container: &Container, node: &NodeFacts) {
     let machine = &node.machine;
     if !machine.swap_controller {
@@ -43,7 +43,7 @@ fn is_limited(pod: &Pod, container: &Container, node: &NodeFacts) -> bool {
         && request != limit
 }
 
-/// In whole bytes; exact, where the reference goes through floating point.
+/// In whole bytes; exact, where the reference uses floating point.
 fn part_of(container: &Container, node: &NodeFacts) -> i64 {
     let request = amount(&container.resources.requests, MEMORY).value();
     let (memory, swap) = (node.machine.memory_bytes, node.machine.swap_bytes);

@@ -1,7 +1,7 @@
-//! The kernel parameters that a runtime is told to set for a pod.
+//! The sysctls that a runtime sets for a pod.
 //!
-//! Rule: all that the pod asks for, under their usual names. Whether it may have them was decided
-//! when the pod was admitted.
+//! Rule: all that the pod asks for, by their usual names. Whether they are allowed was decided at
+//! admission.
 
 use pod_model::pod::Pod;
 use pod_model::pod::security::sysctl_name;

@@ -1,8 +1,8 @@
-//! What a container left behind when it ended.
+//! The termination message of a container.
 //!
-//! Rule: what it wrote into its message file counts; where that is empty, it failed, and its
-//! policy says so, the end of its log does. Each source has a cap, and all containers of a pod
-//! share one. Nothing but the end of the log is needed for that ([`LOG_TAIL`]).
+//! Rule: the content of its message file; where that is empty, the container failed, and its policy
+//! says so, the end of its log. Each source has a cap, and all containers of a pod share one. Only
+//! the end of the log is needed for that ([`LOG_TAIL`]).
 //!
 //! upstream: pkg/kubelet/kuberuntime/kuberuntime_container.go, pkg/kubelet/status/status_manager.go
 
@@ -15,30 +15,30 @@ use crate::identity;
 #[cfg(test)]
 mod tests;
 
-/// As much of the message file as counts, from its end.
+/// The maximum read from the end of the message file.
 pub const FILE_CAP: usize = 4 * 1024;
-/// As much of a log as counts, from its end.
+/// The maximum used from the end of a log.
 pub const LOG_CAP: usize = 2 * 1024;
 const LOG_LINES: usize = 80;
-/// What all messages of a pod may have together.
+/// The maximum of all messages of a pod together.
 const POD_CAP: usize = 12 * 1024;
 
-/// A line of a log begins with at most this much that is not the container's.
+/// The maximum length of a log line's prefix (time, stream, tags).
 const LONGEST_LINE_START: usize = 64;
-/// So many bytes from the end of a log hold all that can count, with a line cut in two at their
-/// beginning.
+/// The bytes to read from the end of a log: enough for all that can be used, with a partial line at
+/// their beginning.
 pub const LOG_TAIL: usize = LOG_CAP + 2 * LOG_LINES * LONGEST_LINE_START;
 
-/// Where to look.
+/// The sources of a message.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Sources {
-    /// The message file on this machine; none where there is none.
+    /// The message file on the host; none where there is none.
     pub file: Option<String>,
-    /// The log, where it counts if the file says nothing.
+    /// The log, where it is the fallback for an empty file.
     pub log: Option<String>,
 }
 
-/// Where the message of a container that has exited is to be found.
+/// The sources of an exited container's message.
 pub fn sources(record: &ContainerRecord) -> Sources {
     if record.state != ContainerState::Exited {
         return Sources::default();
@@ -46,7 +46,7 @@ pub fn sources(record: &ContainerRecord) -> Sources {
     let notes = identity::notes(&record.annotations);
     let path = absolute(&notes.termination_message_path);
     let mount = record.mounts.iter().find(|mount| mount.container_path == path);
-    // What could not even be started has no log.
+    // A container that could not be started has no log.
     let is_log_wanted = notes.termination_message_policy == "FallbackToLogsOnError"
         && record.exit_code != 0
         && record.reason != "ContainerCannotRun";
@@ -60,16 +60,16 @@ fn absolute(path: &str) -> String {
     if path.starts_with('/') { path.to_owned() } else { format!("/{path}") }
 }
 
-/// What was read; an error is its text.
+/// The data read; an error as text.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Readings {
-    /// The end of the message file; none where it is not there.
+    /// The end of the message file; none where it does not exist.
     pub file: Option<Result<Vec<u8>, String>>,
-    /// The last [`LOG_TAIL`] bytes of the log, where it counts; whether that is all of it.
+    /// The last [`LOG_TAIL`] bytes of the log, where it is needed; whether that is all of it.
     pub log: Option<Result<(Vec<u8>, bool), String>>,
 }
 
-/// What the container left behind. What the runtime itself said is in its record and told before it.
+/// The termination message. The runtime's own message is in the record and comes before it.
 pub fn left_behind(sources: &Sources, readings: &Readings) -> String {
     match (&readings.file, &sources.file) {
         (Some(Ok(bytes)), _) if !bytes.is_empty() => {
@@ -87,7 +87,7 @@ pub fn left_behind(sources: &Sources, readings: &Readings) -> String {
     }
 }
 
-/// The container's own text at the end of a log: of the last lines, the last bytes.
+/// The container's output at the end of a log: of the last lines, the last bytes.
 pub fn end_of_log(tail: &[u8], is_whole: bool) -> String {
     let tail_lines = tail.strip_suffix(b"\n").unwrap_or(tail);
     let lines: Vec<&[u8]> = match tail_lines {
@@ -116,7 +116,7 @@ pub fn end_of_log(tail: &[u8], is_whole: bool) -> String {
     String::from_utf8_lossy(text.get(from..).unwrap_or_default()).into_owned()
 }
 
-/// What each container of a pod may show.
+/// The cap for each container of a pod.
 pub fn cap_of_pod(pod: &Pod) -> usize {
     POD_CAP.checked_div(pod.spec.all_containers().count()).unwrap_or(POD_CAP)
 }
@@ -127,7 +127,8 @@ pub fn capped(mut message: String, cap: usize) -> String {
     message
 }
 
-/// Where the container writes its message, absolute in its own view; none where it has no place.
+/// The path to which the container writes its message, absolute in its own mount namespace; none
+/// where it has none.
 pub fn container_path(container: &Container) -> Option<String> {
     let path = &*container.termination_message_path;
     (!path.is_empty()).then(|| absolute(path))

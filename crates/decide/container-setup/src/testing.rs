@@ -1,4 +1,4 @@
-//! Pods for tests, from the same text that people write.
+//! Pods for tests, from manifests.
 //!
 //! Rule: a typo in a test's pod fails the test; no default is filled in unless asked for.
 

@@ -1,7 +1,7 @@
-//! Who a container's first process is, and whether it may be root.
+//! The user of a container's init process, and whether it may be root.
 //!
-//! Rule: `runAsNonRoot` is a promise of the agent's. Where it cannot be proved from numbers, the
-//! container is not made.
+//! Rule: the agent guarantees `runAsNonRoot`. Where numeric ids do not prove it, the container is
+//! not created.
 //!
 //! upstream: pkg/kubelet/kuberuntime/security_context_others.go, helpers.go
 
@@ -21,7 +21,7 @@ pub enum ImageUser {
     Name(String),
 }
 
-/// An image that says nothing runs as root.
+/// An image without a user runs as root.
 pub fn of_image(image: &ImageRecord) -> ImageUser {
     match image.uid {
         Some(uid) => ImageUser::Number(uid),

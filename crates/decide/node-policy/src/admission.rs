@@ -1,9 +1,9 @@
-//! Whether a pod may run on this node: room, labels, ports, operating system.
+//! Whether a pod may run on this node: resources, labels, ports, operating system.
 //!
-//! Rules: the checks come in the reference's order and the first that fails gives reason and
-//! message, in its words. A critical pod is not refused for want of room where pods that matter
-//! less can make it; but it is refused before any of them ends where something else stands against
-//! it. What belongs to whom (CPUs, devices) is decided elsewhere.
+//! Rules: the checks run in the reference's order and the first that fails gives reason and
+//! message, with its texts. A critical pod is not rejected for lack of resources where less
+//! important pods can be preempted; but any other failed check rejects it before a pod is
+//! preempted. The allocation of CPUs and devices is decided elsewhere.
 //!
 //! upstream: pkg/kubelet/lifecycle/predicate.go, pkg/kubelet/preemption/preemption.go
 
@@ -33,26 +33,26 @@ pub use sysctls::{AllowedSysctls, kernel_version};
 const OS_LABEL: &str = "kubernetes.io/os";
 const THIS_OS: &str = "linux";
 
-/// What the node has for pods.
+/// The node's capacity for pods.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct NodeRoom {
     pub name: String,
     pub labels: BTreeMap<String, String>,
     /// `maxPods`.
     pub pods: i64,
-    /// By resource name. A resource of a plugin that is not here is not counted; of any other the
-    /// node has nothing.
+    /// By resource name. A plugin's resource that is missing here is not checked; any other missing
+    /// resource is zero.
     pub allocatable: pod_model::pod::ResourceList,
-    /// Whether a pod waits for pods that are ending where only they stand against it.
+    /// Whether a pod waits for terminating pods where only they stand against it.
     pub waits_for_ending: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Verdict {
     Admitted,
-    /// Room is made for it: these pods, by UID, end first.
+    /// Admitted after preemption of these pods, by UID.
     AdmittedInPlaceOf(Vec<String>),
-    /// As soon as enough of these pods, by UID, have ended; they are ending already.
+    /// As soon as enough of these pods, by UID, have terminated; they are terminating already.
     AdmittedAfter(Vec<String>),
     Rejected {
         reason: String,
@@ -64,12 +64,12 @@ fn rejected(reason: impl Into<String>, message: impl Into<String>) -> Verdict {
     Verdict::Rejected { reason: reason.into(), message: message.into() }
 }
 
-/// The first resource of which there is too little for one more pod.
+/// The first resource that is insufficient for one more pod.
 pub fn lacking(pod: &Pod, room: &NodeRoom, others: &[&Pod]) -> Option<String> {
     room::shortages(pod, room, others).into_iter().next().map(|shortage| shortage.resource)
 }
 
-/// Judges `pod`; `others` are those that were admitted and have not ended.
+/// Checks `pod`; `others` are those that were admitted and have not terminated.
 pub fn judge(pod: &Pod, room: &NodeRoom, others: &[&Pod]) -> Verdict {
     if let Some(refusal) = other_system(pod) {
         return refusal;
@@ -112,7 +112,7 @@ fn other_system(pod: &Pod) -> Option<Verdict> {
     None
 }
 
-/// What stands against the pod that no room would mend: the predicate's name and why.
+/// The failed predicate that preemption cannot resolve: its name and message.
 fn misfit(pod: &Pod, room: &NodeRoom, others: &[&Pod]) -> Option<(&'static str, &'static str)> {
     if !matches_node(pod, &room.labels, &room.name) {
         return Some(("NodeAffinity", "node(s) didn't match Pod's node affinity/selector"));

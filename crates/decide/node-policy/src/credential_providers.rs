@@ -1,11 +1,11 @@
-//! Programs that know logins of registries: which is asked about an image, what it is asked, what
-//! its answer means, and how long the answer holds.
+//! Credential provider plugins: which one is called for an image, the request, the meaning of its
+//! response, and how long the response is cached.
 //!
-//! Rules: a program hears only of images that its patterns name, by the name in full without tag and
-//! digest. An answer of another version or kind, with a field that nobody knows, is no answer; what
-//! is wrong is told by field, never by value, for any value may be a login. Answers are kept for the
-//! image, its registry or everything, as the program says, never longer than it or the
-//! configuration says. Runs nothing and knows no clock: times are spans since some fixed beginning.
+//! Rules: a plugin is called only for images that its patterns match, with the full name without
+//! tag and digest. A response of another version or kind, or with an unknown field, is invalid;
+//! errors name fields, never values, for any value may be a credential. Responses are cached for
+//! the image, its registry or globally, as the plugin says, no longer than it or the configuration
+//! allows. Runs nothing and reads no clock: times are durations since some fixed start.
 //!
 //! upstream: pkg/credentialprovider/plugin/plugin.go
 
@@ -27,27 +27,28 @@ const VERSIONS: [&str; 3] = [
     "credentialprovider.kubelet.k8s.io/v1beta1",
     "credentialprovider.kubelet.k8s.io/v1alpha1",
 ];
-/// Answers that are kept at once; a program that tells each image apart must not fill the memory.
+/// The maximum number of cached responses; a plugin that returns one per image must not exhaust
+/// memory.
 const MOST_KEPT: usize = 1024;
 
-/// Whether a program wants a token of the pod's service account.
+/// Whether a plugin needs a token of the pod's service account.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum AccountToken {
     #[default]
     Unused,
-    /// Asked without one for pods that have no account.
+    /// Called without one for pods that have no account.
     Optional,
-    /// Not asked at all for pods that have no account.
+    /// Not called at all for pods that have no account.
     Required,
 }
 
-/// A program as the configuration describes it, as far as decisions go.
+/// A plugin's configuration, as far as decisions need it.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct CredentialProvider {
     pub name: String,
-    /// Places such as `*.registry.example/team`.
+    /// Patterns such as `*.registry.example/team`.
     pub match_images: Vec<String>,
-    /// For answers that do not say how long they hold.
+    /// For responses without a cache duration.
     pub default_cache_duration: GoDuration,
     /// The version of request and answer.
     pub message_version: String,
@@ -55,8 +56,8 @@ pub struct CredentialProvider {
 }
 
 impl CredentialProvider {
-    /// Whether it is asked about an image (its name in full) of a pod with this service account,
-    /// which is empty where it has none. Err: it should be, and cannot.
+    /// Whether it is called for an image (its full name) of a pod with this service account, which
+    /// is empty where it has none. Err: it should be, and cannot.
     pub fn is_asked(&self, image: &str, service_account: &str) -> Result<bool, String> {
         if !self.match_images.iter().any(|place| matches(place, image)) {
             return Ok(false);
@@ -72,7 +73,7 @@ impl CredentialProvider {
         }
     }
 
-    /// What it is told on standard input.
+    /// The request on its standard input.
     pub fn request(&self, image: &str) -> Vec<u8> {
         let request = json!({
             "apiVersion": self.message_version,
@@ -82,14 +83,14 @@ impl CredentialProvider {
         format!("{request}\n").into_bytes()
     }
 
-    /// What it wrote on standard output.
+    /// Parses its standard output.
     pub fn read_answer(&self, bytes: &[u8]) -> Result<Answer, String> {
         let failed = |why: String| format!("credential provider {}: its answer: {why}", self.name);
         read(bytes, &self.message_version).map_err(failed)
     }
 }
 
-/// What an answer holds for.
+/// The scope of a response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Scope {
     Image,
@@ -97,17 +98,17 @@ enum Scope {
     Global,
 }
 
-/// An answer that was understood.
+/// A valid response.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Answer {
     scope: Scope,
-    /// None: as the configuration says.
+    /// None: the configured duration.
     holds_for: Option<GoDuration>,
     pub logins: RegistryLogins,
 }
 
 fn read(bytes: &[u8], version: &str) -> Result<Answer, String> {
-    // The reader's own words would show what it found.
+    // The parser's own message would quote the value.
     let whole: Value = serde_json::from_slice(bytes)
         .map_err(|error| format!("not JSON (line {})", error.line()))?;
     let whole = whole.as_object().ok_or("expected an object")?;
@@ -149,7 +150,7 @@ fn read(bytes: &[u8], version: &str) -> Result<Answer, String> {
     Ok(Answer { scope, holds_for, logins })
 }
 
-/// A login; even the place that it is for is not told: a muddled program may swap the two.
+/// A credential; even its registry is not shown: a faulty plugin may swap the two.
 fn login(entry: &Value, at: usize) -> Result<RegistryLogin, String> {
     let path = format!("auth, entry {}", at + 1);
     let entry = entry.as_object().ok_or_else(|| format!("{path}: expected an object"))?;
@@ -178,13 +179,13 @@ fn only(object: &Map<String, Value>, known: &[&str], at: &str) -> Result<(), Str
     Err(format!("{at}a field other than {}", known.join(", ")))
 }
 
-/// What programs have answered, for as long as it holds.
+/// The cache of responses.
 #[derive(Debug, Clone, Default)]
 pub struct AnswerCache {
     kept: BTreeMap<(String, Subject), Kept>,
 }
 
-/// What a kept answer is for.
+/// The key of a cached response.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 enum Subject {
     Image(String),
@@ -199,8 +200,8 @@ struct Kept {
 }
 
 impl AnswerCache {
-    /// What a provider said about an image that still holds: for the image itself, for its
-    /// registry, for everything, in that order.
+    /// The valid cached response of a provider for an image: by image, by registry, global, in that
+    /// order.
     pub fn find(&self, provider: &str, image: &str, now: Duration) -> Option<&RegistryLogins> {
         let subjects = [Scope::Image, Scope::Registry, Scope::Global];
         subjects.into_iter().find_map(|scope| {
@@ -209,8 +210,8 @@ impl AnswerCache {
         })
     }
 
-    /// Keeps an answer about an image as long as it says, or else as the configuration says; zero
-    /// is not at all. What no longer holds goes.
+    /// Caches a response for an image for its own or else the configured duration; zero means not
+    /// at all. Expired entries are removed.
     pub fn keep(
         &mut self,
         provider: &CredentialProvider,

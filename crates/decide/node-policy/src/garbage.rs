@@ -1,9 +1,9 @@
-//! Which dead containers and sandboxes of a node go.
+//! Garbage collection of dead containers and sandboxes.
 //!
-//! Rules: of each container of a pod the newest dead ones stay, as many as configured; in all no
-//! more than configured, the oldest go first; none before its time. A sandbox that is not ready
-//! goes when it has no container and is not the newest of its pod. Of a pod that is gone
-//! everything goes. What runs, and what is being made, stays.
+//! Rules: of each container of a pod the newest dead ones are kept, up to the configured number; in
+//! all no more than configured, the oldest are removed first; none below the minimum age. A sandbox
+//! that is not ready is removed when it has no container and is not the newest of its pod. Of a pod
+//! that is gone everything is removed. What runs, and what is being created, stays.
 //!
 //! upstream: pkg/kubelet/kuberuntime/kuberuntime_gc.go
 
@@ -16,7 +16,7 @@ use ports::runtime_objects::{ContainerRecord, ContainerState, SandboxRecord};
 #[cfg(test)]
 mod tests;
 
-/// What the configuration says about dead containers.
+/// The configured limits for dead containers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DeadLimits {
     /// `--minimum-container-ttl-duration`.
@@ -33,11 +33,11 @@ impl Default for DeadLimits {
     }
 }
 
-/// What the runtime has of a pod.
+/// The runtime's objects of a pod.
 #[derive(Debug, Clone)]
 pub struct PodRemains<'a> {
     pub uid: &'a str,
-    /// No source wants it, and it has no worker.
+    /// The pod is in no source and has no worker.
     pub is_gone: bool,
     pub sandboxes: Vec<&'a SandboxRecord>,
     pub containers: Vec<&'a ContainerRecord>,
@@ -50,13 +50,13 @@ pub struct Garbage {
     pub sandboxes: BTreeSet<String>,
 }
 
-/// Chooses what goes.
+/// Chooses what to remove.
 pub fn choose(pods: &[PodRemains<'_>], limits: &DeadLimits, now: ApiTime) -> Garbage {
     let mut garbage = Garbage::default();
     let mut kept: Vec<Vec<&ContainerRecord>> = Vec::new();
     for pod in pods {
         for mut dead in dead_by_name(pod, limits, now) {
-            // By number first: a clock that was set back makes the later one look older.
+            // By attempt first: after a clock is set back the newer one looks older.
             dead.sort_by_key(|record| std::cmp::Reverse((record.attempt, record.created_at)));
             let keep = if pod.is_gone { 0 } else { limits.per_container.unwrap_or(usize::MAX) };
             let surplus = dead.split_off(keep.min(dead.len()));
@@ -73,7 +73,7 @@ pub fn choose(pods: &[PodRemains<'_>], limits: &DeadLimits, now: ApiTime) -> Gar
     garbage
 }
 
-/// Containers that are over, by name; old enough to go.
+/// Dead containers above the minimum age, by name.
 fn dead_by_name<'a>(
     pod: &PodRemains<'a>,
     limits: &DeadLimits,
@@ -90,7 +90,7 @@ fn dead_by_name<'a>(
     by_name.into_values().collect()
 }
 
-/// What is over the limit of all together: first an equal share for each, then the oldest.
+/// The containers beyond the total limit: first an equal share for each, then the oldest.
 fn beyond(kept: Vec<Vec<&ContainerRecord>>, most: usize) -> Vec<String> {
     let mut gone = Vec::new();
     let total: usize = kept.iter().map(Vec::len).sum();

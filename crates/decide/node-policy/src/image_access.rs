@@ -1,10 +1,10 @@
-//! Whose pod may use an image that is on this machine already.
+//! Which pods may use an image that is already on this machine.
 //!
-//! Rules: an image that the agent pulled with the login of one pod is not another's for the asking:
-//! a pod that does not bring a login with which the image was pulled must pull it itself. What the
-//! node pulled for everybody (without a login, or with one of its own) is everybody's. How far this
-//! goes is the administrator's word (`imagePullCredentialsVerificationPolicy`). What was once
-//! granted to everybody is never narrowed. In doubt the answer is: pull.
+//! Rules: an image that the agent pulled with one pod's credentials is not free for other pods: a
+//! pod without credentials with which the image was pulled must pull it itself. An image that the
+//! node pulled for all pods (without credentials, or with its own) is for all. The policy is
+//! configured (`imagePullCredentialsVerificationPolicy`). What was once granted to all is never
+//! narrowed. In doubt the result is: pull.
 //!
 //! upstream: pkg/kubelet/images/pullmanager
 
@@ -20,16 +20,16 @@ mod tests;
 
 pub use format::{intent_text, read_intent, read_record, record_text};
 
-/// Logins that are noted for one image while somebody only asks; pulls are always noted.
+/// The maximum of credentials recorded for one image by checks; pulls are always recorded.
 const MOST_NOTED_BY_ASKING: usize = 100;
 
-/// A secret with a login, and the fingerprint of the login itself.
+/// A secret with credentials, and the hash of the credentials.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct PullSecret {
     pub namespace: String,
     pub name: String,
     pub uid: String,
-    /// Empty where it could not be made: then it is equal to none.
+    /// Empty where it could not be computed: then it equals none.
     pub credential_hash: String,
 }
 
@@ -39,7 +39,7 @@ impl PullSecret {
     }
 }
 
-/// A service account for which a program gave a login.
+/// A service account for which a plugin returned credentials.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct PullAccount {
     pub namespace: String,
@@ -47,16 +47,16 @@ pub struct PullAccount {
     pub uid: String,
 }
 
-/// Whose a login is.
+/// The owner of credentials.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum LoginOwner {
-    /// The node's own, or no login at all: every pod here may use what it brings.
+    /// The node's own, or no credentials at all: every pod here may use the image.
     Node,
     Secret(PullSecret),
     Account(PullAccount),
 }
 
-/// With what an image was pulled under one name.
+/// The credentials with which an image was pulled under one name.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct PullCredentials {
     pub secrets: Vec<PullSecret>,
@@ -78,14 +78,14 @@ impl From<LoginOwner> for PullCredentials {
 /// An image that the agent has pulled.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PulledRecord {
-    /// What the runtime calls it.
+    /// The image ref in the runtime.
     pub image_ref: String,
     pub updated: ApiTime,
     /// By the pod's name for the image, without tag and digest.
     pub credentials: BTreeMap<String, PullCredentials>,
 }
 
-/// How far pods' logins are looked at for images that are here.
+/// How far pods' credentials are verified for present images.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Verification {
     Never,
@@ -96,7 +96,7 @@ pub enum Verification {
     Always,
 }
 
-/// Names of images, and beginnings of names.
+/// Names of images, and prefixes of names.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct AllowedImages {
     names: Vec<String>,
@@ -105,7 +105,7 @@ pub struct AllowedImages {
 }
 
 impl Verification {
-    /// By the configuration's words; the patterns were judged when it was read.
+    /// From the configuration's values; the patterns were validated when it was loaded.
     pub fn from_words(policy: &str, patterns: &[String]) -> Result<Self, String> {
         match policy {
             "NeverVerify" => Ok(Self::Never),
@@ -139,26 +139,26 @@ impl Verification {
     }
 }
 
-/// A pod that wants an image that is here.
+/// A request of a pod for an image that is present.
 #[derive(Debug, Clone, Copy)]
 pub struct AccessRequest<'a> {
     /// As the pod names it.
     pub image: &'a str,
-    /// What is written down about it.
+    /// Its record.
     pub record: Option<&'a PulledRecord>,
-    /// A pull of that name has begun and nobody has written down how it ended.
+    /// A pull of that name has begun and no outcome is recorded.
     pub is_being_pulled: bool,
-    /// Of the logins that the pod itself brings.
+    /// The owners of the pod's own credentials.
     pub owners: &'a [LoginOwner],
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Access {
     Granted,
-    /// And this pod's secret is to be noted: it brings the same login in another place, or another
-    /// login in the same place.
+    /// Granted, and this pod's secret is to be recorded: it has the same credentials in another
+    /// secret, or other credentials in the same secret.
     GrantedAndNoted(PullSecret),
-    /// It must be pulled with what the pod has.
+    /// It must be pulled with the pod's credentials.
     Pull,
 }
 
@@ -200,8 +200,8 @@ pub fn judge(policy: &Verification, request: &AccessRequest<'_>) -> Access {
     }
 }
 
-/// The record after a pull, or after somebody was let in; None where nothing changes. Without
-/// credentials only the fact is recorded that the agent pulled it: the next pod has to prove itself.
+/// The record after a pull, or after access was granted; None where nothing changes. Without
+/// credentials only the fact is recorded that the agent pulled it: the next pod must verify itself.
 pub fn noted(
     record: Option<&PulledRecord>,
     image_ref: &str,
@@ -251,8 +251,8 @@ fn merged(there: &PullCredentials, new: PullCredentials) -> Option<PullCredentia
     (after != *there).then_some(after)
 }
 
-/// Records of images that the runtime does not have any more, by what it called them. Those that
-/// changed since the runtime was asked stay.
+/// Records of images that the runtime no longer has, by image ref. Those that changed since the
+/// runtime was listed stay.
 pub fn forgotten<'a>(
     records: impl IntoIterator<Item = &'a PulledRecord>,
     images: &[&str],
@@ -264,15 +264,15 @@ pub fn forgotten<'a>(
     gone.map(|record| record.image_ref.clone()).collect()
 }
 
-/// Whether a pull that an earlier agent began has brought an image that is known by these names.
-/// Short names count as what they mean.
+/// Whether a pull that an earlier agent began has produced an image with these names. Short names
+/// are expanded.
 pub fn has_arrived<'a>(intended: &str, names: impl IntoIterator<Item = &'a str>) -> bool {
     let wanted = in_full(intended);
     names.into_iter().any(|name| in_full(name) == wanted)
 }
 
-/// Whether a pull of this name may have brought an image with these names by digest. A pull leaves the
-/// digest under the repository that it was pulled from; one that was imported may have none.
+/// Whether a pull of this name may have produced an image with these digests. A pull leaves the
+/// digest under the repository that it was pulled from; an imported image may have none.
 pub fn is_of_pull<'a>(intended: &str, digests: impl IntoIterator<Item = &'a str>) -> bool {
     let pulled_from = repository(intended);
     digests.into_iter().any(|name| repository(name) == pulled_from)

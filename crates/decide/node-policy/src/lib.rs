@@ -1,7 +1,7 @@
-//! Policies of the node, pure: facts and wishes in, verdicts out. Whether the agent may start on
-//! this machine, whether a pod may run here, what of the dead goes, how logs are rotated, which
-//! users a pod gets for itself, which logins of the node's an image gets and which program knows them, whose pod may use an image that
-//! is here already; eviction and the like are planned here.
+//! Policies of the node, pure: facts and settings in, decisions out. Whether the agent may start on
+//! this machine, pod admission, garbage collection, log rotation, user namespace ranges, registry
+//! credentials of the node and of credential plugins, and access to present images; eviction and
+//! the like are planned here.
 
 pub mod admission;
 pub mod credential_providers;

@@ -1,10 +1,10 @@
 //! When a container's log is rotated, and what happens to the files that earlier rotations left.
 //!
-//! Rules: a log that has reached its size gets the name `<log>.<YYYYMMDD-HHMMSS>`; those that are
-//! older are packed (`.gz`), and with the new one there are never more files than configured. The
-//! newest rotated one stays unpacked, so that whoever reads it can finish. A later name is always
-//! greater than the earlier ones, even when the clock was set back. Names that no rotation makes
-//! are left alone. Times in names are UTC.
+//! Rules: a log that has reached its size is renamed to `<log>.<YYYYMMDD-HHMMSS>`; older ones are
+//! compressed (`.gz`), and with the new one there are never more files than configured. The newest
+//! rotated one stays uncompressed, so that its readers can finish. A later name is always greater
+//! than the earlier ones, even when the clock was set back. Files with other names are left alone.
+//! Times in names are UTC.
 //!
 //! upstream: pkg/kubelet/logs/container_log_manager.go
 
@@ -22,7 +22,7 @@ const SECOND: i64 = 1_000_000_000;
 const STAMP_LENGTH: usize = 15;
 const STAMP_DASH: usize = 8;
 
-/// What the configuration says about logs of containers.
+/// The configured limits for container logs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LogLimits {
     /// `containerLogMaxSize` in bytes.
@@ -37,18 +37,18 @@ impl LogLimits {
     }
 }
 
-/// One thing to do, in the order given; names are names in the log's folder.
+/// One step, in order; names are file names in the log's directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RotationStep {
     /// A file that is not wanted any more.
     Remove(String),
-    /// `name` becomes `name.gz`. Where that cannot be done the rotation goes on without it.
+    /// Compresses `name` to `name.gz`. Where that fails the rotation goes on without it.
     Pack(String),
     /// The log gets this name, and the runtime begins a new one.
     Rotate(String),
 }
 
-/// What rotating the log called `log` takes; `names` are those in its folder.
+/// The steps to rotate the log named `log`; `names` are those in its directory.
 pub fn rotation(
     log: &str,
     names: &[String],
@@ -56,7 +56,7 @@ pub fn rotation(
     now: ApiTime,
 ) -> Vec<RotationStep> {
     let mut steps = Vec::new();
-    // By the time in the name: whether it is there unpacked, and packed.
+    // By the time in the name: whether it exists uncompressed, and compressed.
     let mut kept: BTreeMap<&str, (bool, bool)> = BTreeMap::new();
     for name in names {
         let Some(rest) = name.strip_prefix(log).and_then(|rest| rest.strip_prefix('.')) else {
@@ -74,14 +74,14 @@ pub fn rotation(
         }
     }
     let name = |stamp: &str, end: &str| format!("{log}.{stamp}{end}");
-    // What was packed and then not removed.
+    // Compressed, but the original was not removed.
     for (stamp, forms) in &mut kept {
         if *forms == (true, true) {
             steps.push(RotationStep::Remove(name(stamp, "")));
             forms.0 = false;
         }
     }
-    // Two more come: the log itself under its new name, and the one that the runtime begins.
+    // Two more follow: the log itself under its new name, and the one that the runtime opens.
     let surplus = kept.len().saturating_sub(limits.files.saturating_sub(2));
     for (at, (stamp, (is_plain, _))) in kept.iter().enumerate() {
         if at < surplus {
@@ -115,7 +115,7 @@ fn stamp(time: ApiTime) -> String {
     format!("{}-{}", digits(0, 10), digits(10, 19))
 }
 
-/// None for digits that are no time; such a file counts as old as its name sorts.
+/// None for digits that are not a time; such a file is ordered by its name.
 fn time_of(stamp: &str) -> Option<ApiTime> {
     let part = |from: usize, to: usize| stamp.get(from..to).unwrap_or_default();
     let (day, time) = (

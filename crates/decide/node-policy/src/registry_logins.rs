@@ -1,9 +1,8 @@
-//! Which logins of the node's own suit an image: the file that docker's client writes, read and
-//! matched.
+//! Which of the node's own credentials match an image, from docker's config file.
 //!
-//! Rules: an entry names a registry, or a registry and the beginning of a path; the host may have
-//! `*` in each of its parts. What is more exact comes first. An image without a registry is of the
-//! default one. Text that cannot be read is an error that tells nothing of what is in it.
+//! Rules: an entry names a registry, or a registry and a path prefix; the host may have `*` in each
+//! of its labels. The more specific entry comes first. An image without a registry belongs to the
+//! default one. Text that cannot be parsed is an error that shows nothing of its content.
 //!
 //! upstream: pkg/credentialprovider/config.go, keyring.go
 
@@ -20,10 +19,10 @@ mod tests;
 
 const DEFAULT_REGISTRY: &str = "index.docker.io";
 
-/// Logins by what they are for. Its debug form tells only that.
+/// Credentials by registry. The debug form shows only the keys.
 #[derive(Clone, PartialEq, Eq, Default)]
 pub struct RegistryLogins {
-    /// Without a scheme; a path begins with a slash. Several of one place are tried in turn.
+    /// Without a scheme; a path begins with a slash. Several for one key are tried in turn.
     entries: BTreeMap<String, Vec<RegistryLogin>>,
 }
 
@@ -60,12 +59,12 @@ impl RegistryLogins {
         Ok(logins)
     }
 
-    /// One more, for what a client's file or a program calls this place.
+    /// Adds one, for a registry as a config file or a plugin names it.
     pub fn add(&mut self, place: &str, login: RegistryLogin) {
         self.entries.entry(key(place)).or_default().push(login);
     }
 
-    /// Adds all of another's; for the same place those come after the ones that are here.
+    /// Adds all of another's; for the same key those come after the existing ones.
     pub fn extend(&mut self, others: Self) {
         for (place, logins) in others.entries {
             self.entries.entry(place).or_default().extend(logins);
@@ -76,7 +75,7 @@ impl RegistryLogins {
         self.entries.is_empty()
     }
 
-    /// Those for an image, the most exact first.
+    /// The credentials for an image, the most specific first.
     pub fn matching(&self, image: &str) -> Vec<RegistryLogin> {
         let repository = repository(image);
         let suits = self.entries.iter().rev().filter(|(place, _)| matches(place, &repository));
@@ -128,7 +127,7 @@ fn pair(auth: &str) -> Option<(String, String)> {
     Some((name.to_owned(), password.to_owned()))
 }
 
-/// As Go reads it: padded in full or not at all, line ends passed over, bits left over ignored.
+/// Decodes as Go does: padded in full or not at all, line ends ignored, leftover bits ignored.
 fn from_base64(text: &str) -> Option<Vec<u8>> {
     let text = text.trim();
     let padding = if text.ends_with('=') {
@@ -143,13 +142,13 @@ fn from_base64(text: &str) -> Option<Vec<u8>> {
     GeneralPurpose::new(&alphabet::STANDARD, config).decode(letters).ok()
 }
 
-/// What an entry is for: host and port, and a path if it has one.
+/// The key of an entry: host and port, and a path if it has one.
 fn key(place: &str) -> String {
     let bare = ["https://", "http://"].iter().find_map(|scheme| place.strip_prefix(scheme));
     let bare = bare.unwrap_or(place);
     let bare = bare.split(['?', '#']).next().unwrap_or_default();
     let (host, path) = bare.find('/').map_or((bare, ""), |at| bare.split_at(at));
-    // Some clients write the registry's own path of old.
+    // Some clients write the registry's old API path.
     let path = ["/v1/", "/v2/"]
         .iter()
         .find_map(|version| path.strip_prefix(version))
@@ -157,8 +156,8 @@ fn key(place: &str) -> String {
     if path == "/" { host.to_owned() } else { format!("{host}{path}") }
 }
 
-/// Whether what lies at an image's full name is of this place: the same port, the same number of
-/// parts of the host, each like the pattern, and a path that begins like the place's.
+/// Whether an image's full name matches a key: the same port, the same number of host labels, each
+/// matching the pattern, and a path that begins with the key's.
 pub(crate) fn matches(place: &str, image: &str) -> bool {
     let split = |text: &str| -> (String, String) {
         let (host, path) = text.find('/').map_or((text, ""), |at| text.split_at(at));
@@ -180,7 +179,7 @@ pub(crate) fn matches(place: &str, image: &str) -> bool {
         && wanted.iter().zip(given).all(|(pattern, part)| is_like(pattern, part))
 }
 
-/// `*` stands for any letters.
+/// `*` matches any characters.
 fn is_like(pattern: &str, text: &str) -> bool {
     let Some((first, rest)) = pattern.split_once('*') else { return pattern == text };
     let Some(mut left) = text.strip_prefix(first) else { return false };

@@ -1,13 +1,13 @@
-//! Whether the agent may start on this machine. Starting degraded is the rule; these are the
-//! cases in which an administrator asked for a refusal (the kubelet's defaults ask for the first
-//! two), or for something that cgroup version 1 cannot give.
+//! Whether the agent may start on this machine. It normally starts degraded; these are the cases in
+//! which the configuration asks it not to start (the kubelet's defaults ask for the first two), or
+//! for something that cgroup version 1 does not support.
 //! upstream: pkg/kubelet/apis/config/validation/validation_linux.go,
 //! pkg/kubelet/cm/container_manager_linux.go, cmd/kubelet/app/server.go
 
 #[cfg(test)]
 mod tests;
 
-/// What was read from the machine; `None` where it could not be read.
+/// Facts of the machine; `None` where one could not be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MachineFacts {
     pub unified_cgroups: Option<bool>,
@@ -21,7 +21,7 @@ pub struct StartWishes {
     pub fail_swap_on: bool,
     /// `Some(false)`: an out-of-memory kill ends the whole container.
     pub single_process_oom_kill: Option<bool>,
-    /// Containers may swap in proportion to what they ask of memory.
+    /// Containers may swap in proportion to their memory requests.
     pub limited_swap: bool,
 }
 

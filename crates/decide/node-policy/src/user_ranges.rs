@@ -1,9 +1,9 @@
-//! Which users of this machine a pod gets that wants its own (`hostUsers: false`).
+//! Allocates ranges of host user ids to pods with a user namespace (`hostUsers: false`).
 //!
-//! Rules: the node's users are cut into ranges of equal length; a pod has one range, no two pods the
-//! same, and user 0 of the machine is in none. What a pod has is written in its folder as the
-//! reference writes it, so either agent can take over from the other; a file that says anything else
-//! than a range of ours is refused, never mended.
+//! Rules: the node's ids are divided into ranges of equal length; a pod has one range, no two pods
+//! the same, and id 0 of the host is in none. A pod's range is written in its directory in the
+//! reference's format, so either agent can adopt the other's pods; a file with anything but a range
+//! of ours is an error, never repaired.
 //!
 //! upstream: pkg/kubelet/userns/userns_manager.go, pkg/kubelet/kubelet_pods.go
 
@@ -14,12 +14,12 @@ use serde::{Deserialize, Serialize};
 #[cfg(test)]
 mod tests;
 
-/// The file in the pod's folder.
+/// The file in the pod's directory.
 pub const FILE_NAME: &str = "userns";
-/// `userNamespaces.idsPerPod` where nothing is said, and what it must be a multiple of.
+/// The default of `userNamespaces.idsPerPod`, and what it must be a multiple of.
 pub const USUAL_LENGTH: u32 = 65_536;
 
-/// The users that are there to be given away.
+/// The pool of ids.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct UserPool {
     pub first: u32,
@@ -29,12 +29,12 @@ pub struct UserPool {
 }
 
 impl UserPool {
-    /// All of the machine's users but the first range.
+    /// All ids of the host but the first range.
     pub fn whole(length: u32) -> Self {
         Self { first: length, count: 0_u32.wrapping_sub(length), length }
     }
 
-    /// As `getsubids` writes what belongs to a user: `0: kubelet 65536 7208960`.
+    /// Parses the output of `getsubids`: `0: kubelet 65536 7208960`.
     ///
     /// # Errors
     /// Where it is not one line of that form.
@@ -54,11 +54,11 @@ impl UserPool {
     }
 }
 
-/// Who has which.
+/// The allocated ranges.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UserRanges {
     pool: UserPool,
-    /// The first user of the range, by the pod's UID.
+    /// The first id of the range, by the pod's UID.
     given: BTreeMap<String, u32>,
 }
 
@@ -112,7 +112,7 @@ impl UserRanges {
         self.pool.length
     }
 
-    /// Takes over what a pod's file says; answers with its first user.
+    /// Records the range in a pod's file; returns its first id.
     ///
     /// # Errors
     /// Where the file says no range of ours, or one that another pod has.
@@ -159,10 +159,10 @@ impl UserRanges {
         Ok(users.host_id)
     }
 
-    /// Sets a range aside for a pod that has none; the first user, and what its file must say.
+    /// Allocates a range for a pod that has none; returns the first id, and the content of its
+    /// file.
     ///
-    /// # Errors
-    /// Where all are given away.
+    /// Where none is free.
     pub fn give(&mut self, uid: &str) -> Result<(u32, Vec<u8>), String> {
         let UserPool { first, count, length } = self.pool;
         let free = (0..count / length)
@@ -178,7 +178,7 @@ impl UserRanges {
         Ok((free, text))
     }
 
-    /// Only these pods are still here: the ranges of all others are free again.
+    /// Releases the ranges of all other pods.
     pub fn keep_only(&mut self, is_here: impl Fn(&str) -> bool) {
         self.given.retain(|uid, _| is_here(uid));
     }

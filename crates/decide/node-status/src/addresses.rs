@@ -1,8 +1,8 @@
 //! Which addresses the node reports.
 //!
-//! Rule: `--node-ip` first, then a host name that is an address, then what the name resolves to, then
-//! the address of the default route. An address that a person named must be on this machine. With an
-//! external cloud provider, addresses that stand in the object already are the provider's.
+//! Rule: `--node-ip` first, then a host name that is an address, then what the name resolves to,
+//! then the address of the default route. A configured address must be on this machine. With an
+//! external cloud provider, addresses that are in the object already are the provider's.
 //!
 //! upstream: pkg/kubelet/nodestatus/setters.go (NodeAddress), kubelet_node_status.go (validateNodeIP)
 
@@ -46,7 +46,7 @@ pub struct ChosenAddresses {
     pub annotation: Option<String>,
 }
 
-/// Who asks: names, and what the object has already.
+/// The request: names, and the object's current addresses.
 #[derive(Clone, Copy, Debug)]
 pub struct AddressRequest<'a> {
     pub node_name: &'a str,

@@ -1,8 +1,8 @@
 //! Capacity and allocatable.
 //!
-//! Rule: capacity is the machine's, the pods' number and the devices'; allocatable is capacity without
-//! the reservation and, of memory, without huge pages; nothing falls below zero. Resources that others
-//! put into the capacity stay as they are.
+//! Rule: capacity is the machine's, the maximum of pods and the devices'; allocatable is capacity
+//! without the reservation and, of memory, without huge pages; nothing falls below zero. Resources
+//! added to the capacity by others stay as they are.
 //!
 //! upstream: pkg/kubelet/nodestatus/setters.go (MachineInfo)
 

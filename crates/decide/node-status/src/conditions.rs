@@ -72,7 +72,7 @@ pub(crate) fn fill(
         let truth = if under { "True" } else { "False" };
         let was = find(&status.conditions, words.kind);
         let next = match was {
-            // A reason that somebody else wrote stays until the status changes.
+            // A reason written by another component stays until the status changes.
             Some(was) if was.status == truth => {
                 NodeCondition { last_heartbeat_time: Some(now), ..was.clone() }
             }

@@ -21,7 +21,7 @@ const REFILL: i64 = 300 * 1_000_000_000;
 /// What to do with an event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Correlated {
-    /// Its source said too much about its object.
+    /// Rate limited: its source reported too many events about its object.
     Dropped,
     Create {
         key: EventKey,

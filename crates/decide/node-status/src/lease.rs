@@ -1,7 +1,7 @@
 //! The node's Lease: what is written, and how long to wait after an attempt.
 //!
-//! Rule: everything that somebody else put into the object stays. A Lease is not created without its
-//! owner, since nobody would remove it with the node; it is renewed without one.
+//! Rule: fields written by other components stay. A Lease is not created without its owner, since
+//! it would not be garbage-collected with the node; it is renewed without one.
 //!
 //! upstream: staging component-helpers/apimachinery/lease/controller.go, pkg/kubelet/util/nodelease.go
 

@@ -2,7 +2,7 @@
 //! one that exists, every status update with its events, the patch that carries it, the Lease, and
 //! when a status is due.
 //!
-//! Rule: facts come in, objects and patches come out. A field that belongs to somebody else (a taint
+//! Rule: facts come in, objects and patches come out. A field owned by another component (a taint
 //! of a controller, a condition of another agent, an address set by a cloud) is never in a patch.
 //!
 //! upstream: pkg/kubelet/kubelet_node_status.go, pkg/kubelet/nodestatus

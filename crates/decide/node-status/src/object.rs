@@ -37,7 +37,7 @@ pub struct NodeSettings {
     pub counts_local_storage: bool,
 }
 
-/// What is known of the machine and the runtime at one moment.
+/// A snapshot of the machine and the runtime.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NodeFacts {
     /// Nothing where the machine could not be read.

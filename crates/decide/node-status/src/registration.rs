@@ -1,8 +1,8 @@
-//! The object of a node that registers, and what of an existing one is made right again.
+//! The Node object for registration, and the reconciliation of an existing one.
 //!
-//! Rule: of a node that exists only default labels, the attach annotation, huge pages and (where the
-//! machine is another one) device resources are touched; labels, taints and conditions that others
-//! set stay. A name that another live machine holds is an error, never a fight.
+//! Rule: on an existing node only default labels, the attach annotation, huge pages and (where the
+//! machine is another one) device resources are changed; labels, taints and conditions set by
+//! others stay. A name that another live machine holds is an error.
 //!
 //! upstream: pkg/kubelet/kubelet_node_status.go
 
@@ -108,7 +108,7 @@ pub fn create_body(node: &NodeObject) -> Value {
     })
 }
 
-/// The existing node with what has to be made right, or nothing where it is right already.
+/// The existing node after reconciliation, or nothing where nothing differs.
 pub fn reconciled(
     initial: &NodeObject,
     existing: &NodeObject,
@@ -180,9 +180,9 @@ pub struct LeaseSeen {
     pub duration_seconds: i64,
 }
 
-/// Why this machine may not have the name, if another one is alive under it: the object names
-/// another machine by both ids, and somebody has renewed the Lease within its duration. A machine
-/// that was installed anew, or that took a dead one's name, gets it.
+/// Why this machine may not use the name, if another live one uses it: the object names another
+/// machine by both ids, and its Lease was renewed within its duration. A machine that was
+/// reinstalled, or that takes a dead one's name, gets it.
 pub fn held_by_another(
     existing: &NodeObject,
     machine: &Machine,

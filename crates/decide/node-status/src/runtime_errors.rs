@@ -1,15 +1,15 @@
 //! Why the runtime keeps the node from being ready, in the reference's words and order.
 //!
-//! Rule: a runtime that is silent for less than half a minute is what it said last.
+//! Rule: a runtime that has not answered for less than half a minute keeps its last state.
 //!
 //! upstream: pkg/kubelet/runtime.go, kubelet.go (updateRuntimeUp)
 
 use std::time::Duration;
 
-/// How long a runtime may be silent before the node says that it is down.
+/// How long a runtime may not answer before the node reports it down.
 const SILENT_FOR: Duration = Duration::from_secs(30);
 
-/// What the runtime said last.
+/// The last answer of the runtime.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RuntimeSeen {
     /// Absent while it has never answered.

@@ -1,11 +1,11 @@
-//! The UIDs of static pods: given once, remembered on disk, lent by what already runs.
+//! The UIDs of static pods: assigned once, saved on disk, adopted from running pods.
 //!
-//! Rules: a UID that the manifest sets counts; a remembered one counts while the manifest's bytes or
-//! the pod in it are what they were (so neither a comment nor a new version of this program makes
-//! another pod of it); otherwise a live sandbox of the same name whose containers have the hashes
-//! that this pod's would have lends its UID, which is how pods of the reference kubelet go on; last,
-//! a new one is made. The record must be on disk before the UID is used. Reads no clock: the moment
-//! comes in, and makes a new UID differ from every earlier one.
+//! Rules: a UID in the manifest is used; a saved one is used while the manifest's bytes or the pod
+//! in it are unchanged (so neither a comment nor a new version of this program makes another pod of
+//! it); otherwise the UID is adopted from a live sandbox of the same name whose containers have the
+//! hashes that this pod's would have, which is how pods of the reference kubelet continue; last, a
+//! new one is generated. The record must be on disk before the UID is used. Reads no clock: the
+//! time is passed in, and makes a new UID differ from every earlier one.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -23,7 +23,7 @@ use crate::record::{Record, record_name};
 #[cfg(test)]
 mod tests;
 
-/// The folder of the records of UIDs.
+/// The directory of the records of UIDs.
 pub const UIDS_FOLDER: &str = "uids";
 const VERSION: u32 = 1;
 
@@ -36,11 +36,11 @@ struct Identity {
     manifest: String,
     bytes_hash: String,
     pod_hash: String,
-    /// When this pod was first seen, as the annotation says it.
+    /// When this pod was first seen, as in the annotation.
     seen: String,
 }
 
-/// What is known at the moment when a pod is given its UID.
+/// The context in which a pod is assigned its UID.
 pub struct WhenAndWhere<'a> {
     pub now: ApiTime,
     pub running: &'a RuntimePods,
@@ -54,20 +54,21 @@ pub struct Identified {
     pub pod: Arc<Pod>,
     pub manifest: String,
     pub source: &'static str,
-    /// To be written before the pod is started.
+    /// To be saved before the pod is started.
     pub record: Option<Record>,
     /// The UID is that of a pod that already runs.
     pub adopted: bool,
 }
 
-/// The UIDs that were given.
+/// The assigned UIDs.
 #[derive(Debug, Default)]
 pub struct Identities {
     known: BTreeMap<String, Identity>,
 }
 
 impl Identities {
-    /// Takes in what earlier agents gave. Answers with what cannot be read.
+    /// Loads the UIDs that earlier agents assigned. Returns notices about records that cannot be
+    /// read.
     pub fn recall(&mut self, records: &[(String, Vec<u8>)]) -> Vec<Notice> {
         let mut notices = Vec::new();
         for (name, content) in records {
@@ -88,13 +89,14 @@ impl Identities {
         self.known.values().map(|each| (each.full_name.as_str(), each.manifest.as_str()))
     }
 
-    /// Whether what runs may lend this offer its UID, so that it must be known first. A pod of ours
-    /// that became another one is not what runs, however alike its containers are.
+    /// Whether this offer may adopt the UID of a running pod, so that the runtime's state must be
+    /// known first. A pod of ours whose manifest now defines another pod is not adopted, however
+    /// alike its containers are.
     pub fn may_borrow(&self, offer: &Offer) -> bool {
         offer.pod.metadata.uid.is_empty() && !self.known.contains_key(&offer.pod.full_name())
     }
 
-    /// The pod under the UID that it was given before; none where it would get one only now.
+    /// The pod with its earlier UID; none where it would get a new one.
     pub fn remembered(&self, offer: &Offer) -> Option<Arc<Pod>> {
         let known = self.known.get(&offer.pod.full_name())?;
         let is_its_own = match &*offer.pod.metadata.uid {
@@ -105,7 +107,7 @@ impl Identities {
         is_held.then(|| under_uid(offer, &known.uid, &known.seen))
     }
 
-    /// Gives the offered pod its UID.
+    /// Assigns the offered pod its UID.
     pub fn identify(&mut self, offer: &Offer, at: &WhenAndWhere<'_>) -> Identified {
         let full_name = offer.pod.full_name();
         let remembered = self.known.get(&full_name).filter(|each| is_same(each, offer));
@@ -143,7 +145,7 @@ impl Identities {
         }
     }
 
-    /// Forgets every UID but those of these full names. Only once every source has spoken.
+    /// Forgets every UID but those of these full names. Call only once every source has reported.
     pub fn keep_only(&mut self, full_names: &BTreeSet<String>) -> Vec<Record> {
         let mut gone = Vec::new();
         self.known.retain(|full_name, _| {
@@ -169,13 +171,13 @@ fn is_same(identity: &Identity, offer: &Offer) -> bool {
         || identity.pod_hash == format!("{:032x}", offer.pod_hash)
 }
 
-/// As long and as plain as the reference's static UIDs.
+/// In the format of the reference's static UIDs.
 fn new_uid(full_name: &str, offer: &Offer, now: ApiTime) -> String {
     let words = format!("{full_name} {} {:032x} {}", offer.manifest, offer.pod_hash, now.nanos());
     format!("{:032x}", fnv128a(words.as_bytes()))
 }
 
-/// The sandbox of a static pod that is this one: newest first.
+/// The newest sandbox whose static pod is this one.
 fn lender<'a>(pod: &Pod, at: &WhenAndWhere<'a>) -> Option<&'a SandboxRecord> {
     let is_static = |sandbox: &SandboxRecord| {
         let source = sandbox.annotations.get(CONFIG_SOURCE_ANNOTATION);

@@ -1,9 +1,9 @@
-//! Which static pods this node should run, from what its sources tell, and under which UIDs.
+//! Which static pods this node should run, from the snapshots of its sources, and under which UIDs.
 //!
-//! Rules: a telling is the whole of a source, so the last one counts alone; a manifest with an error
-//! removes nothing; of two manifests with a pod of the same name the one that has it keeps it; a UID
-//! is given once and remembered. Everything is a value: what must outlive the agent comes out as
-//! records to write. Nothing here runs, stops or removes a pod.
+//! Rules: a snapshot is the whole of a source, so only the last one counts; a manifest with an
+//! error removes nothing; of two manifests with a pod of the same name the one that has it keeps
+//! it; a UID is assigned once and saved. Everything is a value: what must outlive the agent comes
+//! out as records to write. Nothing here runs, stops or removes a pod.
 
 mod identity;
 mod manifests;

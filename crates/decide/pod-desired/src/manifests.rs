@@ -22,7 +22,7 @@ mod saved;
 #[cfg(test)]
 mod tests;
 
-/// The folder of the records of last good manifests.
+/// The directory of the records of last good manifests.
 pub const MANIFESTS_FOLDER: &str = "manifests";
 
 /// How manifests are read on this node.
@@ -35,7 +35,7 @@ pub struct Reading {
 /// A pod that a manifest offers, without a UID of ours.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Offer {
-    /// The path or URL, for people.
+    /// The path or URL, for messages.
     pub manifest: String,
     pub source: &'static str,
     pub pod: Arc<Pod>,
@@ -44,7 +44,7 @@ pub struct Offer {
     pub pod_hash: u128,
 }
 
-/// What became of a telling.
+/// The result of applying a snapshot.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Taken {
     pub notices: Vec<Notice>,
@@ -55,24 +55,24 @@ pub struct Taken {
 struct Source {
     kind: SourceKind,
     has_spoken: bool,
-    /// It has said something, if only that it cannot be read now.
+    /// It has reported, if only that it cannot be read now.
     was_heard: bool,
-    /// By name. What is here has been told, or was saved by an earlier agent.
+    /// By name. Reported by the source, or saved by an earlier agent.
     files: BTreeMap<String, File>,
-    /// Why it could not be read the last time.
+    /// Why it could not be read last time.
     trouble: Option<String>,
 }
 
 #[derive(Debug, Default)]
 struct File {
-    /// The hash of what was last told of it; None before this agent heard of it.
+    /// The hash of its last reported content; None before this agent received it.
     told: Option<u128>,
     offers: Vec<Offer>,
-    /// What is wrong with it now.
+    /// Its current error.
     trouble: Option<String>,
 }
 
-/// Everything that the sources have told.
+/// The manifests of all sources.
 #[derive(Debug)]
 pub struct Manifests {
     reading: Reading,
@@ -99,8 +99,8 @@ impl Manifests {
         }
     }
 
-    /// Takes in the last good manifests that an earlier agent saved. Their pods are offered once
-    /// their source still has the file, or says that it cannot be read now.
+    /// Loads the last good manifests that an earlier agent saved. Their pods are offered once their
+    /// source still has the file, or reports that it cannot be read now.
     pub fn recall(&mut self, records: &[(String, Vec<u8>)]) -> Vec<Notice> {
         let mut notices = Vec::new();
         for (name, content) in records {
@@ -130,7 +130,7 @@ impl Manifests {
         self.holders.insert(full_name.to_owned(), manifest.to_owned());
     }
 
-    /// Takes in what source number `at` tells.
+    /// Applies a snapshot of source number `at`.
     pub fn tell(&mut self, at: usize, telling: &SourceTelling) -> Taken {
         let mut taken = Taken::default();
         let trouble = match telling {
@@ -222,18 +222,19 @@ impl Manifests {
         read_static_pods(bytes, &origin, &how)
     }
 
-    /// Whether every source has told what it has. Nothing may be removed before.
+    /// Whether every source has reported. Nothing may be removed before.
     pub fn all_have_spoken(&self) -> bool {
         self.sources.iter().all(|source| source.has_spoken)
     }
 
-    /// Every pod that a manifest has, also of sources that were not heard yet; some names twice.
+    /// Every pod of every manifest, including sources that have not reported yet; a name may occur
+    /// twice.
     pub fn all(&self) -> impl Iterator<Item = &Offer> {
         let files = self.sources.iter().flat_map(|source| source.files.values());
         files.flat_map(|file| &file.offers)
     }
 
-    /// What is wrong with sources and manifests at the moment.
+    /// The current errors of sources and manifests.
     pub fn troubles(&self) -> Vec<String> {
         let sources = self.sources.iter().filter_map(|source| source.trouble.clone());
         let files = self.sources.iter().flat_map(|source| source.files.values());
@@ -241,8 +242,8 @@ impl Manifests {
         sources.chain(files).chain(self.quarrels.iter().cloned()).collect()
     }
 
-    /// The pods to run, one per full name and per UID, in order of source and manifest. Second, what
-    /// is new to say about names that are offered twice.
+    /// The pods to run, one per full name and per UID, in order of source and manifest; and new
+    /// notices about names that are offered twice.
     pub fn offers(&mut self) -> (Vec<Offer>, Vec<Notice>) {
         let held = self.held_by_unheard();
         let all: Vec<&Offer> = self.offers_of(true).collect();
@@ -274,7 +275,7 @@ impl Manifests {
         }
         let news = quarrels.difference(&self.quarrels);
         let notices = news.map(|text| Notice::Error(text.clone())).collect();
-        // Who has not been heard yet may still have what is his.
+        // A source that has not reported yet may still have its pods.
         if self.sources.iter().all(|source| source.was_heard) {
             self.holders.clear();
         }
@@ -284,14 +285,14 @@ impl Manifests {
         (result, notices)
     }
 
-    /// What the sources offer that were heard, or those that were not.
+    /// The offers of sources that have reported, or of those that have not.
     fn offers_of(&self, was_heard: bool) -> impl Iterator<Item = &Offer> {
         let sources = self.sources.iter().filter(move |source| source.was_heard == was_heard);
         sources.flat_map(|source| source.files.values()).flat_map(|file| &file.offers)
     }
 
-    /// Names of pods that belong to a manifest whose source was not heard yet: nobody else gets them
-    /// before it was.
+    /// Names of pods held by a manifest whose source has not reported yet: no other manifest gets
+    /// them before it has.
     fn held_by_unheard(&self) -> BTreeSet<String> {
         let unheard = self.offers_of(false).map(|offer| (offer.pod.full_name(), &offer.manifest));
         let held = unheard.filter(|(name, manifest)| self.holders.get(name) == Some(*manifest));
@@ -322,9 +323,10 @@ fn offers_of(manifest: &str, kind: SourceKind, bytes: &[u8], pods: Vec<Pod>) -> 
     pods.into_iter().map(offer).collect()
 }
 
-/// Of the pod as it was understood, before it has an identity.
+/// The hash of the decoded pod, before it has an identity.
 fn pod_hash(pod: &Pod) -> u128 {
-    // A pod always serialises; were it ever not to, the hash of the bytes still tells versions apart.
+    // A pod always serializes; if it ever did not, the hash of the bytes still distinguishes
+    // versions.
     fnv128a(&serde_json::to_vec(pod).unwrap_or_default())
 }
 
@@ -353,7 +355,7 @@ fn names(offers: &[Offer]) -> String {
 }
 
 fn join(problems: &[&Problem]) -> String {
-    /// More than these do not help a person.
+    /// More than these do not help an operator.
     const SHOWN: usize = 10;
     let mut texts: Vec<String> = problems.iter().take(SHOWN).map(ToString::to_string).collect();
     if problems.len() > SHOWN {

@@ -1,11 +1,11 @@
-//! What a person should hear about sources and manifests.
+//! Notices to operators about sources and manifests.
 //!
-//! Rule: one sentence that names the file, and what the agent does about it.
+//! Rule: one sentence that names the file, and the agent's reaction.
 
-/// A sentence for the log and for whoever asks for the state of the sources.
+/// A sentence for the log and for the state of the sources in the local API.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Notice {
-    /// Something is wrong; a pod may not be what its manifest says.
+    /// An error; a pod may differ from its manifest.
     Error(String),
     Warning(String),
     Information(String),

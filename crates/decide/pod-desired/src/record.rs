@@ -1,4 +1,5 @@
-//! A small record to be kept on disk: its folder, its name, and its bytes or none when it goes.
+//! A small record to be kept on disk: its directory, its name, and its bytes, or none when it is to
+//! be removed.
 //!
 //! Rule: a name is a hash, so that any text can be a key and none is too long for a file name.
 

@@ -1,8 +1,9 @@
-//! Pods that are wanted and have no UID yet, and what they keep from being taken for unwanted.
+//! Desired pods without a UID yet, and the running pods that must not be treated as orphans because
+//! of them.
 //!
-//! Rule: a manifest that waits for its UID may adopt a pod of its own name, so no such pod may end; a
-//! pod whose name nobody knows yet may turn out to be one. Every other pod is no matter of those who
-//! wait.
+//! Rule: a manifest that waits for its UID may adopt a running pod of its own name, so such a pod
+//! must not be stopped; neither may a pod whose name is not known yet. All other pods are
+//! unaffected.
 
 use std::collections::BTreeSet;
 
@@ -28,7 +29,7 @@ impl WaitingPods {
         self.names.is_empty()
     }
 
-    /// Whether a pod that runs under this name may turn out to be one that waits.
+    /// Whether a running pod of this name may be adopted by a waiting one.
     pub fn may_adopt(&self, namespace: &str, name: &str) -> bool {
         if namespace.is_empty() || name.is_empty() {
             return !self.is_empty();

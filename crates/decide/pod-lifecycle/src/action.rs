@@ -1,11 +1,11 @@
-//! What can be done about a pod. Each action is complete (it carries every choice) and idempotent.
+//! Actions on a pod. Each is complete (it carries every parameter) and idempotent.
 //!
-//! An action belongs to a key; at most one per key is in flight, except where a new one replaces
-//! the old (a grace period that became shorter). How an action is done is the shell's business.
+//! An action has a key; at most one per key is in flight, except where a new one replaces the old
+//! (a grace period that became shorter). The shell executes actions.
 
 use std::time::Duration;
 
-/// What an action is about.
+/// The object of an action.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ActionKey {
     Pod,
@@ -25,13 +25,13 @@ pub enum ContainerKind {
 /// Why a container is stopped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum KillReason {
-    /// The pod ends, or its sandbox is replaced.
+    /// The pod terminates, or its sandbox is replaced.
     PodEnds,
     LivenessProbe,
     StartupProbe,
     /// Image or name in the specification changed.
     Changed,
-    /// The runtime does not know its state; stopped so that there are never two.
+    /// The runtime reports an unknown state; stopped so that there are never two.
     StateUnknown,
     FailedPostStartHook,
     RestartAllContainers,
@@ -41,7 +41,7 @@ pub enum KillReason {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Action {
-    /// cgroup and folders.
+    /// Creates the cgroup and directories.
     PreparePod,
     RunSandbox {
         attempt: u32,
@@ -57,7 +57,7 @@ pub enum Action {
     StartContainer {
         name: String,
         kind: ContainerKind,
-        /// The restart count: what the annotation, the metadata and the log file's name say.
+        /// The restart count, as in the annotation, the metadata and the log file's name.
         attempt: u32,
         sandbox_id: String,
         /// Addresses of the sandbox, first the main one; empty on the host network.
@@ -66,22 +66,22 @@ pub enum Action {
         /// For an ephemeral container with a target: the id of the container to join.
         target_id: Option<String>,
     },
-    /// The preStop hook alone: for a sidecar whose own end must wait for its turn.
+    /// The preStop hook alone: for a sidecar that is stopped only later.
     RunPreStop {
         id: String,
         name: String,
         /// How long the hook may take.
         limit: Duration,
     },
-    /// The preStop hook within the grace where `pre_stop`, then stop with what is left, but never
-    /// less than two seconds.
+    /// The preStop hook within the grace period where `pre_stop` is set, then a stop with the
+    /// remaining grace, but at least two seconds.
     StopContainer {
         id: String,
         name: String,
         grace: Duration,
         pre_stop: bool,
         reason: KillReason,
-        /// For the event; none is told where it is empty.
+        /// For the event; none is emitted where it is empty.
         message: String,
         /// Abort the action of this key that is in flight, and do this.
         replaces: bool,
@@ -92,7 +92,8 @@ pub enum Action {
         /// Whether its log files stay.
         keep_logs: bool,
     },
-    /// Volumes down and cgroup gone; and, when nobody wishes the pod any more, its folders too.
+    /// Unmounts volumes and removes the cgroup; when the pod is no longer desired, its directories
+    /// too.
     CleanUpPod {
         forget: bool,
     },
@@ -112,7 +113,7 @@ impl Action {
         }
     }
 
-    /// Whether it takes the place of the action of the same key that is in flight.
+    /// Whether it replaces the action of the same key that is in flight.
     pub fn replaces(&self) -> bool {
         matches!(self, Self::StopContainer { replaces: true, .. })
     }

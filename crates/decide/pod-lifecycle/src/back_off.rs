@@ -1,8 +1,8 @@
-//! How fast a container that exits again and again is started again.
+//! The restart back-off of a container that keeps exiting.
 //!
-//! Rules: the first restart is at once; after that a delay counts from the time when the container
-//! finished, whatever its exit code, doubles with each start up to the cap, and is forgotten 600 s
-//! after the last start whatever the cap. Another image or other resources begin anew.
+//! Rules: the first restart is immediate; after that a delay counts from the time when the
+//! container finished, whatever its exit code, doubles with each start up to the cap, and is reset
+//! 600 s after the last start whatever the cap. A change of image or resources resets it too.
 //!
 //! upstream: kuberuntime_manager.go (doBackOff), kubelet.go (crash loop back-off), flowcontrol/backoff.go
 
@@ -21,23 +21,23 @@ use crate::view::Settings;
 mod tests;
 
 const FORGOTTEN_AFTER: Duration = Duration::from_secs(600);
-/// By how much the runtime's clock may be ahead of the agent's.
+/// The tolerated clock skew between runtime and agent.
 const CLOCKS_DIFFER: Duration = Duration::from_secs(5);
 
-/// What is remembered of a container's restarts.
+/// The back-off state of a container.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct BackOff {
-    /// Of what would begin anew if it changed.
+    /// Hash of the image and resources; the back-off resets when it changes.
     pub(crate) key: u64,
     pub(crate) delay_nanos: u64,
-    /// When the delay was last made longer, which is the time of the last start.
+    /// When the delay was last increased, which is the time of the last start.
     pub(crate) updated_at: i64,
 }
 
 /// When a container may be started.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Pace {
-    /// At once; with what to remember then, if anything changes.
+    /// At once; with the new back-off state, if it changes.
     Now(Option<BackOff>),
     Wait {
         until: ApiTime,
@@ -50,12 +50,12 @@ impl BackOff {
         Duration::from_nanos(self.delay_nanos)
     }
 
-    /// Whether it no longer counts, seen from this moment.
+    /// Whether it has expired at this time.
     fn is_forgotten(&self, at: ApiTime) -> bool {
         between(ApiTime::from_nanos(self.updated_at), at) > FORGOTTEN_AFTER
     }
 
-    /// The next one: doubled, or the first.
+    /// The next back-off: doubled, or the base.
     fn next(old: Option<Self>, key: u64, now: ApiTime, settings: &Settings) -> Self {
         let delay = match old {
             Some(old) => old.delay().saturating_mul(2).min(settings.max_restart_period),
@@ -65,8 +65,8 @@ impl BackOff {
         Self { key, delay_nanos, updated_at: now.nanos() }
     }
 
-    /// What a container that was started this often, and last then, would have. For containers that
-    /// another agent started: their crash loop goes on where it was.
+    /// The presumed back-off of a container with this restart count and last start. For containers
+    /// that another agent started: their crash loop continues where it was.
     pub(crate) fn presumed(
         container: &Container,
         restarts: u32,
@@ -83,7 +83,7 @@ impl BackOff {
     }
 }
 
-/// When the container may be started, seen from now.
+/// When the container may be started.
 pub(crate) fn pace(
     container: &Container,
     lineup: &Lineup<'_>,
@@ -99,8 +99,8 @@ pub(crate) fn pace(
         .filter(|known| known.key == key && !known.is_forgotten(now));
     let finished = ApiTime::from_nanos(last.finished_at);
 
-    // One that we stopped ourselves, to start it again, is judged by the one before it: so a
-    // container that failed its probe after a good while comes back at once.
+    // One that we killed in order to restart it is judged by its predecessor: a container that
+    // fails its probe after running well restarts at once.
     let killed = memory.is_some_and(|memory| memory.killed.as_deref() == Some(&*last.id));
     if killed {
         let Some(before) = exited.next() else { return Pace::Now(None) };
@@ -113,8 +113,8 @@ pub(crate) fn pace(
     let Some(known) = known else {
         return Pace::Now(Some(BackOff::next(None, key, now, settings)));
     };
-    // An end that lies well ahead was stamped before the clock was set back; the delay then counts
-    // from the last start that is known.
+    // A finish time well in the future was recorded before the clock was set back; the delay then
+    // counts from the last known start.
     let is_ahead = between(now, finished) > CLOCKS_DIFFER;
     let finished = if is_ahead { ApiTime::from_nanos(known.updated_at) } else { finished };
     let until = plus(finished, known.delay());
@@ -126,7 +126,7 @@ pub(crate) fn pace(
     Pace::Now(Some(BackOff::next(Some(known), key, now, settings)))
 }
 
-/// What a container's back-off is kept under: its image and its resources.
+/// The key of a container's back-off: a hash of its image and resources.
 pub(crate) fn key(container: &Container) -> u64 {
     let resources = serde_json::to_string(&container.resources).unwrap_or_default();
     fnv64(&[&container.image, &resources])

@@ -1,9 +1,9 @@
-//! A pod that ends: containers stop, then the sandbox, then everything is cleaned up.
+//! Termination of a pod: containers stop, then the sandbox, then everything is cleaned up.
 //!
-//! Rules: nothing starts any more; the grace period only shrinks and time already spent is spent,
-//! also by an agent that was killed; records of containers go only after whoever must hear of the
-//! exit codes has heard; a pod that ended by itself keeps its records and folders until it is
-//! unwished.
+//! Rules: nothing is started; the grace period only shrinks and time already spent stays spent,
+//! even if the agent was killed meanwhile; container records are removed only after the final
+//! status has been reported; a pod that ended by itself keeps its records and directories until it
+//! is no longer desired.
 //!
 //! upstream: pod_workers.go, kubelet.go (SyncTerminatingPod, SyncTerminatedPod)
 
@@ -22,8 +22,8 @@ use crate::view::{EndCause, Wish};
 #[cfg(test)]
 mod tests;
 
-/// How long another client of the runtime may take over the rest of its stop of a sandbox. The
-/// reference looks at its runtime once in this time.
+/// How long another client of the runtime may take to finish its stop of a sandbox. The reference
+/// relists its runtime once in this time.
 const OTHERS_STOP: Duration = Duration::from_secs(1);
 
 pub(crate) fn plan(scene: &Scene<'_>, draft: &mut Draft) -> Stage {
@@ -49,7 +49,7 @@ pub(crate) fn plan(scene: &Scene<'_>, draft: &mut Draft) -> Stage {
     clean_up(scene, draft)
 }
 
-/// Stops all sandboxes that are not known to be stopped; whether none is left.
+/// Stops all sandboxes that are not known to be stopped; true when none is left.
 pub(crate) fn stop_sandboxes(scene: &Scene<'_>, draft: &mut Draft) -> bool {
     let memory = scene.view.memory;
     if memory.is_busy(&ActionKey::Sandbox) {
@@ -63,8 +63,8 @@ pub(crate) fn stop_sandboxes(scene: &Scene<'_>, draft: &mut Draft) -> bool {
         .iter()
         .find(|sandbox| sandbox.ready || !stopped.contains(&sandbox.id));
     let Some(open) = open else { return true };
-    // One that ended by itself, or by an administrator's hand: whoever stops it may still be taking
-    // down its network, and two of them at once get in each other's way.
+    // The sandbox stopped by itself, or another client stopped it: that client may still be tearing
+    // down its network, and two concurrent stops interfere.
     if let Some(lost) = memory.lost_at(&open.id)
         && !open.ready
         && scene.view.now < plus(lost, OTHERS_STOP)
@@ -72,7 +72,7 @@ pub(crate) fn stop_sandboxes(scene: &Scene<'_>, draft: &mut Draft) -> bool {
         draft.wake(plus(lost, OTHERS_STOP));
         return false;
     }
-    // A sandbox that is ready after it was stopped was not stopped.
+    // A sandbox that is ready after a stop was not stopped.
     if !draft.holds_back(scene, &ActionKey::Sandbox, "stopping its sandbox") {
         draft.act(scene, Action::StopSandbox { id: open.id.clone() });
     }
@@ -96,7 +96,8 @@ fn clean_up(scene: &Scene<'_>, draft: &mut Draft) -> Stage {
     if clean && removed { Stage::Finished } else { Stage::Ended }
 }
 
-/// Removes what the runtime still has of it, once the exit codes were heard of; whether all is gone.
+/// Removes the runtime's records of the pod, once the final status has been reported; true when all
+/// are gone.
 fn remove_records(scene: &Scene<'_>, draft: &mut Draft, forget: bool) -> bool {
     let observed = scene.view.observed;
     if observed.containers.is_empty() && (observed.sandboxes.is_empty() || !forget) {
@@ -128,7 +129,7 @@ fn remove_records(scene: &Scene<'_>, draft: &mut Draft, forget: bool) -> bool {
     false
 }
 
-/// The end as it stands now: begun now, or as before, or with a shorter grace.
+/// The current termination: begun now, or as before, or with a shorter grace period.
 fn advance(scene: &Scene<'_>) -> Ending {
     let now = scene.view.now;
     let known = scene.view.memory.kept.ending;
@@ -156,7 +157,7 @@ fn effective_grace(scene: &Scene<'_>, known: Option<i64>) -> i64 {
     grace.or(scene.pod.spec.termination_grace_period_seconds).unwrap_or(1).max(1)
 }
 
-/// When stopping has taken much longer than it may.
+/// When stopping counts as overdue.
 fn overdue_at(ending: Ending) -> ApiTime {
     let grace = seconds(ending.grace_seconds);
     let most = (grace + grace / 2).max(Duration::from_secs(10));

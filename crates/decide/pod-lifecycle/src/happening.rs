@@ -1,6 +1,7 @@
-//! What happens to a pod, as the memory is told; and what the memory answers: events, marks, save.
+//! Events that the memory of a pod absorbs, and their results: Kubernetes events, timeline
+//! milestones, save requests.
 //!
-//! Plain values. Events have upstream's reasons and texts; nothing in them tells a secret.
+//! Plain values. Events have upstream's reasons and texts; none of them contains a secret.
 
 use pod_model::pod::handler::Probe;
 use pod_model::pod::{Container, Pod};
@@ -13,9 +14,9 @@ use crate::view::ObservedPod;
 
 #[derive(Debug, Clone)]
 pub enum Happening<'a> {
-    /// A plan was made and is now followed: its status becomes the last one.
+    /// A plan was made and is executed: its status becomes the last reported one.
     Planned(&'a PodPlan),
-    /// The action is handed to whoever carries it out.
+    /// The action was dispatched.
     Began(&'a Action),
     Ended {
         key: ActionKey,
@@ -28,14 +29,15 @@ pub enum Happening<'a> {
         kind: ProbeKind,
         result: ProbeResult,
     },
-    /// Pod or wish changed.
+    /// The pod or its desired state changed.
     WishChanged,
 }
 
 /// How an action ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Outcome {
-    /// PreparePod, StopSandbox, RemoveSandbox, RemoveContainer, CleanUpPod; an error says why.
+    /// PreparePod, StopSandbox, RemoveSandbox, RemoveContainer, CleanUpPod; an error carries its
+    /// message.
     Done(Result<(), String>),
     /// RunSandbox: its id.
     SandboxRun(Result<String, String>),
@@ -47,17 +49,17 @@ pub enum Outcome {
         hook_failed: bool,
         result: Result<(), String>,
     },
-    /// It was aborted by one that replaces it, or by a restart of the worker. Nothing is known.
+    /// It was aborted by its replacement, or by a restart of the worker. Its outcome is unknown.
     Aborted,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StartFailure {
     pub stage: StartStage,
-    /// In one sentence; the status shows it. Of a hook it must tell nothing that could be secret:
-    /// the event has a fixed text.
+    /// One sentence, shown in the status. For a hook it must not contain anything that could be
+    /// secret: the event has a fixed text.
     pub message: String,
-    /// Where the container was made.
+    /// Set where the container was created.
     pub id: Option<String>,
 }
 
@@ -69,7 +71,7 @@ pub enum StartStage {
     Create,
     /// RunContainerError
     Start,
-    /// PostStartHookError; the container runs and will be stopped.
+    /// PostStartHookError; the container runs and will be killed.
     PostStart,
 }
 
@@ -83,7 +85,7 @@ pub enum ProbeKind {
 impl ProbeKind {
     pub const ALL: [Self; 3] = [Self::Startup, Self::Liveness, Self::Readiness];
 
-    /// The specification of this probe of a container of the pod.
+    /// The specification of this probe of a container.
     pub fn of<'a>(self, pod: &'a Pod, container: &str) -> Option<&'a Probe> {
         let (_, _, container) =
             pod.spec.all_containers().find(|(_, _, each)| &*each.name == container)?;
@@ -98,7 +100,7 @@ impl ProbeKind {
         }
     }
 
-    /// As the reference begins an event with it.
+    /// The name of the probe at the start of the reference's events.
     pub(crate) fn title(self) -> &'static str {
         match self {
             Self::Liveness => "Liveness",
@@ -108,14 +110,14 @@ impl ProbeKind {
     }
 }
 
-/// One try of a probe.
+/// The result of one attempt of a probe.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ProbeResult {
     Success,
     /// Counts as a success, with a warning.
     Warning(String),
     Failure(String),
-    /// The try itself went wrong (no answer from the runtime). Counts for nothing.
+    /// The attempt itself failed (no answer from the runtime). It is ignored.
     Unknown(String),
 }
 
@@ -134,7 +136,7 @@ pub struct PodEvent {
     pub field_path: Option<String>,
 }
 
-/// A point of the timeline.
+/// A milestone of the timeline.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Mark {
     Seen,
@@ -151,14 +153,14 @@ pub enum Mark {
     CleanedUp,
 }
 
-/// Whether the memory must be written down.
+/// Whether and when the memory must be saved.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub enum Save {
     #[default]
     Not,
-    /// In the background, before long.
+    /// In the background, soon.
     Soon,
-    /// Before the next action begins; of a start, before the container that it makes runs.
+    /// Before the next action begins; for a start, before the new container runs.
     BeforeGoingOn,
 }
 

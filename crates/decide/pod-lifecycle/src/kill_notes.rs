@@ -1,57 +1,57 @@
-//! Which kills for want of memory are kept of a container until they are told.
+//! Which OOM kills of a container are kept until they are reported.
 //!
-//! Rules: between two looks at a pod any number of its processes may be killed, and none takes the
-//! place of another that nobody has told of. The last few are kept whole; of those before them it is
-//! known that there were some. Notes of one container come in the kernel's order.
+//! Rules: between two observations of a pod any number of its processes may be killed, and no kill
+//! replaces another that has not been reported yet. The last few are kept in full; of those before
+//! them only the number. Records of one container are in the kernel's order.
 
 use std::collections::VecDeque;
 
 #[cfg(test)]
 mod tests;
 
-/// Notes that are kept of one container: a server whose workers are killed one after the other has
-/// no end of them.
+/// How many kills are kept for one container: a server whose workers are killed one after the other
+/// produces them without end.
 pub(crate) const MOST_NOTES: usize = 8;
 
-/// A process that is named, or else how many were killed.
+/// An identified process that was killed, or the number of kills.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct MemoryKillNote {
-    /// How many of the container's processes were killed up to now, where nobody tells which; zero
-    /// where one is named.
+    /// The number of OOM kills in the container so far, where the processes are not identified;
+    /// zero where one is.
     pub unnamed: u64,
-    /// Of one that is named: rises from kill to kill, from one, and stays the same when it is heard
-    /// of again.
+    /// For an identified process: increases with each kill, starting at one; the same when the kill
+    /// is read again.
     pub order: u64,
-    /// Of one that is named: when it was killed, in nanoseconds since the epoch; zero where that is
-    /// not known.
+    /// For an identified process: when it was killed, in nanoseconds since the epoch; zero where
+    /// that is not known.
     pub at: i64,
     pub process: String,
     pub pid: i32,
-    /// What the process used, and the limit where it is known.
+    /// The memory that the process used, and the limit where it is known.
     pub bytes: u64,
     pub limit: Option<u64>,
 }
 
-/// Kills in one container, that is, in one life of it.
+/// OOM kills in one container, that is, in one attempt of it.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct MemoryKillNotes {
     /// Oldest first.
     notes: VecDeque<MemoryKillNote>,
-    /// How many before them are not kept.
+    /// How many earlier ones were dropped.
     dropped: u64,
-    /// The order of the last one that is not kept.
+    /// The order of the last one that was dropped.
     last_dropped: u64,
 }
 
 impl MemoryKillNotes {
-    /// Takes a kill; whether it is noted. One that only had to go with another is not where that other
-    /// one is, and one that is heard of again is not either.
+    /// Adds a kill; true if it is kept. One that was only killed along with a victim is skipped
+    /// where the victim's kill is kept, and so is one that is read again.
     pub fn add(&mut self, note: MemoryKillNote, with_another: bool) -> bool {
         if with_another && !self.notes.is_empty() {
             return false;
         }
         if note.unnamed > 0 {
-            // The count holds those that were counted before.
+            // The new count includes the earlier counts.
             self.notes.retain(|known| known.unnamed == 0);
         } else if self.notes.iter().any(|known| known.unnamed == 0 && known.order >= note.order) {
             return false;
@@ -66,7 +66,7 @@ impl MemoryKillNotes {
         true
     }
 
-    /// The same under a limit.
+    /// The same with a limit.
     pub fn limited_to(mut self, limit: Option<u64>) -> Self {
         for note in &mut self.notes {
             note.limit = limit;
@@ -83,7 +83,7 @@ impl MemoryKillNotes {
         self.notes.is_empty()
     }
 
-    /// At most so many kills after this one are not kept any more; zero where all are.
+    /// How many kills after this one were dropped, at most; zero where all are kept.
     pub(crate) fn dropped_after(&self, order: u64) -> u64 {
         self.dropped.min(self.last_dropped.saturating_sub(order))
     }

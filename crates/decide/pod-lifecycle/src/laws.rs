@@ -1,5 +1,5 @@
-//! Laws of the planner on views that nobody would think of: it is total, repeats itself, is bounded,
-//! never starts what runs, and never starts what ends.
+//! Invariants of the planner on arbitrary views: it is total, deterministic, bounded, never starts
+//! what runs, and never starts what terminates.
 
 use proptest::prelude::*;
 
@@ -258,7 +258,7 @@ proptest! {
         PodMemory::recover(&desired, &case.observed, Some(&saved), &case.facts.settings, case.now);
     }
 
-    /// Once a pod ends, whatever else happens, it is not started again.
+    /// Once a pod terminates, whatever else happens, it is not started again.
     #[test]
     fn ends_are_final(text in case()) {
         let mut case = Case::read(&text);
@@ -272,7 +272,7 @@ proptest! {
         }
     }
 
-    /// What was reported once and saved is reported again by a new agent.
+    /// What was reported once and saved is reported again by a restarted agent.
     #[test]
     fn a_restart_of_the_agent_is_no_event(text in case()) {
         let mut case = Case::read(&text);

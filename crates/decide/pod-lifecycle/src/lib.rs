@@ -1,4 +1,4 @@
-//! The planner of one pod: what should be, what is, what is remembered, and now → what to do next.
+//! The planner of one pod: desired state, observed state, memory and time → the next actions.
 //!
 //! ```text
 //!  DesiredPod ─┐                      ┌─> actions (each under a key; one per key in flight)
@@ -11,21 +11,23 @@
 //!
 //! Rules: pure and total; the memory changes only by `absorb` and `recover`; nothing is started on
 //! an observation that is older than the end of the last action (`ObservedPod::as_of`); once a pod
-//! ends nothing starts. Which adapter does an action, and where events go, is the shell's business.
+//! terminates nothing starts. Which adapter executes an action, and where events go, is decided by
+//! the shell.
 //!
-//! How a worker uses it (the seam that the shell builds on; change it only by agreement):
+//! How a worker uses it (the shell depends on this contract; change it only by agreement):
 //!
-//! 1. `PodMemory::recover` once (with an observation), then for each change of wish, observation or
-//!    facts, and at `wake_at`: `plan`, then `absorb(Happening::Planned(&plan))`, then for each
-//!    action `absorb(Happening::Began(&action))` and carry it out.
+//! 1. `PodMemory::recover` once (with an observation), then for each change of the desired state,
+//!    the observation or the facts, and at `wake_at`: `plan`, then
+//!    `absorb(Happening::Planned(&plan))`, then for each action `absorb(Happening::Began(&action))`
+//!    and execute it.
 //! 2. `absorb(Happening::Ended { .. })` when it is over; then observe the pod again, always, and
-//!    `absorb(Happening::Observed(&observed))`. The observation's `as_of` is when the look was
-//!    begun, and is later than the end of the action.
+//!    `absorb(Happening::Observed(&observed))`. `as_of` is when the observation was begun, and is
+//!    later than the end of the action.
 //! 3. An action with `replaces` comes while another of its key is in flight: abort that one first,
 //!    and send no `Ended` for it.
 //! 4. Where `Told::save` is `BeforeGoingOn`, the memory is on disk before the next action begins. A
-//!    container that is to start may be made meanwhile; its program runs only after that.
-//! 5. Probe results go to `absorb`; whoever probes stops what is no longer in `Wants::probes`.
+//!    container that is to start may be created meanwhile; it is started only after that.
+//! 5. Probe results go to `absorb`; the probe scheduler stops what is no longer in `Wants::probes`.
 
 mod action;
 mod back_off;

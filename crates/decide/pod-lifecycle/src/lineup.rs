@@ -1,7 +1,7 @@
-//! The containers of a pod as the runtime has them, in order, by name.
+//! The containers of a pod in the runtime, in order, by name.
 //!
 //! Reads labels and annotations that the reference writes too, so that its containers are
-//! understood as well as ours. Decides nothing.
+//! understood as well as ours.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ use crate::view::{ObservedContainer, ObservedPod};
 pub(crate) const RESTART_COUNT: &str = "io.kubernetes.container.restartCount";
 pub(crate) const HASH: &str = "io.kubernetes.container.hash";
 
-/// What is observed of a pod, found by container name.
+/// The observed containers of a pod, indexed by name.
 #[derive(Debug)]
 pub(crate) struct Lineup<'a> {
     by_name: BTreeMap<&'a str, Vec<&'a ObservedContainer>>,
@@ -29,7 +29,7 @@ impl<'a> Lineup<'a> {
         }
         for containers in by_name.values_mut() {
             containers.sort_by(|one, other| {
-                // By number first: a clock that was set back makes the later one look older.
+                // By attempt first: after a clock is set back the newer one looks older.
                 let age = |it: &ObservedContainer| {
                     (restart_count(&it.record), it.record.created_at, it.record.attempt)
                 };
@@ -64,7 +64,7 @@ impl<'a> Lineup<'a> {
         self.by_name.values().flatten().copied()
     }
 
-    /// Whether a regular container was ever made: then all init containers have done their work.
+    /// Whether a regular container was ever created: then all init containers have completed.
     pub(crate) fn has_regular(&self, pod: &Pod) -> bool {
         pod.spec.containers.iter().any(|container| {
             self.latest(&container.name)
@@ -89,7 +89,7 @@ pub(crate) fn kind(list: ContainerList, container: &Container) -> ContainerKind 
     }
 }
 
-/// How often it was started before, as whoever made it wrote down.
+/// Its restart count, as its creator recorded it.
 pub(crate) fn restart_count(record: &ContainerRecord) -> u32 {
     record
         .annotations
@@ -98,8 +98,8 @@ pub(crate) fn restart_count(record: &ContainerRecord) -> u32 {
         .unwrap_or(record.attempt)
 }
 
-/// Whether the specification is no longer the one that the container was made from. One that does
-/// not tell is taken as made from it: nothing is restarted for want of a note.
+/// Whether the specification is no longer the one that the container was created from. A container
+/// without that annotation counts as unchanged: it is not restarted for its absence.
 pub(crate) fn has_changed(container: &Container, record: &ContainerRecord) -> bool {
     record
         .annotations

@@ -1,8 +1,8 @@
-//! What only this node remembers of a pod: history that no look at the runtime can tell.
+//! The node's memory of a pod: history that no observation of the runtime shows.
 //!
-//! One value per pod, owned by its worker. It changes only by `absorb` (something happened) and is
-//! made by `recover` (an agent starts). What is in flight lives here too; it is the only part that
-//! an agent's end takes away for good.
+//! One value per pod, owned by its worker. It changes only by `absorb` (an event) and is created by
+//! `recover` (an agent starts). It also holds the actions in flight, the only part that is lost
+//! when the agent stops.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -37,24 +37,25 @@ pub struct PodMemory {
     /// Boxed, as a map has room for eleven from its first entry, and most pods have one container.
     pub(crate) passing: BTreeMap<String, Box<Passing>>,
     pub(crate) in_flight: BTreeMap<ActionKey, InFlight>,
-    /// When the last action of each key ended.
+    /// When the last action of each key finished.
     pub(crate) last_end: BTreeMap<ActionKey, ApiTime>,
-    /// What went wrong last, by key; gone with the next success.
+    /// The last error of each key; cleared by the next success.
     pub(crate) failures: BTreeMap<ActionKey, Failure>,
-    /// Whether cgroup and folders were made by this agent.
+    /// Whether cgroup and directories were created by this agent.
     pub(crate) prepared: bool,
     /// The back-off that the last plan proposed for a start.
     proposed: BTreeMap<String, BackOff>,
-    /// What was said in events already, by topic.
+    /// What events have reported already, by topic.
     told: BTreeMap<String, String>,
     marked: BTreeSet<Mark>,
-    /// The newest sandbox that was seen ready.
+    /// The newest sandbox that was observed ready.
     ready_sandbox: Option<String>,
-    /// A sandbox that was ready and is not, though it was not stopped from here, and since when.
+    /// A sandbox that was ready and no longer is, though this agent did not stop it, and since
+    /// when.
     lost_sandbox: Option<(String, ApiTime)>,
 }
 
-/// What outlives the agent.
+/// The part that is saved across restarts of the agent.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct Kept {
@@ -65,15 +66,15 @@ pub(crate) struct Kept {
     pub(crate) conditions: BTreeMap<String, ConditionMemory>,
     pub(crate) verdict: Option<Verdict>,
     pub(crate) ending: Option<Ending>,
-    /// All containers are being stopped, but the pod goes on in a new sandbox (or is done).
+    /// All containers are being stopped, but the pod continues in a new sandbox (or is done).
     pub(crate) clearing: Option<Ending>,
-    /// Sandboxes that were stopped, network and all; a dead one may not have been.
+    /// Sandboxes that were stopped, including their network; a dead one may still have it.
     pub(crate) stopped_sandboxes: BTreeSet<String>,
     pub(crate) pod_ips: Vec<String>,
-    /// By container id: the kills for memory that events have told of.
+    /// By container id: the OOM kills that events have reported.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub(crate) kills_told: BTreeMap<String, KillsTold>,
-    /// Whether clean-up was done; the folders too where true.
+    /// Whether clean-up was done; `true` when it included the directories.
     pub(crate) cleaned: Option<bool>,
 }
 
@@ -89,7 +90,7 @@ pub(crate) struct Failure {
     pub(crate) retry_at: ApiTime,
 }
 
-/// How it ended, for good.
+/// Its terminal state.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub(crate) struct Verdict {
     pub(crate) failed: bool,
@@ -100,7 +101,7 @@ pub(crate) struct Verdict {
     pub(crate) disruption: Option<Disruption>,
 }
 
-/// Containers are being stopped; until when.
+/// Containers are being stopped; the deadline.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Ending {
@@ -119,7 +120,7 @@ pub(crate) struct ConditionMemory {
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct ContainerMemory {
     pub(crate) restart_count: u32,
-    /// The highest number with which one was ever seen to have started: no number is used twice.
+    /// The highest attempt that was ever observed started: no attempt number is used twice.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) highest: Option<u32>,
     pub(crate) reported: Reported,
@@ -128,13 +129,13 @@ pub(crate) struct ContainerMemory {
     /// The container whose startup probe has succeeded.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) startup_passed: Option<String>,
-    /// The last verdict of the readiness probe, and on which container.
+    /// The last result of the readiness probe, and its container.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) readiness: Option<(String, bool)>,
     /// The container that failed its liveness or startup probe.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) failed_probe: Option<(String, ProbeKind)>,
-    /// The container that we stopped ourselves in order to start it again.
+    /// The container that we killed in order to restart it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) killed: Option<String>,
     /// The container whose postStart hook failed.
@@ -148,23 +149,23 @@ pub(crate) struct ContainerMemory {
     pub(crate) start_failure: Option<StartTrouble>,
 }
 
-/// Up to where the kills of a container were told; the same kills are heard of again by the next
-/// agent.
+/// Up to which kill the kills of a container were reported; a restarted agent reads the same kills
+/// again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct KillsTold {
-    /// The last one that was named.
+    /// The last one with an identified process.
     pub(crate) order: u64,
-    /// How many that nobody named.
+    /// How many without an identified process.
     pub(crate) unnamed: u64,
 }
 
-/// What of a container need not outlive the agent.
+/// The part of a container's memory that is not saved.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(crate) struct Passing {
-    /// The container that the runtime said it had stopped, and when it said so.
+    /// The container that the runtime reported stopped, and when.
     pub(crate) stop_done: Option<(String, ApiTime)>,
-    /// What the status last gave as the reason for waiting.
+    /// The last waiting reason in the status.
     pub(crate) shown_trouble: Option<(String, String)>,
     pub(crate) streaks: BTreeMap<ProbeKind, Streak>,
 }
@@ -185,7 +186,7 @@ pub(crate) enum Reported {
     },
 }
 
-/// How a container ended, as it was reported.
+/// A container's exit, as reported.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct Exit {
@@ -203,7 +204,7 @@ pub(crate) struct Exit {
 pub(crate) struct Stop {
     pub(crate) id: String,
     pub(crate) deadline: i64,
-    /// Whether its preStop hook is over.
+    /// Whether its preStop hook has finished.
     pub(crate) hook_done: bool,
 }
 
@@ -215,7 +216,7 @@ pub(crate) struct StartTrouble {
     pub(crate) retry_at: Option<i64>,
 }
 
-/// Equal results of a probe in a row.
+/// Consecutive equal results of a probe.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct Streak {
     pub(crate) container_id: String,
@@ -228,7 +229,7 @@ impl PodMemory {
         self.kept.containers.get(name).map(Box::as_ref)
     }
 
-    /// Numbers that were used are used, also when the runtime forgets.
+    /// Records used attempt numbers, so that they stay used when the runtime forgets them.
     fn remember_numbers(&mut self, observed: &ObservedPod) {
         for container in &observed.containers {
             let record = &container.record;
@@ -248,7 +249,7 @@ impl PodMemory {
         self.passing.entry(name.to_owned()).or_default()
     }
 
-    /// When a sandbox was seen to have stopped being ready without an action of ours.
+    /// When a sandbox was first observed not ready without an action of ours.
     pub(crate) fn lost_at(&self, sandbox_id: &str) -> Option<ApiTime> {
         self.lost_sandbox.as_ref().filter(|(id, _)| id == sandbox_id).map(|(_, at)| *at)
     }
@@ -283,12 +284,12 @@ impl PodMemory {
         self.in_flight.get(&ActionKey::Container(name.to_owned()))
     }
 
-    /// When an action on this key last ended.
+    /// When an action on this key last finished.
     pub fn last_act(&self, key: &ActionKey) -> Option<ApiTime> {
         self.last_end.get(key).copied()
     }
 
-    /// When any action on this pod last ended: an observation must be younger to be acted on.
+    /// When any action on this pod last finished: an observation must be newer to be acted on.
     pub fn last_end(&self) -> Option<ApiTime> {
         self.last_end.values().max().copied()
     }
@@ -297,15 +298,15 @@ impl PodMemory {
         self.in_flight.get(key).map(|each| &each.action)
     }
 
-    /// What is being done at the moment.
+    /// The actions in flight.
     pub fn actions_in_flight(&self) -> impl Iterator<Item = &Action> {
         self.in_flight.values().map(|each| &each.action)
     }
 }
 
 impl InFlight {
-    /// Whether this is the container that is being started. Its number says so, since none is used
-    /// twice; the runtime's clock need not agree with ours.
+    /// Whether this is the container that is being started, by its attempt number, which is unique;
+    /// the runtime's clock may differ from ours.
     pub(crate) fn started(&self, record: &ContainerRecord) -> bool {
         matches!(self.action, Action::StartContainer { attempt, .. }
             if attempt == restart_count(record))
@@ -313,7 +314,7 @@ impl InFlight {
 }
 
 impl Verdict {
-    /// What the node had against it, where it was rejected.
+    /// The reason for its rejection, where it was rejected.
     pub(crate) fn rejection(&self) -> Option<&str> {
         self.message.strip_prefix(REJECTED).filter(|_| self.failed)
     }

@@ -1,4 +1,5 @@
-//! The plan: what to begin now, what to ask the node for, what to report, and when to look again.
+//! The plan: what to begin now, what to request from the node, what to report, and when to plan
+//! again.
 
 use std::collections::BTreeMap;
 
@@ -15,31 +16,31 @@ use crate::time::sooner;
 use crate::view::View;
 use crate::{ending, probes, running, status, waiting};
 
-/// What follows from a view.
+/// The plan for a view.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PodPlan {
-    /// To begin now, all of them; no two have the same key.
+    /// Actions to begin now, all of them; no two have the same key.
     pub actions: Vec<Action>,
     pub wants: Wants,
     pub status: PodStatus,
     /// Plan again then, at the latest.
     pub wake_at: Option<ApiTime>,
-    /// Why the pod is not where it should be; None only where it is.
+    /// Why the pod has not reached its desired state; None only where it has.
     pub waiting_on: Option<Waiting>,
     pub stage: Stage,
     pub(crate) notes: Notes,
 }
 
-/// What the memory keeps of a plan, beside the status.
+/// The parts of a plan that the memory keeps, besides the status.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(crate) struct Notes {
     pub(crate) ending: Option<Ending>,
     pub(crate) clearing: Option<Ending>,
     /// The back-off to remember when the start of this container begins.
     pub(crate) back_offs: BTreeMap<String, BackOff>,
-    /// The sandbox that is given up for a new one.
+    /// The sandbox that a new one replaces.
     pub(crate) sandbox_changed: Option<String>,
-    /// Containers that wait, each with what for.
+    /// Containers that wait, each with the reason.
     pub(crate) troubles: BTreeMap<String, Trouble>,
     pub(crate) network_problem: Option<String>,
     pub(crate) volume_problem: Option<String>,
@@ -49,11 +50,11 @@ pub(crate) struct Notes {
     pub(crate) admitted: bool,
 }
 
-/// What the pod asks of the node's services.
+/// What the pod requests from the node's services.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Wants {
     pub images: Vec<ImageWant>,
-    /// Whether its volumes should be there (false: they may be taken down).
+    /// Whether its volumes should be mounted (false: they may be unmounted).
     pub volumes: bool,
     pub probes: Vec<ProbeWant>,
 }
@@ -74,9 +75,9 @@ pub struct ProbeWant {
     pub container_id: String,
     pub kind: ProbeKind,
     pub started_at: ApiTime,
-    /// Whether the first try may come later than it is due, so that those of a whole node do not come
-    /// together when an agent begins. Not of a readiness that is not known: the pod is not ready
-    /// until it is tried.
+    /// Whether the first attempt may be delayed, so that the probes of a whole node do not run
+    /// together when an agent starts. Not for a readiness that is unknown: the pod is not ready
+    /// until it is probed.
     pub can_wait: bool,
 }
 
@@ -84,7 +85,7 @@ pub struct ProbeWant {
 pub struct Waiting {
     /// One sentence.
     pub why: String,
-    /// What a person could do, or what will happen by itself.
+    /// What an operator can do, or what the agent will do next.
     pub next_step: String,
 }
 
@@ -94,13 +95,13 @@ pub enum Stage {
     Running,
     /// Its containers are being stopped.
     Ending,
-    /// No container of it runs, and none will.
+    /// No container of it runs, and none will be started.
     Ended,
-    /// Nothing is left to do. Where the wish is to end, the worker may go.
+    /// Nothing is left to do. If the pod is to be terminated, the worker may exit.
     Finished,
 }
 
-/// A plan in the making.
+/// A plan under construction.
 #[derive(Debug, Default)]
 pub(crate) struct Draft {
     pub(crate) actions: Vec<Action>,
@@ -108,11 +109,11 @@ pub(crate) struct Draft {
     pub(crate) wake_at: Option<ApiTime>,
     pub(crate) waits: Vec<(Rank, Waiting)>,
     pub(crate) notes: Notes,
-    /// Nothing may be begun: the observation is too old, or there is no runtime.
+    /// No action may begin: the observation is too old, or there is no runtime.
     pub(crate) hands_off: bool,
 }
 
-/// Which of several reasons to wait is told: the first is what must go first.
+/// Precedence among several reasons to wait: the first is what must be resolved first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Rank {
     Node,
@@ -144,7 +145,8 @@ impl Draft {
         self.waits.push((rank, Waiting { why: why.into(), next_step: next_step.into() }));
     }
 
-    /// Whether the last try of this key failed so lately that it is not tried yet; wakes then.
+    /// Whether the last attempt of this key failed so recently that it is not retried yet; sets the
+    /// wake-up time then.
     pub(crate) fn holds_back(&mut self, scene: &Scene<'_>, key: &ActionKey, what: &str) -> bool {
         let Some(failure) = scene.view.memory.failures.get(key) else { return false };
         if scene.view.now >= failure.retry_at {
@@ -157,7 +159,7 @@ impl Draft {
     }
 }
 
-/// What to do about the pod now.
+/// Plans the next actions for the pod.
 pub fn plan(view: &View<'_>) -> PodPlan {
     let mut scene = Scene::new(view);
     let mut status = status::report(&scene);
@@ -174,7 +176,7 @@ pub fn plan(view: &View<'_>) -> PodPlan {
         Stage::Running
     };
     draft.wants.probes = probes::wanted(&scene, &status);
-    // One that is past its deadline is over.
+    // A pod past its active deadline terminates.
     if let Some(deadline) = scene.active_deadline().filter(|_| !scene.over) {
         draft.wake(deadline);
     }
@@ -190,7 +192,7 @@ pub fn plan(view: &View<'_>) -> PodPlan {
     }
 }
 
-/// Nothing is begun on an observation older than the last act, nor without a runtime.
+/// No action begins on an observation older than the last action, nor without a runtime.
 fn look_before_acting(scene: &Scene<'_>, draft: &mut Draft) {
     let view = &scene.view;
     let as_of = view.observed.as_of;

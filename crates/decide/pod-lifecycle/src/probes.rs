@@ -1,8 +1,8 @@
 //! Which probes should be running.
 //!
-//! Rules: the startup probe until it has succeeded, the others only after; none of a container that
-//! failed its liveness or startup probe or its postStart hook (it will be stopped); while the pod
-//! ends only readiness.
+//! Rules: the startup probe until it has succeeded, the others only after; none for a container
+//! that failed its liveness or startup probe or its postStart hook (it will be killed); while the
+//! pod terminates only readiness.
 //!
 //! upstream: prober/worker.go, prober/prober_manager.go
 

@@ -1,7 +1,8 @@
 //! Whether a container that has exited is started again.
 //!
-//! Rules: the first restart rule that matches the exit code counts, then the container's own
-//! policy, then the pod's; a container with rules but no policy of its own goes by the pod's.
+//! Rules: the first restart rule that matches the exit code applies, then the container's own
+//! policy, then the pod's; for a container with rules but no policy of its own the pod's policy
+//! applies and its rules are ignored.
 //!
 //! upstream: pkg/api/v1/pod/util.go, container/helpers.go
 
@@ -16,7 +17,7 @@ use crate::view::Settings;
 #[cfg(test)]
 mod tests;
 
-/// The first rule of the container that speaks of this exit code.
+/// The first rule of the container that matches this exit code.
 pub(crate) fn matching_rule(
     container: &Container,
     exit_code: i32,
@@ -32,7 +33,7 @@ pub(crate) fn matching_rule(
     })
 }
 
-/// Whether an exit with this code is followed by a start.
+/// Whether the container restarts after an exit with this code.
 pub(crate) fn after_exit(
     container: &Container,
     spec: &PodSpec,
@@ -62,7 +63,7 @@ pub(crate) fn after_exit(
     }
 }
 
-/// Whether a container that we stop for its probes comes back. Rules are not asked: there is no
+/// Whether a container that is killed for its probes restarts. Rules are not applied: there is no
 /// exit code yet.
 pub(crate) fn after_kill(container: &Container, spec: &PodSpec, settings: &Settings) -> bool {
     match &container.restart_policy {
@@ -71,7 +72,7 @@ pub(crate) fn after_kill(container: &Container, spec: &PodSpec, settings: &Setti
     }
 }
 
-/// Whether the pod as a whole is one that is started again.
+/// Whether the pod as a whole is restarted.
 pub(crate) fn pod_restarts(spec: &PodSpec) -> bool {
     spec.restart_policy != RestartPolicy::Never
 }
@@ -88,14 +89,14 @@ pub(crate) fn runs_until_success(
     }
 }
 
-/// Whether this exit makes all containers of the pod start again.
+/// Whether this exit restarts all containers of the pod.
 pub(crate) fn restarts_all(container: &Container, exit_code: i32, settings: &Settings) -> bool {
     settings.restart_all
         && matching_rule(container, exit_code)
             .is_some_and(|rule| rule.action == RestartRuleAction::RestartAllContainers)
 }
 
-/// Whether there is a rule at all that could make all containers start again.
+/// Whether any rule could restart all containers.
 pub(crate) fn could_restart_all(spec: &PodSpec, settings: &Settings) -> bool {
     settings.restart_all
         && spec

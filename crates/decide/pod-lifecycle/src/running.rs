@@ -1,8 +1,8 @@
 //! A pod that should run: sandbox, init containers, sidecars, regular and ephemeral containers.
 //!
-//! Rules: what must go is stopped at once, all together; what must start is started one after the
-//! other in the order of the specification, each only when the one before it was tried; a pod whose
-//! regular containers are all done is cleared, sidecars last.
+//! Rules: everything to be stopped is stopped at once; starts follow one after the other in the
+//! order of the specification, each only after the one before it was attempted; a pod whose regular
+//! containers are all done is cleared, sidecars last.
 //!
 //! upstream: kuberuntime_manager.go (computePodActions, SyncPod)
 
@@ -27,7 +27,7 @@ mod reset;
 #[cfg(test)]
 mod tests;
 
-/// A container that must go, and why.
+/// A container to kill, and why.
 pub(crate) struct Kill {
     pub(crate) name: String,
     pub(crate) id: String,
@@ -35,7 +35,7 @@ pub(crate) struct Kill {
     pub(crate) message: String,
 }
 
-/// What the containers of a kind need.
+/// The actions that the containers of a kind need.
 #[derive(Default)]
 pub(crate) struct Needs {
     /// Names, in the order of the specification.
@@ -43,7 +43,7 @@ pub(crate) struct Needs {
     pub(crate) kills: Vec<Kill>,
     /// The pod has nothing more to do (regular) or has failed (init).
     pub(crate) finished: bool,
-    /// All init containers have done their work.
+    /// All init containers have completed.
     pub(crate) initialized: bool,
 }
 
@@ -99,7 +99,7 @@ pub(crate) fn plan(scene: &Scene<'_>, draft: &mut Draft) {
     }
 }
 
-/// Stops containers that no specification names.
+/// Stops containers that are not in the specification.
 fn stop_strangers(scene: &Scene<'_>, draft: &mut Draft) {
     for container in scene.lineup.everything() {
         let record = &container.record;
@@ -127,7 +127,7 @@ fn stop_each(scene: &Scene<'_>, draft: &mut Draft, kills: &[Kill]) {
     }
 }
 
-/// Stops all containers and sandboxes of a pod that goes on; whether all is still.
+/// Stops all containers and sandboxes of a pod that continues; true when nothing runs.
 fn clear(scene: &Scene<'_>, draft: &mut Draft) -> bool {
     let now = scene.view.now;
     let grace_seconds = stop::grace_seconds(scene.pod, None, KillReason::PodEnds);
@@ -145,7 +145,7 @@ fn clear(scene: &Scene<'_>, draft: &mut Draft) -> bool {
     ending::stop_sandboxes(scene, draft)
 }
 
-/// Whether the pod's cgroup, folders and volumes are there, so that something can be started.
+/// Whether the pod's cgroup, directories and volumes are there, so that containers can be started.
 fn is_prepared(scene: &Scene<'_>, draft: &mut Draft) -> bool {
     let memory = scene.view.memory;
     if !memory.prepared {
@@ -178,7 +178,7 @@ fn is_prepared(scene: &Scene<'_>, draft: &mut Draft) -> bool {
     }
 }
 
-/// Removes all but the newest ended record of each init container.
+/// Removes all but the newest exited record of each init container.
 ///
 /// upstream: kuberuntime_container.go (pruneInitContainersBeforeStart)
 fn prune(scene: &Scene<'_>, draft: &mut Draft) {
@@ -194,7 +194,7 @@ fn prune(scene: &Scene<'_>, draft: &mut Draft) {
     }
 }
 
-/// Tells when something is tried again, in a person's words.
+/// When the next attempt is, for messages.
 pub(crate) fn at(time: Option<ApiTime>) -> String {
     match time {
         Some(time) => format!("it is tried again at {}", time.to_seconds_text()),

@@ -1,7 +1,7 @@
 //! Whether the pod has the sandbox that it needs.
 //!
 //! Rules: a new one is needed where there is none, where more than one is ready, where the newest
-//! is not ready, where the pod's network moved between host and pod, and where there is no address.
+//! is not ready, where the pod's network changed between host and pod, and where it has no address.
 //!
 //! upstream: kuberuntime/util/util.go (PodSandboxChanged)
 
@@ -18,7 +18,7 @@ pub(crate) enum SandboxNeed<'a> {
     Keep(&'a SandboxRecord),
     New {
         attempt: u32,
-        /// The one whose place it takes.
+        /// The sandbox that it replaces.
         replaces: Option<&'a SandboxRecord>,
         why: &'static str,
     },
@@ -43,7 +43,7 @@ pub(crate) fn need<'a>(pod: &Pod, observed: &'a ObservedPod) -> SandboxNeed<'a> 
     SandboxNeed::New { attempt: newest.attempt.saturating_add(1), replaces: Some(newest), why }
 }
 
-/// The number of the sandbox in which the pod's next container starts.
+/// The attempt of the sandbox in which the pod's next container starts.
 pub fn sandbox_attempt(pod: &Pod, observed: &ObservedPod) -> u32 {
     match need(pod, observed) {
         SandboxNeed::Keep(sandbox) => sandbox.attempt,
@@ -53,11 +53,11 @@ pub fn sandbox_attempt(pod: &Pod, observed: &ObservedPod) -> u32 {
 
 /// The newest sandbox; the order of the observation is not trusted.
 pub(crate) fn newest(observed: &ObservedPod) -> Option<&SandboxRecord> {
-    // By number first: a clock that was set back makes the later one look older.
+    // By attempt first: after a clock is set back the newer one looks older.
     observed.sandboxes.iter().max_by_key(|sandbox| (sandbox.attempt, sandbox.created_at))
 }
 
-/// The newest sandbox where it is ready: whose containers are the pod's containers of today.
+/// The newest sandbox, if it is ready: its containers are the pod's current ones.
 pub(crate) fn active(observed: &ObservedPod) -> Option<&SandboxRecord> {
     newest(observed).filter(|sandbox| sandbox.ready)
 }

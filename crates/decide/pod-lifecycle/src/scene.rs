@@ -1,6 +1,6 @@
-//! A view with the questions that every rule asks of it.
+//! A view with the predicates that the rules share.
 //!
-//! Everything here follows from the view alone and changes nothing.
+//! Everything here is derived from the view alone and changes nothing.
 
 use std::time::Duration;
 
@@ -26,16 +26,16 @@ pub(crate) struct Scene<'a> {
     pub(crate) pod: &'a Pod,
     pub(crate) lineup: Lineup<'a>,
     pub(crate) settings: &'a Settings,
-    /// Nothing may be started any more.
+    /// The pod is terminating: nothing may be started.
     pub(crate) over: bool,
 }
 
-/// Why a container that should run does not.
+/// Why a container that should run is waiting.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Trouble {
     pub(crate) reason: String,
     pub(crate) message: String,
-    /// When it is tried again, where that is known.
+    /// When it is retried, where that is known.
     pub(crate) until: Option<ApiTime>,
 }
 
@@ -68,7 +68,7 @@ impl<'a> Scene<'a> {
         self.view.memory.kept.start_time.map_or(self.view.now, ApiTime::from_nanos)
     }
 
-    /// When the pod has been active for as long as it may.
+    /// When `activeDeadlineSeconds` expires.
     pub(crate) fn active_deadline(&self) -> Option<ApiTime> {
         let most = self.pod.spec.active_deadline_seconds?;
         self.view.memory.kept.start_time?;
@@ -94,9 +94,9 @@ impl<'a> Scene<'a> {
         }
     }
 
-    /// Whether a regular container that ended in an earlier sandbox begins again in the new one,
-    /// whatever its own policy says of its end: only one that must succeed once and has is done.
-    /// After init containers its policy counts, as the reference has it.
+    /// Whether a regular container that exited in an earlier sandbox starts again in the new one,
+    /// whatever its own policy: only one that must succeed once and has is done. After init
+    /// containers its policy applies, as in the reference.
     ///
     /// upstream: kuberuntime_manager.go (computePodActions)
     pub(crate) fn begins_again(&self, container: &Container) -> bool {
@@ -153,8 +153,8 @@ impl<'a> Scene<'a> {
     }
 
     /// Whether it runs and its postStart hook has not succeeded: until then it does not count as
-    /// running, and no probe asks it; where the hook failed it never does (upstream: startContainer
-    /// returns after the hook, and after the kill that follows one that failed).
+    /// running, and is not probed; where the hook failed it never does (upstream: startContainer
+    /// returns after the hook, and after the kill that follows a failed one).
     pub(crate) fn lacks_post_start(&self, container: &Container, record: &ContainerRecord) -> bool {
         record.state == ContainerState::Running
             && (self.is_in_post_start(container, record) || self.failed_post_start(record))
@@ -181,14 +181,14 @@ impl<'a> Scene<'a> {
                     .is_some_and(|(id, ready)| *id == record.id && *ready))
     }
 
-    /// The number of the next start of a container: one that was never used.
+    /// The attempt number of the next start of a container: one that was never used.
     pub(crate) fn next_attempt(&self, name: &str) -> u32 {
         let memory = self.memory(name);
         let after = |used: u32| used.saturating_add(1);
         let known = memory.and_then(|memory| memory.highest).map(after);
         if let Some(record) = self.lineup.latest(name) {
             let count = restart_count(record);
-            // One that was made and never started has not used its number.
+            // One that was created and never started has not used its number.
             let unused = record.state == ContainerState::Created;
             return known.unwrap_or(0).max(if unused { count } else { after(count) });
         }
@@ -196,9 +196,9 @@ impl<'a> Scene<'a> {
             return known;
         }
         match memory.map(|memory| (&memory.reported, memory.restart_count)) {
-            // Its record is gone: removed by a collection of old containers, or lost.
+            // Its record is gone: removed by garbage collection, or lost.
             Some((Reported::Exited { .. } | Reported::Running { .. }, count)) => after(count),
-            // Nothing is known to have started, but logs of an earlier life may be there.
+            // No start is known, but logs of an earlier attempt may exist.
             other => {
                 let logs =
                     self.view.facts.highest_logs.get(name).map_or(0, |number| after(*number));
@@ -219,11 +219,11 @@ impl<'a> Scene<'a> {
             .is_some_and(|flight| matches!(flight.action, Action::StartContainer { .. }))
     }
 
-    /// Why a container that should start does not start at once.
+    /// Why a container that should start is waiting.
     pub(crate) fn trouble(&self, container: &Container) -> Option<Trouble> {
         let memory = self.memory(&container.name);
         if self.is_starting(&container.name) {
-            // What it was waiting for is over, and whether it helped is not known yet.
+            // The cause is over, but the outcome is not known yet.
             let (reason, message) = self.passing(&container.name)?.shown_trouble.clone()?;
             return Some(Trouble { reason, message, until: None });
         }
@@ -267,7 +267,7 @@ impl<'a> Scene<'a> {
         Some(Trouble { reason: reason.clone(), message: message.clone(), until: *retry_at })
     }
 
-    /// Whether the container could still do something: it runs, or nobody knows.
+    /// Whether the container may still run: it is running, or its state is unknown.
     pub(crate) fn may_run(&self, record: &ContainerRecord) -> bool {
         match record.state {
             ContainerState::Running => true,
@@ -276,14 +276,14 @@ impl<'a> Scene<'a> {
         }
     }
 
-    /// Whether the runtime said that it has stopped this one.
+    /// Whether the runtime reported this one stopped.
     pub(crate) fn was_stopped(&self, record: &ContainerRecord) -> bool {
         self.passing(&record.name)
             .and_then(|passing| passing.stop_done.as_ref())
             .is_some_and(|(id, _)| *id == record.id)
     }
 
-    /// Whether no container runs, and none is about to.
+    /// Whether no container runs, and none is being started.
     pub(crate) fn is_still(&self) -> bool {
         !self.lineup.everything().any(|container| self.may_run(&container.record))
             && !self.view.memory.in_flight.values().any(|flight| {
@@ -295,7 +295,7 @@ impl<'a> Scene<'a> {
     }
 }
 
-/// Kinds that may not be missing while the pod is ready.
+/// Kinds that must be ready for the pod to be ready.
 pub(crate) fn counts_for_readiness(kind: ContainerKind) -> bool {
     matches!(kind, ContainerKind::Sidecar | ContainerKind::Regular)
 }

@@ -1,8 +1,9 @@
 //! A simulated node: a runtime that fails, an agent that is killed at any step, events that are
-//! lost, late and told twice. Thousands of seeded runs; every step is checked against the laws.
+//! lost, late and duplicated. Thousands of seeded runs; every step is checked against the
+//! invariants.
 //!
-//! No task, no clock: time is a number that the simulator moves. A run that breaks a law prints its
-//! seed and what was done.
+//! No task, no clock: time is a number that the simulator advances. A run that breaks an invariant
+//! prints its seed and its trace.
 
 use crate::simulation::run::{Chaos, run};
 

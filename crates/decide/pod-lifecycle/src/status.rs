@@ -1,7 +1,7 @@
-//! The v1 PodStatus that follows from a scene.
+//! Derives the v1 PodStatus.
 //!
-//! Rules: built from what is observed, with the memory standing in for the last status; made twice
-//! from the same it is the same; a terminal phase is never left; times of conditions move only with
+//! Rules: built from the observation, with the memory standing in for the last status;
+//! deterministic; a terminal phase is never left; transition times of conditions change only with
 //! their status.
 //!
 //! upstream: kubelet_pods.go (generateAPIPodStatus), status/status_manager.go
@@ -96,7 +96,8 @@ fn judge(scene: &Scene<'_>, status: &mut PodStatus) {
     }
 }
 
-/// The last status of a pod of which nothing runs: what is not known to have ended counts as failed.
+/// The final status of a pod of which nothing runs: what is not known to have exited counts as
+/// failed.
 ///
 /// upstream: status/status_manager.go (TerminatePod)
 fn close(scene: &Scene<'_>, status: &mut PodStatus) {
@@ -129,7 +130,7 @@ fn has_begun(status: &ContainerStatus) -> bool {
     status.state.waiting.is_none() || status.last_state.terminated.is_some()
 }
 
-/// Of a pod of which nothing runs: so a sidecar that comes last shows nothing, however it ended.
+/// For a pod of which nothing runs: a sidecar that comes last shows nothing, however it exited.
 fn has_initialized(scene: &Scene<'_>, status: &PodStatus) -> bool {
     let inits = &scene.pod.spec.init_containers;
     let Some(last) = inits.last() else { return true };
@@ -169,7 +170,7 @@ fn address(scene: &Scene<'_>, status: &mut PodStatus) {
     let mut ips = match sandbox::active(observed) {
         Some(sandbox) => in_order(&sandbox.ips, scene.settings.prefers_ipv6),
         None if observed.sandboxes.iter().any(|sandbox| sandbox.ready) => Vec::new(),
-        // Whoever asks about a pod that has ended still wants to know where it was.
+        // Readers of the status of a finished pod still need its address.
         None => scene.view.memory.kept.pod_ips.clone(),
     };
     let hosts = &scene.view.facts.host_ips;

@@ -1,9 +1,9 @@
-//! How containers are stopped: in which order, with how much grace.
+//! How containers are stopped: in which order, with which grace period.
 //!
 //! Rules: regular containers at once; a sidecar when all regular ones and the sidecars after it are
-//! gone, or when the grace is over, while its preStop hook begins with the others'; all share one
-//! grace period; grace only shrinks, and a shorter one takes the place of a stop in flight; no
-//! postStart hook is waited for.
+//! gone, or when the grace period is over, while its preStop hook begins with the others'; all
+//! share one grace period; it only shrinks, and a shorter one replaces a stop in flight; a
+//! postStart hook is not waited for.
 //!
 //! upstream: kuberuntime_container.go (killContainer), kuberuntime_termination_order.go
 
@@ -20,22 +20,22 @@ use crate::plan::{Draft, Rank};
 use crate::scene::Scene;
 use crate::time::{between, plus, seconds};
 
-/// A difference of deadlines below this is the time that things take, not a shorter grace.
+/// A smaller difference of deadlines is processing time, not a shorter grace period.
 const SAME_DEADLINE: Duration = Duration::from_secs(1);
-/// When the runtime said "stopped" of a container that still runs, it is asked again after this.
+/// When the runtime reported a container stopped that still runs, it is asked again after this.
 const ASK_AGAIN: Duration = Duration::from_secs(10);
 
-/// The grace of the reference where a pod says none.
+/// The reference's minimum grace period, used where a pod sets none.
 const SMALLEST_GRACE: i64 = 2;
 
-/// Why and until when a container is stopped.
+/// The reason for a stop and its deadline.
 pub(crate) struct Order {
     pub(crate) reason: KillReason,
     pub(crate) message: String,
     pub(crate) deadline: ApiTime,
 }
 
-/// Stops whatever runs, in order, all within the same grace.
+/// Stops everything that runs, in order, all within the same grace period.
 pub(crate) fn everything(scene: &Scene<'_>, draft: &mut Draft, ending: Ending) {
     for container in scene.lineup.everything() {
         let record = &container.record;
@@ -43,7 +43,7 @@ pub(crate) fn everything(scene: &Scene<'_>, draft: &mut Draft, ending: Ending) {
             give_up_hook(scene, draft, record);
             continue;
         }
-        // One that was being stopped before has no more time for that.
+        // One that was being stopped before gets no more time.
         let begun = begun_stop(scene, record).map_or(i64::MAX, |stop| stop.deadline);
         let deadline = ApiTime::from_nanos(ending.deadline.min(begun));
         let message = format!("Stopping container {}", record.name);
@@ -65,17 +65,17 @@ pub(crate) fn one(scene: &Scene<'_>, draft: &mut Draft, record: &ContainerRecord
     let left = between(now, order.deadline);
     let mut replaces = false;
     if let Some(flight) = scene.view.memory.is_busy_with_container(name) {
-        // Later than it could be if it were begun anew now.
+        // Later than a stop that begins now could be.
         let late = |length: Duration| {
             plus(flight.began_at, length) > plus(order.deadline.max(now), SAME_DEADLINE)
         };
         replaces = match &flight.action {
             Action::StopContainer { id, grace, .. } => *id == record.id && late(*grace),
-            // The hook is within the same grace; only its end ends the wait for it.
+            // The hook runs within the same grace period; only its end ends the wait for it.
             Action::RunPreStop { id, limit, .. } => {
                 *id == record.id && (now >= order.deadline || late(*limit))
             }
-            // A postStart hook must not keep a container alive that has to go.
+            // A postStart hook must not keep alive a container that has to stop.
             Action::StartContainer { .. } => {
                 record.state == ContainerState::Running && flight.started(record)
             }
@@ -116,8 +116,8 @@ pub(crate) fn one(scene: &Scene<'_>, draft: &mut Draft, record: &ContainerRecord
     draft.act(scene, action);
 }
 
-/// Ends a start whose container has ended while its postStart hook goes on. Nothing is left to be
-/// stopped: the runtime is asked only since that takes the place of the start.
+/// Ends a start whose container has exited while its postStart hook still runs. Nothing is left to
+/// be stopped: the stop is only issued because it replaces the start.
 fn give_up_hook(scene: &Scene<'_>, draft: &mut Draft, record: &ContainerRecord) {
     let Some((_, container)) = lineup::find(scene.pod, &record.name) else { return };
     if record.state != ContainerState::Exited || !scene.is_in_post_start(container, record) {
@@ -135,7 +135,7 @@ fn give_up_hook(scene: &Scene<'_>, draft: &mut Draft, record: &ContainerRecord) 
     draft.act(scene, action);
 }
 
-/// What is remembered of a stop of this very container.
+/// The recorded stop of this container.
 fn begun_stop<'a>(scene: &Scene<'a>, record: &ContainerRecord) -> Option<&'a Stop> {
     scene.memory(&record.name)?.stop.as_ref().filter(|stop| stop.id == record.id)
 }
@@ -188,7 +188,7 @@ pub(crate) fn grace_seconds(pod: &Pod, container: Option<&Container>, reason: Ki
     probe.and_then(|probe| probe.termination_grace_period_seconds).unwrap_or(of_pod)
 }
 
-/// Until when a single container has, for this reason; counted from when its stop was begun.
+/// The deadline of a single container for this reason, counted from when its stop began.
 pub(crate) fn deadline(
     scene: &Scene<'_>,
     record: &ContainerRecord,

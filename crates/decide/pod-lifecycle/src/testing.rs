@@ -1,8 +1,8 @@
-//! A small language for pods, what is seen of them, what is remembered, and what follows.
+//! A small language for pods, observations, memory, and expected results.
 //!
 //! A case is a text of `;`-separated words under the headings `pod:`, `seen:`, `memory:`, `facts:`
-//! and `wish:`; times are seconds relative to now. `follows` gives what a plan makes of it as a map
-//! from headings to texts, which rows of tables compare with. Only for tests, so it may panic.
+//! and `wish:`; times are seconds relative to now. `follows` renders the resulting plan as a map
+//! from headings to texts, which table rows compare with. Only for tests, so it may panic.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -27,7 +27,7 @@ pub(crate) fn at(seconds: i64) -> ApiTime {
     ApiTime::from_nanos((NOW + seconds) * 1_000_000_000)
 }
 
-/// Everything that a plan is made from, owned.
+/// Everything that a plan depends on, owned.
 #[derive(Debug, Clone)]
 pub(crate) struct Case {
     pub(crate) desired: DesiredPod,
@@ -38,8 +38,8 @@ pub(crate) struct Case {
 }
 
 impl Case {
-    /// Reads a case. Unless it says otherwise the pod is admitted and prepared, its volumes and
-    /// images are there, and it was looked at just now.
+    /// Parses a case. Unless it says otherwise the pod is admitted and prepared, its volumes and
+    /// images are there, and it was observed just now.
     pub(crate) fn read(text: &str) -> Self {
         let mut parts: BTreeMap<&str, String> = BTreeMap::new();
         let mut heading = "pod";
@@ -90,7 +90,7 @@ impl Case {
         plan(&self.view())
     }
 
-    /// Gives every container the image that its next start needs, where nothing is said of it.
+    /// Gives every container the image that its next start needs, unless the case sets one.
     pub(crate) fn supply_images(&mut self) {
         let view = self.view();
         let scene = Scene::new(&view);
@@ -107,7 +107,7 @@ impl Case {
     }
 }
 
-/// What follows from a case: the plan, and what is told when it is followed.
+/// The result of a case: the plan, and the events when it is executed.
 pub(crate) fn follows(text: &str) -> BTreeMap<String, String> {
     let mut case = Case::read(text);
     let plan = case.plan();

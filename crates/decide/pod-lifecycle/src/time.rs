@@ -12,7 +12,7 @@ pub(crate) fn plus(at: ApiTime, by: Duration) -> ApiTime {
     ApiTime::from_nanos(at.nanos().saturating_add(nanos))
 }
 
-/// How long from one to the other; nothing where they are in the wrong order.
+/// The time between the two; zero where they are in the wrong order.
 pub(crate) fn between(earlier: ApiTime, later: ApiTime) -> Duration {
     let nanos = later.nanos().saturating_sub(earlier.nanos());
     Duration::from_nanos(u64::try_from(nanos).unwrap_or(0))

@@ -1,7 +1,7 @@
-//! What the planner looks at: the wish, the observation, node facts, and the time.
+//! The input of the planner: desired state, observation, node facts, and the time.
 //!
-//! Plain values that the shell fills in. An observation carries when it was begun, so that it can
-//! be told from one that is too old to act on.
+//! Plain values that the shell fills in. An observation carries the time when it began, so that one
+//! that is too old to act on is recognized.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use crate::kill_notes::MemoryKillNotes;
 use crate::memory::PodMemory;
 
-/// All that a plan is made from.
+/// Everything that a plan depends on.
 #[derive(Debug, Clone, Copy)]
 pub struct View<'a> {
     pub desired: &'a DesiredPod,
@@ -27,7 +27,7 @@ pub struct View<'a> {
     pub now: ApiTime,
 }
 
-/// A pod and what is wished of it.
+/// A pod and its desired state.
 #[derive(Debug, Clone, PartialEq)]
 pub struct DesiredPod {
     pub pod: Arc<Pod>,
@@ -35,8 +35,8 @@ pub struct DesiredPod {
 }
 
 impl DesiredPod {
-    /// Whether nobody wants it any more. A pod that the node took back is still wanted by whoever
-    /// made it: it stays, as failed.
+    /// Whether the pod is no longer desired. A pod that the node evicted is still desired by its
+    /// source: it stays, as failed.
     pub fn is_wished_away(&self) -> bool {
         match &self.wish {
             Wish::Run => false,
@@ -44,7 +44,7 @@ impl DesiredPod {
         }
     }
 
-    /// What the condition `DisruptionTarget` says of it, where the wish says so.
+    /// The condition `DisruptionTarget`, where the desired state has one.
     pub(crate) fn disruption(&self) -> Option<&Disruption> {
         match &self.wish {
             Wish::End(EndWish { cause: EndCause::Evicted { disruption, .. }, .. }) => {
@@ -65,7 +65,7 @@ pub enum Wish {
 #[derive(Debug, Clone, PartialEq)]
 pub struct EndWish {
     pub cause: EndCause,
-    /// In place of the pod's own grace period; a later wish can only shorten what holds.
+    /// Overrides the pod's own grace period; a later change can only shorten it.
     pub grace_seconds: Option<i64>,
     pub asked_at: ApiTime,
 }
@@ -74,26 +74,27 @@ pub struct EndWish {
 pub enum EndCause {
     /// Deleted at the API server.
     Deleted,
-    /// Its manifest, or the pod in it, is gone or became another pod.
+    /// Its manifest, or the pod in it, was removed or became another pod.
     ManifestRemoved,
-    /// The node needs what it uses, or goes down. Phase Failed with this reason and message, and
-    /// the condition `DisruptionTarget` where there is one. The pod stays until it is unwished.
+    /// The node is under pressure, or shuts down. Phase Failed with this reason and message, and
+    /// the condition `DisruptionTarget` where there is one. The pod stays until it is no longer
+    /// desired.
     Evicted { reason: String, message: String, disruption: Option<Disruption> },
     /// It runs here, and no source knows it.
     Orphan,
 }
 
-/// What the condition `DisruptionTarget` says.
+/// Reason and message of the condition `DisruptionTarget`.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Disruption {
     pub reason: String,
     pub message: String,
 }
 
-/// What the runtime has of the pod.
+/// The runtime's state of the pod.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct ObservedPod {
-    /// When this look was begun.
+    /// When this observation began.
     pub as_of: ApiTime,
     /// Newest first.
     pub sandboxes: Shared<Vec<SandboxRecord>>,
@@ -103,38 +104,38 @@ pub struct ObservedPod {
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct ObservedContainer {
     pub record: ContainerRecord,
-    /// What it left behind when it exited (file or end of the log), within its cap.
+    /// Its termination message (from the file or the end of the log), within its cap.
     pub termination_message: Option<String>,
-    /// Processes in it that the kernel killed for memory.
+    /// OOM kills in it.
     pub memory_kills: MemoryKillNotes,
 }
 
-/// What the node knows that concerns this pod.
+/// Node facts that concern this pod.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Facts {
     pub admission: Admission,
-    /// Why the runtime cannot give a network now.
+    /// The error says why the network is not ready.
     pub network_ready: Result<(), String>,
-    /// Why the runtime cannot be used now.
+    /// The error says why the runtime is not ready.
     pub runtime_ready: Result<(), String>,
     /// By container name. Boxed, as a map has room for eleven from its first entry.
     pub images: BTreeMap<String, Box<ImageFact>>,
     pub volumes: VolumesFact,
-    /// The highest number among the log files of each container, read once when the worker began:
-    /// a runtime that lost its state must not write over old logs.
+    /// The highest attempt among the log files of each container, read once when the worker began:
+    /// a runtime that lost its state must not overwrite old logs.
     pub highest_logs: BTreeMap<String, u32>,
-    /// First the main address. Empty: not told (the status then has none).
+    /// The main address first. Empty: unknown (the status then has none).
     pub host_ips: Vec<String>,
-    /// Conditions that others gave the pod (readiness gates), as the API server has them.
+    /// Conditions set by other components (readiness gates), as the API server has them.
     pub foreign_conditions: Vec<PodCondition>,
-    /// Whether whoever must hear of the exit codes has heard the last status (always true where
-    /// there is no API server). Records of containers are removed only then.
+    /// Whether the final status has been reported to the API server (always true without one).
+    /// Container records are removed only then.
     pub final_status_heard: bool,
     pub settings: Arc<Settings>,
 }
 
 impl Default for Facts {
-    /// All well on a node without an API server; nothing admitted yet.
+    /// A healthy node without an API server; not yet admitted.
     fn default() -> Self {
         Self {
             admission: Admission::Pending,
@@ -165,7 +166,7 @@ pub enum Admission {
     },
 }
 
-/// Where the image of a container stands, for the start of one attempt.
+/// The state of a container's image, for one attempt.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ImageFact {
     /// As in the `ImageWant` that this answers; a fact for another attempt counts as unknown.
@@ -179,8 +180,8 @@ pub enum ImageState {
     Present {
         image_ref: String,
     },
-    /// The reason is upstream's word: `ErrImagePull`, `ImagePullBackOff`, `ErrImageNeverPull`,
-    /// `InvalidImageName`, ... The image service tries again by itself.
+    /// The reason is upstream's: `ErrImagePull`, `ImagePullBackOff`, `ErrImageNeverPull`,
+    /// `InvalidImageName`, ... The image service retries by itself.
     Failed {
         reason: String,
         message: String,
@@ -193,17 +194,17 @@ pub enum VolumesFact {
     /// The names that are not there yet.
     Pending(Vec<String>),
     Ready,
-    /// Tried in vain, and tried again by itself.
+    /// Failed; retried by itself.
     Failed(String),
 }
 
-/// What the node's configuration says about pods.
+/// The node's settings for pods.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Settings {
     pub node_name: String,
-    /// Before the ids in statuses, such as `containerd`.
+    /// The prefix of ids in statuses, such as `containerd`.
     pub runtime_name: String,
-    /// `crashLoopBackOff.maxContainerRestartPeriod`, 300 s where nothing is said.
+    /// `crashLoopBackOff.maxContainerRestartPeriod`, 300 s by default.
     pub max_restart_period: Duration,
     /// The first delay of a crash loop.
     pub base_restart_period: Duration,

@@ -1,7 +1,7 @@
-//! Why the pod is not where it should be, in one sentence, and what comes next.
+//! Why the pod has not reached its desired state, in one sentence, and what comes next.
 //!
-//! Rule: no silent wait. Where nothing else was noted, the first container that is not ready says
-//! what it lacks.
+//! Rule: no silent wait. Where nothing else was recorded, the reason is what the first unready
+//! container lacks.
 
 use pod_model::pod::Container;
 use pod_model::pod::spec::PodPhase;
@@ -66,7 +66,7 @@ fn unready(scene: &Scene<'_>, status: &PodStatus) -> Waiting {
         }
     }
     let gates = status.condition(condition::READY).map_or("", |ready| &*ready.message);
-    say(format!("its readiness gates are not met: {gates}"), "whoever sets them has to")
+    say(format!("its readiness gates are not met: {gates}"), "their controllers must set them")
 }
 
 /// What a container lacks to be ready.
@@ -89,7 +89,7 @@ fn lacking(scene: &Scene<'_>, container: &Container) -> Option<Waiting> {
         )),
         ContainerState::Running => None,
         _ if is_init && !sidecar => None,
-        // One that should start has said what it waits for.
+        // One that should start has recorded its reason already.
         _ => {
             let code = record.exit_code;
             let why = format!("container {name} exited with {code} and is not started again");

@@ -1,4 +1,4 @@
-//! Words that others read: reasons, condition types, messages, all as the reference writes them.
+//! Texts that other programs read: reasons, condition types, messages, all as in the reference.
 
 use pod_model::pod::Pod;
 
@@ -33,7 +33,7 @@ pub(crate) mod condition {
     pub(crate) const ALL_RESTARTING: &str = "AllContainersRestarting";
 }
 
-/// Before what the node has against a pod, in the pod's message.
+/// The prefix of a rejection's reason in the pod's message.
 pub(crate) const REJECTED: &str = "Pod was rejected: ";
 
 /// `name_namespace(uid)`, as the reference names pods in messages.
@@ -42,7 +42,7 @@ pub(crate) fn pod_in_messages(pod: &Pod) -> String {
     format!("{}_{}({})", meta.name, meta.namespace, meta.uid)
 }
 
-/// Where a container stands in the specification, such as `spec.containers{web}`.
+/// The field path of a container in the specification, such as `spec.containers{web}`.
 pub(crate) fn field_path(pod: &Pod, container: &str) -> Option<String> {
     let (list, _, _) = pod.spec.all_containers().find(|(_, _, each)| &*each.name == container)?;
     Some(format!("spec.{}{{{container}}}", list.field()))

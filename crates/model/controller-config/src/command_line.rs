@@ -1,7 +1,8 @@
-//! Reads a command line on top of nothing: which flags were used, and what each came to hold.
+//! Parses a command line: which flags were used, and their final values.
 //!
-//! The rule it keeps: words are taken as Go's flag library takes them (node-config's grammar), a
-//! flag that is used twice adds up as there, and every mistake is found. It judges no values.
+//! The rule it keeps: arguments are parsed as Go's flag library does (node-config's grammar), a
+//! flag that is used more than once accumulates as there, and every error is reported. It does not
+//! validate values.
 
 use std::collections::BTreeMap;
 
@@ -12,8 +13,8 @@ use node_config::flags::{FlagValue, Kind, VersionRequest, absorb, parse_bool};
 use crate::settings::Settings;
 use crate::table::{self, Field, Row, Why};
 
-/// A command line that has been read. Errors among the problems come before `help`, and `help`
-/// before `version`.
+/// A parsed command line. Errors among the problems come before `help`, and `help` before
+/// `version`.
 #[derive(Debug, Clone, Default)]
 pub struct CommandLine {
     pub problems: Vec<Problem>,
@@ -26,7 +27,7 @@ pub struct CommandLine {
     pub(crate) used: Vec<Used>,
 }
 
-/// A flag that was used, with what its uses add up to.
+/// A flag that was used, with the combined value of its uses.
 #[derive(Clone)]
 pub(crate) struct Used {
     pub(crate) row: &'static Row,
@@ -40,13 +41,13 @@ impl std::fmt::Debug for Used {
 }
 
 impl CommandLine {
-    /// Whether something was refused, so that nothing else in here counts.
+    /// Whether there is an error, so that nothing else in here is valid.
     pub fn has_errors(&self) -> bool {
         self.problems.iter().any(Problem::is_error)
     }
 }
 
-/// Reads a command line, without the program's own name in front.
+/// Parses a command line, without the program's own name in front.
 pub fn parse(args: &[String]) -> CommandLine {
     let mut reader = Reader { line: CommandLine::default() };
     if let Some(stray) = grammar::read(args, &mut reader) {
@@ -145,7 +146,7 @@ impl Reader {
     }
 }
 
-/// `Gate=true`, or `component:Gate=true` where the component is ours: `kube`.
+/// `Gate=true`, or `component:Gate=true` where the component is ours (`kube`).
 fn add_gates(earlier: Option<FlagValue>, text: &str) -> Result<FlagValue, String> {
     let mut plain = Vec::new();
     for part in text.split(',').map(str::trim).filter(|part| !part.is_empty()) {
@@ -199,5 +200,5 @@ pub(crate) fn write(
     Ok(())
 }
 
-/// Where each setting came from, by its flag's name; what is not here is a default.
+/// The origin of each setting, by its flag's name; a setting that is not here is a default.
 pub(crate) type Origins = BTreeMap<&'static str, Origin>;

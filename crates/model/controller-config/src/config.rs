@@ -1,7 +1,7 @@
-//! The one validated value, and how it is made: defaults, then the file, then the flags.
+//! The validated configuration and its construction: defaults, then the file, then the flags.
 //!
-//! The rule it keeps: whoever holds a `NodeControllerConfig` needs to check nothing any more.
-//! Judging is in `validation`.
+//! The rule it keeps: a `NodeControllerConfig` is always valid; its users check nothing again. The
+//! checks are in `validation`.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -15,24 +15,24 @@ use crate::controllers::RunningControllers;
 use crate::settings::Settings;
 use crate::{file, validation};
 
-/// What the node controller runs with.
+/// The configuration of the node controller.
 #[derive(Debug, Clone, PartialEq)]
 pub struct NodeControllerConfig {
     pub connection: ApiConnection,
     pub controllers: RunningControllers,
     pub lifecycle: LifecycleSettings,
-    /// None: this instance acts without asking others.
+    /// None: no leader election.
     pub leader: Option<LeaderElection>,
-    /// None: no pod ranges are handed out.
+    /// None: no pod CIDRs are allocated.
     pub ranges: Option<PodRanges>,
-    /// How many finished pods may stay; none for no limit.
+    /// The number of terminated pods to keep; none for no limit.
     pub terminated_pods: Option<u32>,
     pub cloud: Option<CloudSource>,
     /// None: there is no secure port.
     pub serving: Option<Serving>,
-    /// Where `explain` is answered; none for nowhere.
+    /// The socket on which `explain` is served; none for no socket.
     pub local_socket: Option<String>,
-    /// How long what is under way may take at the end.
+    /// How long work in flight may take at shutdown.
     pub shutdown_timeout: Duration,
     /// Whether tolerations may compare numbers (gate TaintTolerationComparisonOperators).
     pub tolerations_compare: bool,
@@ -44,15 +44,15 @@ pub struct NodeControllerConfig {
 pub struct ApiConnection {
     /// Empty: as a pod of the cluster, or by `master` alone.
     pub kubeconfig: String,
-    /// Wins over the kubeconfig's server; empty for none.
+    /// Overrides the kubeconfig's server; empty for none.
     pub master: String,
-    /// Requests per second and at once; none for no limit.
+    /// Requests per second and burst; none for no limit.
     pub rate: Option<(f32, u32)>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct LifecycleSettings {
-    /// How often the cloud is asked.
+    /// How often the cloud is polled.
     pub monitor_period: Duration,
     pub monitor_grace: Duration,
     pub startup_grace: Duration,
@@ -75,13 +75,13 @@ pub struct LeaderElection {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PodRanges {
-    /// One, or one of each family; with the mask size of a node's part.
+    /// One, or one of each family; with the mask size of a node's range.
     pub cluster: Vec<(Cidr, u8)>,
-    /// None, one, or one of each family: left out.
+    /// None, one, or one of each family: excluded from allocation.
     pub service: Vec<Cidr>,
 }
 
-/// Who knows the machines behind the nodes.
+/// The cloud provider.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CloudSource {
     File(String),
@@ -92,17 +92,17 @@ pub enum CloudSource {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Serving {
     pub address: SocketAddr,
-    /// Certificate and key; without them one is made here.
+    /// Certificate and key; without them a self-signed one is created.
     pub certificate: Option<(String, String)>,
-    /// Where a certificate that is made here is kept; none for memory.
+    /// The directory for the self-signed certificate; none for memory only.
     pub cert_dir: Option<String>,
     pub tls_floor: TlsFloor,
     /// Names of TLS 1.2 suites; empty for all that are safe.
     pub cipher_suites: Vec<String>,
-    /// File of authorities of client certificates.
+    /// The file with the CAs of client certificates.
     pub client_ca_file: Option<String>,
     pub delegation: Delegation,
-    /// Exact paths, or beginnings that end in `*`.
+    /// Exact paths, or prefixes that end in `*`.
     pub open_paths: Vec<String>,
 }
 
@@ -112,14 +112,14 @@ pub enum TlsFloor {
     Tls13,
 }
 
-/// Asking the API server who calls and what they may.
+/// Delegated authentication and authorization, by the API server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Delegation {
-    /// None: bearer tokens are not taken.
+    /// None: bearer tokens are rejected.
     pub authentication_kubeconfig: Option<String>,
-    /// None: nothing but the open paths is answered.
+    /// None: only the open paths are served.
     pub authorization_kubeconfig: Option<String>,
-    /// Whether the authority of client certificates is looked up in the cluster too.
+    /// Whether the CA of client certificates is also looked up in the cluster.
     pub look_up_authority: bool,
     pub token_lasts: Duration,
     pub permission_lasts: Duration,
@@ -140,7 +140,7 @@ pub struct ModuleLevel {
     pub verbosity: u32,
 }
 
-/// What came out.
+/// The result of loading.
 #[derive(Debug, Clone)]
 pub struct Loaded {
     /// None if one of the problems is an error.
@@ -148,7 +148,7 @@ pub struct Loaded {
     pub problems: Vec<Problem>,
 }
 
-/// Puts the file below the flags, and judges the whole.
+/// Applies the flags over the file and validates the result.
 pub fn load(line: CommandLine, config_file: Option<&SourceFile>) -> Loaded {
     let CommandLine { mut problems, used, .. } = line;
     let mut settings = Settings::default();

@@ -1,8 +1,8 @@
-//! `--controllers`: which of those that are here run.
+//! `--controllers`: which of our controllers run.
 //!
 //! The rule it keeps: upstream's. For each controller the first mention of it in the list decides;
-//! without one, `*` does. Old short names count. Names of controllers that run elsewhere are known
-//! and warned about when asked for; other names are refused.
+//! without one, `*` does. Old short names count. Names of controllers of kube-controller-manager
+//! only are known and cause a warning when enabled; other names are errors.
 //! upstream: controller-manager app/helper.go
 
 use document::problem::Problem;
@@ -15,7 +15,7 @@ const CLOUD: &str = "cloud-node-lifecycle-controller";
 
 const HERE: [&str; 5] = [LIFECYCLE, TAINT_EVICTION, IPAM, POD_CLEANUP, CLOUD];
 
-/// Short names of old, and what they stand for.
+/// Old short names, and the names that they stand for.
 const SHORT: [(&str, &str); 4] = [
     ("nodelifecycle", LIFECYCLE),
     ("nodeipam", IPAM),
@@ -23,7 +23,7 @@ const SHORT: [(&str, &str); 4] = [
     ("cloud-node-lifecycle", CLOUD),
 ];
 
-/// Names, long and short, of those that run in kube-controller-manager only.
+/// Names, long and short, of controllers that exist in kube-controller-manager only.
 const ELSEWHERE: &[&str] = &[
     "attachdetach",
     "bootstrap-signer-controller",
@@ -123,7 +123,7 @@ pub struct RunningControllers {
     pub cloud: bool,
 }
 
-/// Reads the list; problems have no place yet.
+/// Parses the list; the problems have no origin yet.
 pub(crate) fn read(list: &[String]) -> (RunningControllers, Vec<Problem>) {
     let mut problems = Vec::new();
     for word in list.iter().filter(|word| *word != "*") {
@@ -148,7 +148,7 @@ pub(crate) fn read(list: &[String]) -> (RunningControllers, Vec<Problem>) {
     (running, problems)
 }
 
-/// Whether the word turns its controller off, and the controller's full name.
+/// Whether the entry turns its controller off, and the controller's full name.
 fn split(word: &str) -> (bool, &str) {
     let (off, name) = match word.strip_prefix('-') {
         Some(name) => (true, name),

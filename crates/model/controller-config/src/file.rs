@@ -1,8 +1,8 @@
 //! Reads a file of `KubeControllerManagerConfiguration` v1alpha1 into the settings.
 //!
-//! The rule it keeps: strict. A field that nobody knows, a value of another kind and a key given
-//! twice are errors; sections and fields that do nothing here are warnings. Upstream's type has its
-//! fields named as in Go; case does not matter here, since nobody can remember which are how.
+//! The rule it keeps: strict. An unknown field, a value of the wrong type and a duplicate key are
+//! errors; sections and fields that have no effect here are warnings. Field names of upstream's
+//! type are capitalized as in Go and are hard to remember, so their case is ignored.
 
 use std::collections::BTreeMap;
 
@@ -20,7 +20,7 @@ const KIND: &str = "KubeControllerManagerConfiguration";
 /// The one field that has no flag of its own.
 const SECOND_SERVICE_RANGE: &str = "NodeIPAMController.SecondaryServiceCIDR";
 
-/// Reads the file into `settings`, and where each came from into `origins`.
+/// Reads the file into `settings`, and the origin of each into `origins`.
 pub(crate) fn read(
     file: &SourceFile,
     settings: &mut Settings,
@@ -72,12 +72,12 @@ fn check_type(root: &Node, problems: &mut Vec<Problem>) {
     }
 }
 
-/// What a path means, by its text in small letters.
+/// The meaning of a path, by its text in lowercase.
 #[derive(Clone, Copy)]
 enum Meaning {
     Row(&'static Row),
     SecondServiceRange,
-    /// Goes deeper.
+    /// A section that holds further fields.
     Section,
     Foreign,
     Unused(&'static str),

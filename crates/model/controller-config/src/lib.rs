@@ -1,11 +1,12 @@
 //! Flags named as kube-controller-manager's, and a file of its configuration, become one validated
 //! `NodeControllerConfig`.
 //!
-//! Pure: bytes and words in, values and findings out. The rule it keeps: what upstream refuses is
-//! refused, with all reasons at once, each naming flag (or file and field), value and what was
-//! expected; what upstream takes for controllers that do not run here is checked for its form,
-//! taken, and told as a warning, so that a unit file can be kept. A flag wins over the file. Upstream
-//! itself reads no file; ours is its `KubeControllerManagerConfiguration` v1alpha1.
+//! Pure: bytes and arguments in, values and findings out. The rule it keeps: what upstream rejects
+//! is rejected, with all reasons at once, each naming the flag (or file and field), the value and
+//! what was expected; what upstream accepts for controllers that do not run here is checked for its
+//! form, accepted, and reported as a warning, so that a unit file keeps working. A flag overrides
+//! the file. Upstream itself reads no file; ours is its `KubeControllerManagerConfiguration`
+//! v1alpha1.
 
 mod command_line;
 mod config;

@@ -1,4 +1,4 @@
-//! What flags and file say, before anybody has judged it.
+//! The settings of flags and file, before validation.
 //!
 //! The rule it keeps: one field per setting, with upstream's default where upstream has the
 //! setting. Nothing here is checked beyond its form.
@@ -7,10 +7,10 @@ use std::collections::BTreeMap;
 
 use pod_model::GoDuration;
 
-/// Name of the lease that our instances fight for: not upstream's, so that both may run, each with
-/// its own controllers.
+/// Name of the leader election lease of our instances: not upstream's, so that both may run, each
+/// with its own controllers.
 pub(crate) const LEASE_NAME: &str = "keelson-node-controller";
-/// Where `explain` asks the running controller.
+/// The socket on which `explain` reaches the running controller.
 pub(crate) const LOCAL_SOCKET: &str = "/run/keelson/node-controller.sock";
 
 #[derive(Debug, Clone, PartialEq)]

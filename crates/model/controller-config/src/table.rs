@@ -1,8 +1,8 @@
-//! Every flag: name, kind, default, where it is in the file, and what becomes of it.
+//! Every flag: name, kind, default, its field in the file, and its effect.
 //!
 //! The rule it keeps: name, kind and default equal those of the pinned kube-controller-manager (a
-//! test compares them with a golden file made from it), except for those of ours that it does not
-//! have; the help is ours. Rows only: `command_line` and `file` read them.
+//! test compares them with a golden file generated from it), except for flags of our own; the help
+//! is ours. Rows only: `command_line` and `file` read them.
 
 use node_config::flags::Kind;
 use pod_model::GoDuration;
@@ -30,11 +30,11 @@ pub(crate) enum Field {
     Modules,
     Help,
     Version,
-    /// Checked for its form and otherwise passed over.
+    /// Checked for its form and otherwise ignored.
     Unused(Kind, Why),
 }
 
-/// Why a flag of upstream's does nothing here.
+/// Why a flag of upstream has no effect here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Why {
     /// It belongs to a controller that runs in kube-controller-manager only.
@@ -83,12 +83,12 @@ impl Row {
     }
 }
 
-/// Every flag, in no useful order.
+/// Every flag, in no particular order.
 pub(crate) fn all() -> impl Iterator<Item = &'static Row> {
     own::OWN.iter().chain(elsewhere::ELSEWHERE)
 }
 
-/// Those that do something here.
+/// The flags that have an effect here.
 pub(crate) fn own() -> &'static [Row] {
     own::OWN
 }

@@ -1,4 +1,4 @@
-//! Flags against the golden file, both sources together, and every refusal.
+//! Flags against the golden file, both sources together, and every error.
 
 use node_config::SourceFile;
 use proptest::prelude::*;
@@ -47,7 +47,7 @@ fn every_flag_of_the_pinned_version_is_known_with_its_kind_and_default() {
         let same_kind = match kind {
             "strings" => "stringSlice",
             "float32" => "float",
-            // Read as what they look like; nothing here uses them.
+            // Parsed by their form; nothing here uses them.
             "stringToString" => "mapStringString",
             "int32Slice" => "stringSlice",
             "namedCertKey" => "string",

@@ -1,15 +1,15 @@
-//! The text of `--help`: every flag that does something here, what it takes, its default.
+//! The text of `--help`: every flag that has an effect here, its value, its default.
 //!
-//! The rule it keeps: lines fit the width that the caller names; flags that are taken without
-//! effect are counted, not listed. It asks no terminal.
+//! The rule it keeps: lines fit the width that the caller passes; flags without effect are counted,
+//! not listed. It does not query the terminal.
 
 use node_config::flags::{Kind, paragraph};
 
 use crate::table::{self, Row};
 
-/// Where the explanation of a flag begins.
+/// The column at which the explanation of a flag begins.
 const INDENT: usize = 10;
-/// Narrower than this nothing can be read.
+/// The minimum width.
 const NARROWEST: usize = 40;
 
 /// The help text, wrapped to `width` columns; 0 means no wrapping.

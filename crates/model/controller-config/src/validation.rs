@@ -1,7 +1,7 @@
-//! What the settings mean, and what is wrong with them: all of it at once.
+//! Validates the settings and converts them to the configuration, reporting all errors at once.
 //!
-//! The rule it keeps: upstream's checks, in our words, each naming the flag (or the place in the
-//! file) and the value; beyond them only what could not work. Reads nothing.
+//! The rule it keeps: upstream's checks, with our messages, each naming the flag (or the field in
+//! the file) and the value; beyond them only what could not work. Reads nothing.
 //!
 //! upstream: cmd/kube-controller-manager/app/{options,core.go}, controller-manager options,
 //! client-go tools/leaderelection, apiserver server/options
@@ -24,7 +24,7 @@ use crate::{controllers, table};
 mod ranges;
 
 const COMPARISON_GATE: &str = "TaintTolerationComparisonOperators";
-/// Client-go's own, when a kubeconfig says nothing.
+/// Client-go's default.
 const DEFAULT_RATE: (f32, u32) = (5.0, 10);
 
 /// Nodes per second.
@@ -57,7 +57,7 @@ impl Judge<'_> {
         self.find(flag, Problem::warning("", message).with_value(value));
     }
 
-    /// A span that must not point backwards.
+    /// A duration that must not be negative.
     fn span(&mut self, flag: &'static str, value: GoDuration) -> Duration {
         value.as_std().unwrap_or_else(|| {
             self.refuse(flag, value, "expected a duration that is not negative");
@@ -65,7 +65,7 @@ impl Judge<'_> {
         })
     }
 
-    /// A span that must be longer than nothing.
+    /// A duration that must be positive.
     fn some_span(&mut self, flag: &'static str, value: GoDuration) -> Duration {
         if value.is_zero() {
             self.refuse(flag, value, "expected a duration greater than zero");
@@ -115,7 +115,7 @@ fn connection(settings: &Settings, judge: &mut Judge<'_>) -> ApiConnection {
     if settings.kube_api_burst < 0 {
         judge.refuse("kube-api-burst", settings.kube_api_burst, "expected no negative number");
     }
-    // As client-go: nothing said means its own rate, a negative one none at all.
+    // As in client-go: unset means its default rate, a negative one means no limit.
     let rate = match qps {
         _ if qps < 0.0 => None,
         _ if qps > 0.0 => Some((qps, if burst == 0 { DEFAULT_RATE.1 } else { burst })),
@@ -132,10 +132,11 @@ fn lifecycle(settings: &Settings, judge: &mut Judge<'_>) -> LifecycleSettings {
             .some_span("node-monitor-grace-period", settings.node_monitor_grace_period),
         startup_grace: judge
             .some_span("node-startup-grace-period", settings.node_startup_grace_period),
-        // Below zero is never, as it is at zero; as fast as can be is fast enough.
+        // Negative means never, like zero; very large rates are capped.
         eviction_rate: settings.node_eviction_rate.clamp(0.0, FASTEST),
         secondary_eviction_rate: settings.secondary_node_eviction_rate.clamp(0.0, FASTEST),
-        // Below zero every zone is large, and so is it at zero: a zone that is judged has a node.
+        // Negative makes every zone large, and so does zero: an evaluated zone has at least one
+        // node.
         large_above: u32::try_from(large).unwrap_or(0),
         // A share above one is never reached, and neither is one by a zone with a ready node.
         unhealthy_share: settings.unhealthy_zone_threshold.clamp(0.0, 1.0),
@@ -177,7 +178,7 @@ fn leader(settings: &Settings, judge: &mut Judge<'_>) -> Option<LeaderElection> 
         );
         judge.refuse("leader-elect-lease-duration", lease, expected);
     }
-    // Who retries spreads out by up to 1.2 times the period; two tries must fit.
+    // Retries have a jitter of up to 1.2 times the period; two attempts must fit.
     if renew_span <= retry_span.saturating_mul(12) / 10 {
         let expected = format!("expected more than 1.2 times --leader-elect-retry-period {retry}");
         judge.refuse("leader-elect-renew-deadline", renew, expected);
@@ -287,7 +288,7 @@ fn local_socket(settings: &Settings, judge: &mut Judge<'_>) -> Option<String> {
     if path.is_empty() {
         return None;
     }
-    // The kernel's limit for the path of a socket, with the zero behind it.
+    // The kernel's limit for the path of a socket, including the terminating NUL.
     if !path.starts_with('/') || path.len() > 107 {
         let expected = "expected an absolute path of at most 107 bytes, or nothing";
         judge.refuse("explain-socket", path, expected);

@@ -1,8 +1,8 @@
-//! JSON text to a tree with places, by the grammar of RFC 8259.
+//! Parses JSON text (RFC 8259) to a tree with positions.
 //!
-//! The rule it keeps: exactly the grammar, nothing after the value, broken surrogates replaced. A
-//! key that is given twice is remembered as a finding; two objects under one key flow together, as
-//! they do when JSON is decoded into a typed value.
+//! The rule it keeps: exactly the grammar, nothing after the value, lone surrogates replaced. A
+//! duplicate key is recorded as a finding; two objects under one key are merged, as they are when
+//! JSON is decoded into a typed value.
 
 use std::collections::BTreeMap;
 
@@ -61,7 +61,7 @@ impl Reader<'_> {
         Problem::error("", format!("not valid JSON: {message}")).at(self.place())
     }
 
-    /// Line breaks can only stand here: a string must escape them.
+    /// Line breaks occur only here: a string must escape them.
     fn skip_space(&mut self) {
         while let Some(byte) = self.peek() {
             match byte {
@@ -76,7 +76,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Paths are only made for findings: with long keys above many values they are dear.
+    /// Paths are built for findings only: with long keys above many values they are expensive.
     fn path(&self) -> String {
         self.way.iter().fold(String::new(), |path, step| match step {
             Step::Key(key) => child_path(&path, key),
@@ -254,7 +254,8 @@ impl Reader<'_> {
             Some(b't') => '\t',
             Some(b'u') => return self.unicode(),
             _ => {
-                // The byte may be the middle of a character: step back before saying so.
+                // The byte may be in the middle of a character: step back before reporting the
+                // position.
                 self.at -= usize::from(letter.is_some());
                 return Err(self.refuse("no such escape"));
             }
@@ -287,7 +288,7 @@ impl Reader<'_> {
     }
 }
 
-/// What an object flows into when its key appears for the first time.
+/// The initial value of an object whose key appears for the first time.
 fn empty(node: &Node) -> Node {
     let value = match node.value {
         Value::Map(_) => Value::Map(BTreeMap::new()),

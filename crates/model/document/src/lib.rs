@@ -1,14 +1,14 @@
-//! A configuration document as a tree in which every node knows where it stands.
+//! A configuration document as a tree in which every node knows its position.
 //!
 //! The rule it keeps: the same bytes mean here what they mean to the YAML and JSON readers of
-//! Kubernetes (YAML 1.1 words, JSON when the first character is `{`, the first document only), and
-//! no bytes can make it panic, recurse without end or grow without bound. It knows no fields; what
-//! a key means is the schema's business.
+//! Kubernetes (YAML 1.1 scalars, JSON when the first character is `{`, the first document only),
+//! and no bytes can make it panic, recurse without end or grow without bound. It knows no fields;
+//! what a key means is defined by the schema.
 //!
-//! Known differences, all of them odd files: tabs on blank lines, `\/` in a quoted word and a
-//! `%YAML 1.2` line are taken here and refused there; a line of a flow list or of a quoted text that
-//! begins with a tab, `[-]`, `\'` in double quotes, a byte order mark or a `%` line in the middle of
-//! a document are refused here and taken there.
+//! Known differences, all of them in unusual files: tabs on blank lines, `\/` in a quoted string
+//! and a `%YAML 1.2` line are accepted here and rejected there; a line of a flow list or of a
+//! quoted string that begins with a tab, `[-]`, `\'` in double quotes, a byte order mark or a `%`
+//! line in the middle of a document are rejected here and accepted there.
 
 use std::collections::BTreeMap;
 
@@ -27,16 +27,16 @@ mod tests;
 pub use path::{child_path, item_path};
 pub use scalar::is_plain_word;
 
-/// A configuration larger than this is refused unread.
+/// A larger configuration is rejected unread.
 pub const MAX_BYTES: usize = 4 * 1024 * 1024;
-/// Deeper nesting than this is refused; the real thing needs six levels.
+/// Deeper nesting is rejected; a real configuration needs six levels.
 pub const MAX_DEPTH: usize = 100;
-/// How many values a document may have, in YAML after its aliases are written out.
+/// How many values a document may have; in YAML after its aliases are expanded.
 pub const MAX_NODES: usize = 400_000;
-/// How many repeated keys are told; a document with more is no better known by hearing of them.
+/// How many duplicate keys are reported; more would not help an operator.
 pub const MAX_REPEATED_KEYS: usize = 1_000;
 
-/// One value with its place.
+/// One value with its position.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Node {
     pub value: Value,
@@ -53,23 +53,22 @@ pub enum Value {
     Map(BTreeMap<String, Node>),
 }
 
-/// A number as written: whether it had a fraction decides whether an integer field takes it.
+/// A number as written: an integer field accepts it only without a fraction.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Number {
     Integer(i128),
     Float(f64),
 }
 
-/// What came out of reading one file.
+/// The result of reading one file.
 #[derive(Debug, Clone)]
 pub struct Document {
     pub root: Node,
-    /// Keys that were given twice: warnings here, errors where decoding is strict.
+    /// Duplicate keys: warnings here, errors where decoding is strict.
     pub repeated_keys: Vec<Problem>,
 }
 
-/// Reads one configuration file. `origin` says which one it is; its line and column are set per
-/// node.
+/// Reads one configuration file. `origin` identifies it; its line and column are set per node.
 pub fn parse(bytes: &[u8], origin: &Origin) -> Result<Document, Problem> {
     parse_at_most(bytes, origin, MAX_BYTES)
 }
@@ -117,7 +116,7 @@ impl Node {
         Self::new(value, origin.clone())
     }
 
-    /// The tree without its places.
+    /// The tree as plain JSON, without positions.
     pub fn to_json(&self) -> serde_json::Value {
         use serde_json::Value as Json;
         match &self.value {
@@ -155,8 +154,8 @@ impl Node {
         self.as_map()?.get(key)
     }
 
-    /// The value in a form for messages. What a list or an object holds is not told: a message
-    /// judges the field as a whole, and somewhere inside may be a secret.
+    /// The value in a form for messages. The content of a list or an object is not shown: a message
+    /// is about the field as a whole, and some value inside may be a secret.
     pub fn shown(&self) -> String {
         match &self.value {
             Value::String(text) => text.clone(),
@@ -166,7 +165,7 @@ impl Node {
         }
     }
 
-    /// What kind of value this is, in the words of a message.
+    /// The type of this value, for messages.
     pub fn kind_name(&self) -> &'static str {
         match &self.value {
             Value::Null => "null",
@@ -189,7 +188,7 @@ impl Number {
         }
     }
 
-    /// The number as JSON; what JSON has no word for becomes null.
+    /// The number as JSON; NaN and infinities become null.
     pub fn to_json(self) -> serde_json::Value {
         match self {
             Self::Integer(whole) => match (i64::try_from(whole), u64::try_from(whole)) {

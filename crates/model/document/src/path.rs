@@ -1,15 +1,15 @@
-//! Field paths: how they are written, and how a node is found by one.
+//! Field paths: how they are written, and how a node is looked up by one.
 //!
-//! The rule it keeps: struct fields are joined by dots, list items and keys with other characters
-//! stand in brackets (`evictionHard[memory.available]`), and looking up also takes the dotted form.
+//! The rule it keeps: struct fields are joined by dots, list indexes and keys with other characters
+//! are in brackets (`evictionHard[memory.available]`); a lookup also accepts the dotted form.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
 
 use super::{Node, Value};
 
-/// How much of a key a path shows: more than any name that Kubernetes takes. Without a limit, many
-/// findings below one long key would fill the memory.
+/// The longest part of a key that a path shows: more than any name that Kubernetes accepts. Without
+/// a limit, many findings below one long key would exhaust memory.
 const SHOWN_KEY: usize = 400;
 
 /// The path of the child `key` of `parent`. A key that is too long is cut, and a path with such a
@@ -71,8 +71,8 @@ impl Node {
     }
 }
 
-/// The entry of the longest key that the path begins with: keys may hold dots themselves, so the
-/// longest that fits is the one meant. The map is asked, never walked: findings about a large map
+/// The entry of the longest key that is a prefix of the path: keys may hold dots themselves, so the
+/// longest match is the one meant. The map is looked up, never iterated: findings about a large map
 /// look up as many paths as it has keys.
 fn longest_key<'node, 'path>(
     entries: &'node BTreeMap<String, Node>,
@@ -80,7 +80,7 @@ fn longest_key<'node, 'path>(
 ) -> Option<(&'node Node, &'path str)> {
     let mut below = Bound::Included(path);
     loop {
-        // All beginnings of a text sort before it, the longest last; other keys lie among them.
+        // All prefixes of a text sort before it, the longest last; other keys lie among them.
         let (key, child) = entries.range::<str, _>((Bound::Unbounded, below)).next_back()?;
         if key.is_empty() {
             return None;
@@ -95,7 +95,7 @@ fn longest_key<'node, 'path>(
     }
 }
 
-/// How many bytes two texts have in common at their beginning, up to a whole character.
+/// The length in bytes of the common prefix of two texts, up to a whole character.
 fn common_beginning(one: &str, other: &str) -> usize {
     let same = one.bytes().zip(other.bytes()).take_while(|(one, other)| one == other).count();
     other.floor_char_boundary(same)

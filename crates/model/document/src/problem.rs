@@ -1,7 +1,7 @@
-//! What is wrong with a configuration, and where: one value per finding.
+//! Findings about a configuration: what is wrong, and where.
 //!
-//! The rule it keeps: a finding is one line that names the place, the field, the value and what was
-//! expected, and it never shows a secret. It decides nothing; callers decide what a finding means.
+//! The rule it keeps: a finding is one line that names the position, the field, the value and what
+//! was expected, and it never shows a secret. Callers decide what a finding leads to.
 
 use std::fmt;
 use std::sync::Arc;
@@ -25,7 +25,7 @@ pub enum Severity {
 /// Where a value came from. Lines and columns count from 1; 0 means "not known".
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub enum Origin {
-    /// Nobody said anything: the default, or (for a finding) no place at all.
+    /// A default, or (for a finding) no position at all.
     #[default]
     Default,
     /// The file of `--config`.
@@ -45,7 +45,7 @@ impl Origin {
         matches!(self, Self::Default)
     }
 
-    /// The same file, at another place in it. A default or a flag has no places.
+    /// The same file at another position. A default or a flag has none.
     #[must_use]
     pub fn at(&self, line: u32, column: u32) -> Self {
         match self {
@@ -76,9 +76,9 @@ pub struct Problem {
     pub origin: Origin,
     /// `authentication.webhook.cacheTTL`, `registerWithTaints[0].effect`; empty for a whole file.
     pub field: String,
-    /// The value as shown: shortened, on one line, secrets masked.
+    /// The value as shown: truncated, on one line, secrets masked.
     pub value: Option<String>,
-    /// What is wrong and what was expected.
+    /// The error, and what was expected.
     pub message: String,
 }
 
@@ -95,7 +95,7 @@ impl Problem {
         Self { severity, origin: Origin::Default, field, value: None, message }
     }
 
-    /// Says which value was found. The field decides whether it may be shown.
+    /// Adds the value that was found. The field decides whether it may be shown.
     #[must_use]
     pub fn with_value(mut self, value: impl fmt::Display) -> Self {
         self.value = Some(shown_value(&self.field, &value.to_string()));
@@ -125,12 +125,12 @@ impl fmt::Display for Problem {
             let shown = if value.is_empty() { "\"\"" } else { value };
             write!(out, "{shown}: ")?;
         }
-        // Messages quote what they are about, and that may be an address too.
+        // Messages quote values, which may be URLs with credentials.
         out.write_str(&one_line(&without_credentials(&self.message)))
     }
 }
 
-/// A value as it may be printed beside its field path: masked, shortened, on one line.
+/// A value as it may be printed beside its field path: masked, truncated, on one line.
 pub fn shown_value(field: &str, value: &str) -> String {
     let line = one_line(&masked_text(field, value));
     match line.char_indices().nth(SHOWN_VALUE) {

@@ -1,7 +1,8 @@
-//! What an unquoted YAML word means, by the YAML 1.1 rules of the reader that Kubernetes uses.
+//! The meaning of an unquoted YAML scalar, by the YAML 1.1 rules of the reader that Kubernetes
+//! uses.
 //!
 //! The rule it keeps: `yes`, `on`, `0644`, `0b11`, `1_000` and `.inf` mean what they mean there,
-//! which is not what YAML 1.2 says. Anything that is no such word is a string.
+//! which is not what YAML 1.2 says. Any other scalar is a string.
 
 use super::{Number, Value};
 
@@ -16,7 +17,7 @@ pub(super) enum ScalarTag {
     Null,
     Timestamp,
     Binary,
-    /// A tag of someone else's making: the text stays text.
+    /// An application-specific tag: the text stays text.
     Foreign,
 }
 
@@ -110,14 +111,15 @@ fn resolve_number(text: &str) -> Option<Number> {
     is_decimal_float(&plain).then(|| settle_float(plain.parse().ok())).flatten()
 }
 
-/// On its way to JSON a float without a fraction loses its point, so `1e3` fits an integer field.
+/// When converted to JSON a float without a fraction loses its point, so `1e3` fits an integer
+/// field.
 fn settle_float(number: Option<f64>) -> Option<Number> {
     let number = number?;
     if !number.is_finite() {
         return None;
     }
     if number.fract() == 0.0 && number.abs() < 1e21 {
-        // By way of its shortest text: -9223372036854775809 becomes ...776000, not ...775808.
+        // Through its shortest decimal text: -9223372036854775809 becomes ...776000, not ...775808.
         return format!("{number}").parse().ok().map(Number::Integer);
     }
     Some(Number::Float(number))
@@ -155,7 +157,7 @@ fn parse_integer(plain: &str) -> Option<i128> {
         return None;
     }
     let magnitude = i128::from_str_radix(digits, radix).ok()?;
-    // A sign and 64 bits, or 64 bits without a sign: what is larger becomes a float or a string.
+    // Signed 64 bits, or unsigned 64 bits: anything larger becomes a float or a string.
     let signed = plain.starts_with(['+', '-']);
     let value = if negative { -magnitude } else { magnitude };
     let fits = i64::try_from(value).is_ok() || (!signed && u64::try_from(value).is_ok());

@@ -1,4 +1,4 @@
-//! Reading documents: words, places, aliases, repeated keys, limits, and bytes that are nonsense.
+//! Reading documents: scalars, positions, aliases, duplicate keys, limits, and garbage bytes.
 
 use proptest::prelude::*;
 use serde_json::{Value as Json, json};
@@ -139,7 +139,7 @@ fn aliases_and_merge_keys_are_written_out() {
     let text = "base: &b {x: 1, z: 2}\nlist: [*b, *b]\nplain: *b\n";
     let wanted = json!({"base": {"x": 1, "z": 2}, "list": [{"x": 1, "z": 2}, {"x": 1, "z": 2}], "plain": {"x": 1, "z": 2}});
     assert_eq!(json_of(text), wanted);
-    // Applied where it stands: what comes later wins, and each clash is a finding.
+    // Applied in place: what comes later wins, and each clash is a finding.
     let document = read("b: &b {x: 1, z: 2}\nc:\n  x: 5\n  <<: *b\n  z: 6\n");
     assert_eq!(document.root.to_json()["c"], json!({"x": 1, "z": 6}));
     let clashes: Vec<_> =
@@ -196,7 +196,7 @@ fn a_megabyte_of_brackets_or_dashes_is_refused() {
     for piece in ["[", "{a: ", "- ", "? ", "{\"a\":", "a:\n - "] {
         refused(piece.repeat(1_000_000 / piece.len()));
     }
-    // Whatever these mean, they come back.
+    // Whatever these mean, parsing returns.
     for piece in ["&a ", "!!x ", "*a ", "a:\t"] {
         let _ = parse(piece.repeat(1_000_000 / piece.len()).as_bytes(), &file());
     }
@@ -214,7 +214,7 @@ fn repeated_keys_are_remembered() {
             "config.yaml:5: a: the key is given more than once, the last one counts"
         ]
     );
-    // In JSON two objects under one name flow together.
+    // In JSON two objects under one key are merged.
     let document = read(r#"{"a": {"x": 1, "y": 1}, "a": {"y": 2}, "b": 1, "b": [2]}"#);
     assert_eq!(document.root.to_json(), json!({"a": {"x": 1, "y": 2}, "b": [2]}));
     assert_eq!(document.repeated_keys.len(), 2);
@@ -236,7 +236,7 @@ fn encodings() {
     assert_eq!(refused(b"a: 1\nb: \xff"), "config.yaml:2: the file is not valid UTF-8");
     assert!(refused("a: 1\nb: \u{1}").starts_with("config.yaml:2: control"));
     assert!(refused(b"").contains("empty"));
-    // JSON readers replace what is no text.
+    // JSON readers replace invalid text.
     assert_eq!(json_of(r#"{"a": "\ud800x"}"#), json!({"a": "\u{fffd}x"}));
     assert_eq!(
         parse(b"{\"a\": \"\xff\"}", &file()).unwrap().root.to_json(),
@@ -280,7 +280,7 @@ fn json_numbers_keep_their_form() {
     assert_eq!(root.find("e").unwrap().value, large);
 }
 
-/// As `find` meant it before it asked the map: every key is tried.
+/// The reference implementation of `find`: tries every key.
 fn longest_fitting<'node>(root: &'node Node, path: &str) -> Option<&'node Node> {
     let fits = |key: &&String| {
         let rest = path.strip_prefix(key.as_str());

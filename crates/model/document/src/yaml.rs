@@ -1,8 +1,8 @@
-//! YAML text to a tree: anchors, aliases, merge keys and repeated keys, without recursion.
+//! Parses YAML text to a tree: anchors, aliases, merge keys and duplicate keys, without recursion.
 //!
-//! The rule it keeps: a key that is set again replaces what was there, as the reader of Kubernetes
-//! does when it is not strict, and is remembered as a finding; a merge key is applied where it
-//! stands. Aliases are written out against a budget of nodes, so a small file cannot become huge.
+//! The rule it keeps: a duplicate key replaces the earlier value, as the non-strict reader of
+//! Kubernetes does, and is recorded as a finding; a merge key is applied in place. Aliases are
+//! expanded against a budget of nodes, so a small file cannot become huge.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -51,9 +51,9 @@ fn is_refused(character: char) -> bool {
     }
 }
 
-/// What the reader of Kubernetes takes and this one does not: a tab alone after a colon.
+/// The YAML reader's error for a tab alone after a colon, which the reader of Kubernetes accepts.
 const TAB_AFTER_COLON: &str = "':' must be followed by a valid YAML whitespace";
-/// How many bytes may be read again because of such tabs.
+/// How many bytes may be parsed again because of such tabs.
 const REREAD_BYTES: usize = 64 * 1024 * 1024;
 
 /// The first document of the text.
@@ -80,7 +80,8 @@ pub(super) fn parse(text: &str, origin: &Origin) -> Result<Document, Problem> {
     }
 }
 
-/// The text with spaces for the tabs right before a place (in characters); none without tabs there.
+/// The text with spaces for the tabs right before a position (in characters); none without tabs
+/// there.
 fn spaces_before(text: &str, place: usize) -> Option<String> {
     let end = text.char_indices().nth(place).map_or(text.len(), |(index, _)| index);
     let start = text[..end].trim_end_matches(['\t', ' ']).len();
@@ -89,7 +90,7 @@ fn spaces_before(text: &str, place: usize) -> Option<String> {
         .then(|| format!("{}{}{}", &text[..start], " ".repeat(gap.len()), &text[end..]))
 }
 
-/// The tree, or what the tree builder refuses; the outer error is the YAML reader's own.
+/// The tree, or the tree builder's error; the outer error is the YAML reader's own.
 fn build(text: &str, origin: &Origin) -> Result<Result<Document, Problem>, ScanError> {
     let mut builder = Builder::new(origin);
     let mut parser = Parser::new_from_str(text);
@@ -125,12 +126,12 @@ struct Key {
     merges: bool,
 }
 
-/// A finished node with what it costs to write it out again.
+/// A finished node with the cost of expanding it again.
 struct Finished {
     node: Node,
     depth: usize,
     size: usize,
-    /// Whether the node was written as an alias; a merge key is picky about that.
+    /// Whether the node was written as an alias; a merge key treats aliases differently.
     by_alias: bool,
 }
 
@@ -192,7 +193,7 @@ impl<'origin> Builder<'origin> {
             Content::Map { entries, .. } => Value::Map(entries),
         };
         let node = Node::new(value, frame.origin);
-        // Counting is only needed for what can be written out again.
+        // Only a node with an anchor can be expanded again.
         let size = if frame.anchor > 0 { count_nodes(&node) } else { 0 };
         let finished = Finished { node, depth: frame.depth, size, by_alias: false };
         self.finish(finished, frame.anchor)
@@ -207,7 +208,7 @@ impl<'origin> Builder<'origin> {
     ) -> Result<(), Problem> {
         let plain = style == ScalarStyle::Plain;
         let implicit = plain && tag.is_none();
-        // The bare `!` is a foreign tag too: it says that the text is just that.
+        // The bare `!` is a foreign tag too: the value stays text.
         let tag =
             tag.map_or(ScalarTag::None, |tag| ScalarTag::from_parts(&tag.handle, &tag.suffix));
         let value = if implicit || tag != ScalarTag::None {
@@ -325,7 +326,8 @@ impl<'origin> Builder<'origin> {
             Some(Frame { content: Content::Map { entries, .. }, .. }) if entries.contains_key(&name)
         );
         if repeats && self.repeated_keys.len() < MAX_REPEATED_KEYS {
-            // Paths are only made for findings: with long keys above many values they are dear.
+            // Paths are built for findings only: with long keys above many values they are
+            // expensive.
             let path = child_path(&self.path(), &name);
             self.repeated_keys.push(repeated_key(path).at(place.clone()));
         }
@@ -366,7 +368,7 @@ pub(super) fn too_many(origin: Origin) -> Problem {
     Problem::error("", message).at(origin)
 }
 
-/// The text of a key; JSON knows only text keys, so numbers and booleans are written out.
+/// The text of a key; JSON has only string keys, so numbers and booleans are converted.
 fn key_text(value: &Value) -> Option<String> {
     match value {
         Value::String(text) => Some(text.clone()),
@@ -385,7 +387,7 @@ fn count_nodes(node: &Node) -> usize {
     }
 }
 
-/// Lines and columns as numbers that a message holds; a file is far smaller than their range.
+/// Line or column as `u32`; the size limit of a file keeps it in range.
 fn count(position: usize) -> u32 {
     u32::try_from(position).unwrap_or(u32::MAX)
 }

@@ -1,8 +1,8 @@
-//! Two configurations side by side: what changed, and whether a running agent can take it over.
+//! Compares two configurations: what changed, and whether a running agent can apply it.
 //!
-//! The rule it keeps: every field has an answer (a test holds the table against the schema), a
+//! The rule it keeps: every field has an entry (a test checks the table against the schema), a
 //! change is only called live when the agent reads the setting anew without undoing what it has
-//! done, and no secret is shown. It acts on nothing.
+//! done, and no secret is shown. It applies nothing.
 
 use serde_json::Value;
 
@@ -18,12 +18,12 @@ mod tests;
 
 pub use table::take_over;
 
-/// What a running agent can do about a change. The text is the reason, in one line.
+/// Whether a running agent can apply a change. The text is the reason, in one line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TakeOver {
-    /// It can go on with the new value.
+    /// The agent applies the new value while it runs.
     Live(&'static str),
-    /// The new value counts from the next start on.
+    /// The new value applies after a restart.
     Restart(&'static str),
 }
 
@@ -39,12 +39,12 @@ impl TakeOver {
     }
 }
 
-/// One setting that is not what it was.
+/// One setting that differs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FieldChange {
     /// A field path, or a flag with its dashes.
     pub field: String,
-    /// As shown to people: on one line, shortened, secrets masked; `unset` where there was none.
+    /// As displayed: on one line, truncated, secrets masked; `unset` where there was none.
     pub old: String,
     pub new: String,
     pub take_over: TakeOver,
@@ -61,7 +61,7 @@ pub fn compare(old: &NodeConfig, new: &NodeConfig) -> Vec<FieldChange> {
 }
 
 /// The files of the credential providers may change while the flag that names them stays. Only
-/// names are told: what else a provider has may hold keys.
+/// names are shown: other fields of a provider may hold keys.
 fn compare_providers(old: &NodeConfig, new: &NodeConfig) -> Option<FieldChange> {
     let (old, new) = (&old.credential_providers().providers, &new.credential_providers().providers);
     let names = |providers: &[CredentialProvider]| {
@@ -76,7 +76,7 @@ fn compare_providers(old: &NodeConfig, new: &NodeConfig) -> Option<FieldChange> 
     })
 }
 
-/// Settings always have a JSON form: their keys are words and their numbers are finite.
+/// Settings always convert to JSON: their keys are strings and their numbers are finite.
 fn as_value(config: &NodeConfig) -> Value {
     serde_json::to_value(config.settings()).unwrap_or(Value::Null)
 }
@@ -132,7 +132,7 @@ fn shown_flag(flag: &str, value: &str) -> String {
     if flag == "storage-driver-password" { MASK.to_owned() } else { shown_value(flag, value) }
 }
 
-/// Every flag that has no field. Taken apart by name, so that a new one cannot be forgotten.
+/// Every flag that has no field. Destructured, so that a new one cannot be forgotten.
 fn flag_values(flags: &FlagSettings) -> Vec<(&'static str, String)> {
     let FlagSettings {
         config,
@@ -191,7 +191,7 @@ fn flag_values(flags: &FlagSettings) -> Vec<(&'static str, String)> {
     ]
 }
 
-/// The flags of the statistics library, taken apart the same way.
+/// The flags of the statistics library, destructured the same way.
 fn statistics_flag_values(flags: &CadvisorSettings) -> Vec<(&'static str, String)> {
     let CadvisorSettings {
         housekeeping_interval,

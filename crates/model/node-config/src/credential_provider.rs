@@ -1,9 +1,9 @@
-//! The configuration of credential providers: programs that are asked for the credentials of an
+//! The configuration of credential providers: plugins that return the registry credentials for an
 //! image.
 //!
-//! The rule it keeps: what the reference refuses is refused, all findings at once, each with file,
+//! The rule it keeps: what the reference rejects is rejected, all findings at once, each with file,
 //! line and field; several files become one list in the order of their names, and a name belongs to
-//! one provider. Reading files and finding programs is the caller's business; nothing is run.
+//! one provider. Reading files and finding programs is the caller's task; nothing is run.
 //!
 //! upstream: pkg/credentialprovider/plugin/config.go
 
@@ -26,11 +26,11 @@ mod tests;
 pub const KIND: &str = "CredentialProviderConfig";
 const GROUP: &str = "kubelet.config.k8s.io";
 
-/// Every provider, in the order in which they are asked.
+/// Every provider, in the order in which they are called.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct CredentialProviderConfig {
     pub providers: Vec<CredentialProvider>,
-    /// Where each provider stands.
+    /// The position of each provider.
     places: Vec<Origin>,
 }
 
@@ -55,8 +55,8 @@ impl CredentialProviderConfig {
         rows
     }
 
-    /// The providers for programs; the values of variables are masked, arguments are left out as
-    /// they may hold keys too.
+    /// The providers as JSON; the values of variables are masked, arguments are left out as they
+    /// may hold keys too.
     pub fn to_value(&self) -> serde_json::Value {
         let provider = |provider: &CredentialProvider| {
             let variable = |each: &EnvironmentVariable| json!({"name": each.name, "value": MASK});
@@ -72,24 +72,24 @@ impl CredentialProviderConfig {
     }
 }
 
-/// One program and the images it knows credentials for.
+/// One program and the images it has credentials for.
 #[derive(Clone, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct CredentialProvider {
-    /// The name of the program in the folder of credential providers.
+    /// The name of the program in the directory of credential providers.
     pub name: String,
     /// Globs such as `*.registry.example/team`.
     pub match_images: Vec<String>,
-    /// How long credentials are kept when the program does not say.
+    /// How long credentials are cached when the program's answer does not say.
     pub default_cache_duration: GoDuration,
-    /// The version of the messages between the agent and the program.
+    /// The API version of request and response.
     pub api_version: String,
     pub args: Vec<String>,
     pub env: Vec<EnvironmentVariable>,
     pub token_attributes: Option<TokenAttributes>,
 }
 
-/// Not for logs: the value may be a key.
+/// Not for logs: the value may be a secret.
 #[derive(Clone, PartialEq, Eq, Deserialize, Default)]
 #[serde(default)]
 pub struct EnvironmentVariable {
@@ -97,7 +97,7 @@ pub struct EnvironmentVariable {
     pub value: String,
 }
 
-/// Whose service account token the program gets.
+/// The service account token that the program receives.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, Default)]
 #[serde(rename_all = "camelCase", default)]
 pub struct TokenAttributes {
@@ -143,7 +143,7 @@ impl std::fmt::Debug for EnvironmentVariable {
     }
 }
 
-/// Which names in a folder are configurations, in the order in which they are merged.
+/// Which names in a directory are configurations, in the order in which they are merged.
 pub fn file_order<'names>(names: &[&'names str]) -> Vec<&'names str> {
     let is_taken = |name: &&'names str| {
         name.rsplit_once('.').is_some_and(|(_, end)| matches!(end, "json" | "yaml" | "yml"))
@@ -188,14 +188,14 @@ pub fn load(
     }
 }
 
-/// One provider as a file has it: fields known and of the right kind, nothing else judged yet.
+/// One provider as decoded from a file: fields known and of the right type, not validated further.
 struct Entry {
     path: String,
     node: Node,
 }
 
 impl Entry {
-    /// The text at a field; empty when it is not there.
+    /// The text of a field; empty when it is absent.
     fn text(&self, field: &str) -> &str {
         self.node.find(field).and_then(Node::as_str).unwrap_or_default()
     }
@@ -207,7 +207,7 @@ impl Entry {
         }
     }
 
-    /// A finding at a field of this provider, placed where the field stands or should stand.
+    /// A finding at a field of this provider, at the position where the field is or should be.
     fn problem(&self, field: &str, message: impl Into<String>) -> Problem {
         let path =
             if field.is_empty() { self.path.clone() } else { format!("{}.{field}", self.path) };
@@ -225,7 +225,7 @@ fn read_file(file: &SourceFile, problems: &mut Vec<Problem>) -> Vec<Entry> {
             return Vec::new();
         }
     };
-    // There is no lenient reading of this kind: what would be a warning elsewhere is an error.
+    // There is no lenient decoding of this type: what would be a warning elsewhere is an error.
     problems.extend(document.repeated_keys.into_iter().map(as_error));
     let Some(version) = read_header(&document.root, problems) else { return Vec::new() };
     let mut found = Vec::new();
@@ -241,7 +241,7 @@ fn read_file(file: &SourceFile, problems: &mut Vec<Problem>) -> Vec<Entry> {
     items.iter().enumerate().map(entry).collect()
 }
 
-/// The fields of the version that a file says it has; nothing when it is no such file.
+/// The fields of the file's version; `None` when its version or kind is not known.
 fn read_header(root: &Node, problems: &mut Vec<Problem>) -> Option<&'static [schema::Field]> {
     let mut header = |field: &str, expected: &str, known: &dyn Fn(&str) -> bool| {
         let text = root.get(field).and_then(Node::as_str).unwrap_or_default();

@@ -1,8 +1,8 @@
-//! The configuration as it took effect, for printing: the document form, and a table of origins.
+//! The effective configuration, for printing: the document form, and a table of origins.
 //!
 //! The rule it keeps: the document holds what the reference kubelet shows for the same input, in
-//! the order of the published type; the table lists what somebody said, and neither the table nor
-//! the masked document shows a secret.
+//! the order of the published type; the table lists explicit values, and neither the table nor the
+//! masked document shows a secret.
 
 use crate::document::{Node, Value, child_path};
 use crate::problem::{MASK, Origin, is_secret, masked_text};
@@ -40,7 +40,7 @@ impl Effective {
         self
     }
 
-    /// The document as a JSON value: apiVersion, kind and all fields that are written down.
+    /// The document as a JSON value: apiVersion, kind and all fields that are serialized.
     pub fn to_value(&self) -> serde_json::Value {
         let mut value = self.document().to_json();
         if let serde_json::Value::Object(entries) = &mut value {

@@ -1,8 +1,8 @@
-//! The findings of all stages as one list for people: each once, in the order of the files, and no
-//! more of them than anybody reads.
+//! The findings of all stages as one list for display: without duplicates, in the order of the
+//! files, and limited in number.
 //!
-//! The rule it keeps: whether something was an error never changes, and what is left out is counted.
-//! It costs no more than sorting, however many findings there are.
+//! The rule it keeps: whether there is an error never changes, and what is left out is counted. It
+//! costs no more than sorting, however many findings there are.
 
 use std::collections::BTreeSet;
 
@@ -14,7 +14,8 @@ mod tests;
 /// How many errors, and how many warnings, are listed.
 pub const LISTED: usize = 100;
 
-/// The list: the command line first, then what has no place, then files by name, line and field.
+/// The list: the command line first, then findings without a position, then files by name, line and
+/// field.
 pub(crate) fn listed(mut problems: Vec<Problem>) -> Vec<Problem> {
     drop_repeats(&mut problems);
     problems.sort_by(|left, right| place(left).cmp(&place(right)));
@@ -48,7 +49,7 @@ pub(crate) fn drop_repeats(problems: &mut Vec<Problem>) {
     problems.retain(|_| is_new.next().unwrap_or(true));
 }
 
-/// What the list is ordered by; findings with the same place stay in the order of the stages.
+/// The sort key; findings with the same position stay in the order of the stages.
 fn place(problem: &Problem) -> (u8, &str, u32, &str) {
     let (rank, file, line) = match &problem.origin {
         Origin::Flag { name } => (0, &**name, 0),

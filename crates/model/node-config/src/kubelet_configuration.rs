@@ -1,8 +1,8 @@
-//! What a `KubeletConfiguration` (kubelet.config.k8s.io/v1beta1) says once defaults, files and
+//! The values of a `KubeletConfiguration` (kubelet.config.k8s.io/v1beta1) once defaults, files and
 //! flags are settled: plain values, no "unset" left except where unset itself means something.
 //!
-//! The field names on the wire are upstream's. This file holds words only: types and defaults of
-//! the document live in the schema, rules between fields in the validation.
+//! The field names on the wire are upstream's. This file holds declarations only: types and
+//! defaults of the document are in the schema, rules between fields in the validation.
 
 use std::collections::BTreeMap;
 
@@ -224,7 +224,8 @@ pub struct MemoryReservation {
     pub limits: BTreeMap<String, Quantity>,
 }
 
-/// A taint that the node registers with. `time_added` is kept only so that validation can refuse it.
+/// A taint that the node registers with. `time_added` is kept only so that validation can reject
+/// it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Taint {

@@ -1,6 +1,6 @@
 //! Flags, KubeletConfiguration, drop-ins and CredentialProviderConfig become one validated, immutable `NodeConfig`.
 //!
-//! Pure: bytes and words in, values and findings out. Reading files is the caller's business.
+//! Pure: bytes and arguments in, values and findings out. Reading files is left to the caller.
 
 pub mod assemble;
 pub mod change;

@@ -1,6 +1,6 @@
-//! The one configuration value of the whole program.
+//! The configuration of the whole program.
 //!
-//! The rule it keeps: it exists only when nothing was wrong, it never changes, and nothing else
+//! The rule it keeps: it exists only when there was no error, it is immutable, and nothing else
 //! reads flags, files or the environment. Cloning it is cheap.
 
 use std::sync::Arc;
@@ -34,18 +34,18 @@ struct Parts {
     tree: Node,
 }
 
-/// What loading gave: a configuration unless something was an error, and all findings either way.
+/// The result of loading: a configuration unless there was an error, and all findings either way.
 #[derive(Debug, Clone)]
 pub struct Loaded {
     pub config: Option<NodeConfig>,
     /// Each once, by file, line and field; at most `findings::LISTED` errors and as many warnings,
     /// and then a line that counts the others.
     pub problems: Vec<Problem>,
-    /// What the settings would be, also when they are refused; absent only when a file could not be
+    /// The effective settings, also when they are rejected; absent only when a file could not be
     /// read as a configuration.
     pub effective: Option<Effective>,
-    /// The credential providers, where they were named and nothing was wrong with them, also when
-    /// the settings are refused.
+    /// The credential providers, where a file was named and is valid, also when the settings are
+    /// rejected.
     pub credential_providers: Option<CredentialProviderConfig>,
 }
 
@@ -59,7 +59,7 @@ impl Loaded {
     }
 }
 
-/// Puts the configuration together and judges it.
+/// Assembles the configuration and validates it.
 pub fn load(command_line: CommandLine, files: &ConfigFiles) -> Loaded {
     let asked_for_drop_ins = !command_line.node.config_dir.is_empty();
     let assembled = assemble::assemble(&command_line.edits, files, asked_for_drop_ins);
@@ -117,12 +117,12 @@ impl NodeConfig {
         &self.parts.gates
     }
 
-    /// The programs that know credentials of images; none when no file names them.
+    /// The credential provider plugins; none when no file names them.
     pub fn credential_providers(&self) -> &CredentialProviderConfig {
         &self.parts.credential_providers
     }
 
-    /// Where the value at a field path came from; a path that does not exist is a default.
+    /// The origin of the value at a field path; a path that does not exist is a default.
     pub fn origin_of(&self, path: &str) -> Origin {
         self.parts.tree.find(path).map_or(Origin::Default, |node| node.origin.clone())
     }

@@ -1,10 +1,10 @@
-//! Every rule that makes a configuration unusable, or worth a warning, judged from the
-//! configuration alone.
+//! Every rule that makes a configuration invalid, or worth a warning, checked on the configuration
+//! alone.
 //!
 //! The rule it keeps: all rules run, whatever the others found, so that one start shows every
-//! mistake; and what the reference kubelet v1.36 refuses on Linux, at validation or later while it
-//! starts, is refused here. A rule that hangs on a gate which is locked is no rule. What only the machine can tell (CPUs, NUMA nodes, cgroup version, files)
-//! is not judged here.
+//! error; and what the reference kubelet v1.36 rejects on Linux, at validation or later while it
+//! starts, is rejected here. A rule that depends on a locked gate is left out. What depends on the
+//! machine (CPUs, NUMA nodes, cgroup version, files) is not checked here.
 //!
 //! upstream: pkg/kubelet/apis/config/validation, cmd/kubelet/app/server.go, pkg/kubelet/kubelet.go
 
@@ -30,7 +30,7 @@ mod tests;
 mod text_forms;
 pub(crate) mod web_address;
 
-/// What the rules look at: the settled configuration, the flags that are no part of it, the gates.
+/// The input of the rules: the settled configuration, the flags that are not part of it, the gates.
 #[derive(Clone, Copy)]
 pub(crate) struct Subject<'a> {
     pub(crate) settings: &'a KubeletConfiguration,
@@ -44,14 +44,14 @@ impl Subject<'_> {
     }
 }
 
-/// Collects what the rules find, in the order in which they find it.
+/// Collects the findings of the rules, in order.
 #[derive(Default)]
 pub(crate) struct Findings {
     problems: Vec<Problem>,
 }
 
 impl Findings {
-    /// The value of a field cannot be used; `expected` says what would do.
+    /// Adds an error about a field's value; `expected` names what would be valid.
     pub(crate) fn refuse(
         &mut self,
         field: impl Into<String>,
@@ -63,7 +63,7 @@ impl Findings {
         self.problems.push(Problem::error(field, message).with_value(value));
     }
 
-    /// The value is usable, but does not do what its author may think.
+    /// Adds a warning: the value is valid, but may not have the effect that its author expects.
     pub(crate) fn warn(
         &mut self,
         field: impl Into<String>,
@@ -75,7 +75,7 @@ impl Findings {
         self.problems.push(Problem::warning(field, message).with_value(value));
     }
 
-    /// Refuses a number outside `least..=most`.
+    /// Rejects a number outside `least..=most`.
     pub(crate) fn within<N>(&mut self, field: &str, value: N, (least, most): (N, N))
     where
         N: PartialOrd + fmt::Display,
@@ -85,7 +85,7 @@ impl Findings {
         }
     }
 
-    /// Refuses a number below `least`.
+    /// Rejects a number below `least`.
     pub(crate) fn at_least<N>(&mut self, field: &str, value: N, least: N)
     where
         N: PartialOrd + fmt::Display + Copy,
@@ -95,7 +95,7 @@ impl Findings {
         }
     }
 
-    /// Refuses a word that is not one of those known.
+    /// Rejects a value that is not one of those known.
     pub(crate) fn one_of(&mut self, field: &str, value: &str, known: &[&str]) {
         if !known.contains(&value) {
             self.refuse(field, value, format!("must be one of {}", quoted_list(known)));
@@ -103,7 +103,7 @@ impl Findings {
     }
 }
 
-/// One subject's rules.
+/// The rules of one area.
 type RuleGroup = fn(&Subject<'_>, &mut Findings);
 
 const RULE_GROUPS: &[RuleGroup] = &[

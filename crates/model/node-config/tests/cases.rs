@@ -1,7 +1,7 @@
-//! Runs every case of the table through the crate's own front door.
+//! Runs every case of the table through the crate's public API.
 //!
-//! The rule it keeps: all cases run, and a failure names the case and shows everything that was
-//! found. Whether the reference decides alike is tried elsewhere, with the same table.
+//! The rule it keeps: all cases run, and a failure names the case and shows every finding. Whether
+//! the reference agrees is tested elsewhere, with the same table.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -16,7 +16,7 @@ mod case_table;
 
 use case_table::{Accepted, Case, Expectation, Finding};
 
-/// Where the cases pretend to live.
+/// The directory that the cases pretend to be in.
 const FOLDER: &str = "/case";
 const FEWEST_CASES: usize = 130;
 
@@ -87,7 +87,7 @@ fn load_case(case: &Case) -> Loaded {
     load(command_line, &files)
 }
 
-/// The providers' file, or all files of their folder, as the agent reads them.
+/// The providers' file, or all files of their directory, as the agent reads them.
 fn providers(case: &Case, path: &str) -> Option<Vec<SourceFile>> {
     let below = path.strip_prefix(&format!("{FOLDER}/"))?;
     let folder = format!("{below}/");

@@ -1,5 +1,5 @@
-//! Every default beside the reference kubelet's own word: the golden is its `/configz`, taken from
-//! the real one started with next to nothing set (tests/real, `reference_kubelet`).
+//! Every default against the reference kubelet's: the golden file is its `/configz`, recorded with
+//! next to nothing set (tests/real, `reference_kubelet`).
 
 use std::collections::BTreeMap;
 
@@ -8,8 +8,8 @@ use serde_json::Value;
 
 const GOLDEN: &str = include_str!("../goldens/configz-v1.36.3.json");
 
-/// What the reference was given so that it could run, and what it fills in while it starts; neither
-/// is a default.
+/// What the reference needed so that it could run, and what it fills in while it starts; neither is
+/// a default.
 const SET_ON_PURPOSE: &[&str] =
     &["failCgroupV1", "containerRuntimeEndpoint", "authentication.x509.clientCAFile"];
 const FILLED_IN_AT_START: &[&str] = &["tlsCertFile", "tlsPrivateKeyFile"];
@@ -58,7 +58,7 @@ fn every_default_is_the_references() {
     assert!(theirs.len() > 90, "the golden has {} values", theirs.len());
 }
 
-/// Every value with its path; what is absent, empty or null counts as not there.
+/// Every value with its path; absent, empty and null are left out.
 fn leaves(value: &Value) -> BTreeMap<String, String> {
     let mut found = BTreeMap::new();
     let mut open = vec![(String::new(), value)];

@@ -1,8 +1,8 @@
-//! Bad manifests and exactly what is said of each, from bytes to findings, as the node reads them.
+//! Invalid manifests and the exact findings about each, from bytes on, as the node reads them.
 //!
-//! Rule: every manifest that the table of verdicts refuses has its text here (`refusals.txt`), and
-//! there are those that no table of fields can hold. A change of words is a change of that file; the
-//! test that fails prints it anew.
+//! Rule: every manifest that the table of verdicts rejects has its text here (`refusals.txt`), and
+//! there are those that no table of fields can hold. A change of a message is a change of that
+//! file; the failing test prints it anew.
 
 use document::problem::Origin;
 
@@ -14,7 +14,7 @@ use crate::{
 const VERDICTS: &str = include_str!("validation/tests/verdicts.txt");
 const REFUSALS: &str = include_str!("bad_manifests/refusals.txt");
 
-/// Everything that is said of a manifest, in order.
+/// The findings about a manifest, in order.
 fn said(bytes: &[u8]) -> Vec<String> {
     let origin = Origin::File { path: "pod.yaml".into(), line: 0, column: 0 };
     let gates = PodGates::default();
@@ -59,7 +59,8 @@ fn every_refusal_has_its_words() {
 
 const GOOD: &str = "apiVersion: v1\nkind: Pod\nmetadata: {name: a, namespace: b}\nspec:\n  containers:\n  - name: c\n    image: i\n";
 
-/// What no table of fields can hold: broken text, and what only a file can have wrong.
+/// Manifests that no table of fields can hold: malformed text, and errors that only a file can
+/// have.
 #[test]
 fn broken_text_is_told_with_its_line() {
     let deep = "[".repeat(5000);

@@ -1,9 +1,9 @@
 //! From bytes to typed pods.
 //!
-//! The rule it keeps: a Pod of `v1` is taken, a list of them only where the caller allows it;
-//! anything else is refused by its kind. A field that does not exist is a warning, or an error where
-//! decoding is strict, as are keys given twice; a value of the wrong kind is always an error. Every
-//! finding names file, line, field and value. Nothing is filled in here.
+//! The rule it keeps: a Pod of `v1` is accepted, a list of them only where the caller allows it;
+//! any other kind is an error. An unknown field is a warning, or an error where decoding is strict,
+//! and so is a duplicate key; a value of the wrong type is always an error. Every finding names
+//! file, line, field and value. No defaults are filled in here.
 
 use document::Node;
 use document::problem::{Origin, Problem};
@@ -17,10 +17,10 @@ mod tests;
 
 use place::{NodePlace, Report};
 
-/// A manifest larger than this is refused unread, as the reference's sources refuse it.
+/// A larger manifest is rejected unread, as by the reference's sources.
 pub const MAX_MANIFEST_BYTES: usize = 10 * 1024 * 1024;
 
-/// What becomes of a field that nobody knows.
+/// How an unknown field is reported.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Strictness {
     /// A warning, as the reference reads static pods.
@@ -41,14 +41,14 @@ pub enum ListPolicy {
 pub struct ManifestPod {
     pub pod: Pod,
     tree: Node,
-    /// Where the pod stands in its file: empty, or `items[3]`.
+    /// The path of the pod in its file: empty, or `items[3]`.
     base: String,
 }
 
-/// What came out of one file.
+/// The result of decoding one file.
 #[derive(Debug, Clone, Default)]
 pub struct Decoded {
-    /// Only pods of which every value could be read.
+    /// Only pods of which every value could be decoded.
     pub pods: Vec<ManifestPod>,
     pub problems: Vec<Problem>,
 }
@@ -60,7 +60,7 @@ impl Decoded {
 }
 
 impl ManifestPod {
-    /// Gives findings about the pod their file, their line, and their place in a list.
+    /// Sets the file, the line, and the list path of findings about the pod.
     pub fn locate(&self, problems: &mut [Problem]) {
         for problem in problems {
             problem.origin = self.tree.find_nearest(&problem.field).origin.clone();
@@ -104,7 +104,7 @@ pub fn decode(bytes: &[u8], origin: &Origin, strictness: Strictness, lists: List
     decoded
 }
 
-/// What a manifest says it is.
+/// The kind of a manifest.
 enum Manifest {
     Pod,
     List,
@@ -164,7 +164,7 @@ fn read_list(root: Node, strictness: Strictness, decoded: &mut Decoded) {
     }
     let Value::List(items) = items.value else { return };
     for (index, item) in items.into_iter().enumerate() {
-        // The items of a PodList need not repeat what they are; where they do, it must fit.
+        // The items of a PodList need not have a kind; where they do, it must match.
         let strange = |field: &str, expected: &str| {
             item.get(field).filter(|node| node.as_str() != Some(expected)).cloned()
         };

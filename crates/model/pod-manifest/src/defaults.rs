@@ -2,7 +2,7 @@
 //!
 //! The rule it keeps: the same values in the same order as the reference, since some follow from
 //! others (requests from limits, then the pod's requests from its containers'); applying it twice
-//! changes nothing more. It judges nothing: what is wrong stays wrong.
+//! changes nothing more. It does not validate.
 //!
 //! upstream: pkg/apis/core/v1/defaults.go, zz_generated.defaults.go, conversion.go
 
@@ -39,7 +39,7 @@ const DROPPED_ANNOTATIONS: [&str; 4] = [
     "pod.alpha.kubernetes.io/init-container-statuses",
 ];
 
-/// Fills in what was not said.
+/// Fills in defaults.
 pub fn apply_defaults(pod: &mut Pod, gates: &PodGates) {
     let spec: &mut PodSpec = &mut pod.spec;
     for container in spec.containers.iter_mut().chain(&mut spec.init_containers) {
@@ -178,12 +178,12 @@ fn set_text(slot: &mut Box<str>, default: &str) {
     }
 }
 
-/// A tag that moves is pulled each time.
+/// A mutable tag is pulled each time.
 fn pull_policy_for(image: &str) -> PullPolicy {
     if image::is_latest(image) { PullPolicy::Always } else { PullPolicy::IfNotPresent }
 }
 
-/// Where a pod says anything for itself, it takes the huge pages of its containers along.
+/// With pod-level resources, the pod's limits include the huge pages of its containers.
 fn default_pod_level_limits(spec: &mut PodSpec) {
     let Some(resources) = spec.resources.as_deref() else { return };
     if resources.limits.is_empty() && resources.requests.is_empty() {
@@ -199,7 +199,7 @@ fn default_pod_level_limits(spec: &mut PodSpec) {
     set_pod_level(spec, Side::Limits, limits);
 }
 
-/// Where a pod has limits of its own, its requests follow from its containers, then from them.
+/// With pod-level limits, the pod's requests default to its containers' total, then to its limits.
 fn default_pod_level_requests(spec: &mut PodSpec) {
     let Some(resources) = spec.resources.as_deref() else { return };
     if resources.limits.is_empty() {

@@ -1,4 +1,4 @@
-//! The feature gates that change what a pod may say.
+//! The feature gates that affect validation of pods.
 //!
 //! A gate is a field here, never a global; the defaults are those of Kubernetes 1.36.
 

@@ -1,11 +1,11 @@
 //! From the bytes of a manifest to a pod that a node can run.
 //!
 //! Four steps, each a function from value to value: [`decode`] makes typed pods out of YAML or JSON
-//! and tells what is wrong with file, line and field; [`apply_defaults`] fills in what an API server
-//! would; [`static_pod::apply`] makes a static pod of it; [`validate`] judges it as an API server
-//! judges a new pod. [`read_static_pods`] is all four in the order of the reference. The rule it
-//! keeps: same verdict and same defaults as an API server of Kubernetes 1.36 with the same gates;
-//! all findings are collected, and no input makes it panic. It opens no file and asks no clock.
+//! and reports errors with file, line and field; [`apply_defaults`] fills in what an API server
+//! would; [`static_pod::apply`] makes a static pod of it; [`validate`] checks it as an API server
+//! checks a new pod. [`read_static_pods`] is all four in the order of the reference. The rule it
+//! keeps: same result and same defaults as an API server of Kubernetes 1.36 with the same gates;
+//! all findings are collected, and no input makes it panic. It opens no file and reads no clock.
 
 mod decode;
 mod defaults;

@@ -1,8 +1,8 @@
-//! A manifest from a file or a URL, read all the way to static pods.
+//! Decodes a manifest from a file or a URL all the way to static pods.
 //!
-//! The rule it keeps: the steps come in the reference's order (decode, defaults, static, judge,
-//! references), and one bad pod of a list refuses only itself, so that its last good version can
-//! be kept. UIDs are given afterwards, by whoever remembers them.
+//! The rule it keeps: the steps run in the reference's order (decode, defaults, static, validate,
+//! references), and one invalid pod of a list rejects only itself, so that its last good version
+//! can be kept. UIDs are assigned afterwards, by the caller.
 
 use document::problem::{Origin, Problem};
 use pod_model::pod::Pod;
@@ -14,7 +14,7 @@ use crate::{PodGates, apply_defaults, validate};
 /// A UUID has 36.
 const LONGEST_UID: usize = 128;
 
-/// Who reads, and how.
+/// The node and source for which manifests are read, and the options.
 #[derive(Debug, Clone, Copy)]
 pub struct StaticPodSource<'node> {
     pub node_name: &'node str,
@@ -23,17 +23,17 @@ pub struct StaticPodSource<'node> {
     pub gates: PodGates,
 }
 
-/// What came out.
+/// The result.
 #[derive(Debug, Clone, Default)]
 pub struct StaticPods {
-    /// Sound pods, without UID unless the manifest set one.
+    /// Valid pods, without UID unless the manifest set one.
     pub pods: Vec<Pod>,
-    /// Full names of pods that were refused, as far as a name could be read.
+    /// Full names of pods that were rejected, as far as a name could be decoded.
     pub refused: Vec<String>,
     pub problems: Vec<Problem>,
 }
 
-/// Reads a manifest and judges what it holds.
+/// Decodes a manifest and validates its pods.
 pub fn read_static_pods(bytes: &[u8], origin: &Origin, source: &StaticPodSource<'_>) -> StaticPods {
     let lists = match source.kind {
         SourceKind::File => ListPolicy::OnePod,
@@ -73,9 +73,9 @@ fn judge(manifest: &ManifestPod, source: &StaticPodSource<'_>) -> (Pod, Vec<Prob
     (pod, problems)
 }
 
-/// An API server makes UIDs and never judges them; a manifest may state any. Cgroups, log folders and
-/// pod folders have it in their names, and are found again by it: `_` parts it from what stands
-/// before, and a systemd slice writes `-` as `_`.
+/// An API server generates UIDs and never validates them; a manifest may set any. Cgroups, log
+/// directories and pod directories have it in their names, and are found by it after a restart: `_`
+/// separates it from what precedes it, and a systemd slice writes `-` as `_`.
 fn unfit_uid(pod: &Pod) -> Option<Problem> {
     let uid = &*pod.metadata.uid;
     let is_fit = uid.len() <= LONGEST_UID
@@ -92,7 +92,7 @@ fn unfit_uid(pod: &Pod) -> Option<Problem> {
 
 fn forbidden_reference(pod: &Pod, gates: &PodGates) -> Option<Problem> {
     let reference = static_pod::api_reference(pod)?;
-    // With the gate off, two references stay forbidden: nothing could serve them.
+    // With the gate off, two references stay forbidden: nothing could provide them.
     let always = matches!(reference.resource, "clustertrustbundles" | "resourceclaims");
     (gates.prevent_static_pod_api_references || always).then(|| {
         let message = format!("a static pod may not refer to {}", reference.resource);

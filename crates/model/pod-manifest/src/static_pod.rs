@@ -1,4 +1,4 @@
-//! What makes a static pod of a pod: its name on this node, where it came from, its UID.
+//! Makes a pod a static pod: its name on this node, its source annotation, its UID.
 //!
 //! The rules it keeps: the node's name is appended, the namespace is `default` unless said, the
 //! pod is bound to this node and tolerates every NoExecute taint when it comes from a file. A UID
@@ -32,7 +32,7 @@ pub enum SourceKind {
 }
 
 impl SourceKind {
-    /// The word in the annotation.
+    /// Its value in the annotation.
     pub fn word(self) -> &'static str {
         match self {
             Self::File => "file",
@@ -56,7 +56,7 @@ pub fn apply(pod: &mut Pod, node_name: &str, source: SourceKind) {
     pod.status.phase = PodPhase::Pending;
 }
 
-/// Gives a static pod its UID, unless the manifest did, and notes when it was first seen.
+/// Sets a static pod's UID, unless the manifest did, and records when it was first seen.
 pub fn identify(pod: &mut Pod, uid: &str, seen: &str) {
     if pod.metadata.uid.is_empty() {
         pod.metadata.uid = Box::from(uid);

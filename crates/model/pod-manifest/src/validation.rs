@@ -1,8 +1,8 @@
 //! Whether an API server would take a pod for creation.
 //!
-//! The rule it keeps: the same verdict as the reference, all findings at once, each with the field
-//! path that the reference gives it and the value. It expects a pod with its defaults filled in. The
-//! words are our own.
+//! The rule it keeps: the same result as the reference, all findings at once, each with the value
+//! and the field path that the reference gives it. It expects a pod with its defaults filled in.
+//! The messages are our own.
 //!
 //! upstream: pkg/apis/core/validation/validation.go (ValidatePodCreate)
 
@@ -41,7 +41,7 @@ use findings::Findings;
 pub(crate) use metadata::{APP_ARMOR_ANNOTATION_PREFIX, LOCALHOST_PREFIX};
 pub(crate) use resources::is_overcommit_allowed;
 
-/// What the rules about containers need to know of the pod around them.
+/// The pod context that the rules for containers need.
 struct Surroundings<'pod> {
     spec: &'pod PodSpec,
     gates: &'pod PodGates,
@@ -50,7 +50,7 @@ struct Surroundings<'pod> {
     claim_names: BTreeSet<&'pod str>,
 }
 
-/// Judges a pod that is to be created.
+/// Validates a pod that is to be created.
 pub fn validate(pod: &Pod, gates: &PodGates) -> Vec<Problem> {
     let mut findings = Findings::default();
     metadata::check(pod, &mut findings);

@@ -1,5 +1,5 @@
-//! Dates of the Gregorian calendar and counts of days, for whoever reads or writes RFC 3339. Pure
-//! arithmetic; no clock and no zones.
+//! Dates of the Gregorian calendar and counts of days, for reading and writing RFC 3339. Pure
+//! arithmetic; no clock and no time zones.
 
 /// Leap seconds do not exist here, as they do not for the API.
 pub const SECONDS_PER_DAY: i64 = 86_400;

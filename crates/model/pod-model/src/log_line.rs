@@ -1,9 +1,9 @@
 //! One line of a container's log file, as CRI has it: `TIME STREAM TAGS TEXT`.
 //!
-//! Rule: total, and borrows from what it reads. A runtime cuts long lines into pieces; every piece
-//! but the last carries the tag `P`. The time is left as text: who needs a number reads it.
+//! Rule: total, and borrows from its input. A runtime splits long lines into pieces; every piece
+//! but the last carries the tag `P`. The time is left as text and parsed only where it is needed.
 
-/// Where a container wrote it.
+/// The stream that a container wrote it to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LogStream {
     Stdout,
@@ -21,7 +21,7 @@ pub struct LogLine<'bytes> {
     pub text: &'bytes [u8],
 }
 
-/// Reads a line without its `\n`; None where it is none of a runtime's.
+/// Parses a line without its `\n`; None where it is not in CRI's format.
 pub fn parse(line: &[u8]) -> Option<LogLine<'_>> {
     let (time, rest) = split_at_space(line)?;
     let (stream, rest) = split_at_space(rest)?;
@@ -47,7 +47,7 @@ fn split_at_space(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     Some((bytes.get(..at)?, bytes.get(at + 1..)?))
 }
 
-/// Enough to tell a log line from other text; the exact time is for whoever needs it.
+/// Enough to distinguish a log line from other text; the time is parsed elsewhere.
 fn looks_like_time(text: &str) -> bool {
     let bytes = text.as_bytes();
     let digits = bytes.iter().take(4).all(u8::is_ascii_digit);

@@ -35,9 +35,9 @@ pub enum NameKind {
     QualifiedName,
     /// The value of a label or taint.
     LabelValue,
-    /// A DNS name of one or more parts, in small letters.
+    /// A DNS name of one or more parts, in lowercase letters.
     DnsSubdomain,
-    /// A DNS name of one part, in small letters.
+    /// A DNS name of one part, in lowercase letters.
     DnsLabel,
     /// What a taint does.
     TaintEffect,
@@ -161,13 +161,13 @@ pub fn check_label_value(value: &str) -> Result<(), NameProblem> {
     label_text_rule(value).map_err(|rule| NameKind::LabelValue.broken(value, NamePart::Whole, rule))
 }
 
-/// A DNS-1123 subdomain: at most 253 small letters, digits, `-` and `.`.
+/// A DNS-1123 subdomain: at most 253 lowercase letters, digits, `-` and `.`.
 pub fn check_dns_subdomain(value: &str) -> Result<(), NameProblem> {
     subdomain_rule(value)
         .map_err(|rule| NameKind::DnsSubdomain.broken(value, NamePart::Whole, rule))
 }
 
-/// A DNS-1123 label: at most 63 small letters, digits and `-`.
+/// A DNS-1123 label: at most 63 lowercase letters, digits and `-`.
 pub fn check_dns_label(value: &str) -> Result<(), NameProblem> {
     dns_label_rule(value).map_err(|rule| NameKind::DnsLabel.broken(value, NamePart::Whole, rule))
 }

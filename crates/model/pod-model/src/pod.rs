@@ -1,9 +1,9 @@
 //! The compact pod: every field of a v1 Pod that a node reads, as plain values.
 //!
 //! The rule it keeps: the fields are those of Kubernetes 1.36, each declared once (see `form`); no
-//! default is filled in and nothing is judged here. Fields that Go holds as plain values use their
-//! empty value for "not said", those that Go holds as pointers are `Option`s, so that the two can
-//! be told apart where the reference tells them apart. A typical pod stays far below 30 KB.
+//! default is filled in and nothing is validated here. Fields that Go holds as plain values are
+//! unset when empty, those that Go holds as pointers are `Option`s, so that unset and empty are
+//! distinct where they are in the reference. A typical pod stays far below 30 KB.
 
 pub mod container;
 pub mod container_hash;
@@ -26,9 +26,9 @@ pub use spec::{Pod, PodSpec};
 pub use values::{Keyed, PortReference, TextMap, Timestamp};
 pub use volume::{Volume, VolumeSource};
 
-/// Where a pod comes from; every word but `api` makes it a static one.
+/// The source of a pod; every value but `api` makes it a static one.
 const SOURCE_ANNOTATION: &str = "kubernetes.io/config.source";
-/// Of what the API server shows for a static pod.
+/// The annotation of a mirror pod.
 const MIRROR_ANNOTATION: &str = "kubernetes.io/config.mirror";
 const SYSTEM_CRITICAL_PRIORITY: i32 = 2_000_000_000;
 

@@ -1,7 +1,7 @@
-//! A value that several hold at once and that each sees as its own.
+//! A copy-on-write value with shared ownership.
 //!
-//! The rule it keeps: a copy costs a count until somebody writes to it; whoever writes gets a copy of
-//! its own then, so that nobody's value changes under them.
+//! The rule it keeps: a clone costs a reference count until a holder writes to it; the writer then
+//! gets its own copy, so that no other holder sees the change.
 
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
@@ -17,7 +17,7 @@ mod tests;
 pub struct Shared<T>(Arc<T>);
 
 impl<T> Shared<T> {
-    /// Whether both are one value in memory.
+    /// Whether both share memory.
     pub fn is_one_with(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }
@@ -79,7 +79,7 @@ impl<T: Form> Form for Shared<T> {
         self.0.is_unset()
     }
 
-    /// Counted in full by each who holds it; beside the value there are two counts.
+    /// Counted in full by each holder; beside the value there are two reference counts.
     fn heap_bytes(&self) -> usize {
         size_of::<T>() + 2 * size_of::<usize>() + self.0.heap_bytes()
     }

@@ -1,7 +1,7 @@
 //! A time as the API writes it: RFC 3339 text outside, nanoseconds since the epoch inside.
 //!
-//! Rule: total and without a clock. Times that do not fit into nanoseconds (before 1677, after
-//! 2262) are taken as the nearest that does; text that is no time is refused.
+//! Rule: total, reads no clock. Times that do not fit into nanoseconds (before 1677, after 2262)
+//! saturate; text that is not a time is an error.
 
 use std::fmt;
 
@@ -10,7 +10,7 @@ use serde::de::{self, Deserialize, Deserializer, Visitor};
 
 const SECOND: i64 = 1_000_000_000;
 
-/// Nanoseconds since the Unix epoch, on the clock of whoever wrote it.
+/// Nanoseconds since the Unix epoch, on the clock of the component that wrote the time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ApiTime(i64);
 

@@ -1,8 +1,8 @@
 //! The seam to a cloud: which machines it has, where they are, and whether they run.
 //!
-//! Rule: an answer is either certain or an error. "There is no such instance" is said only when the
-//! cloud itself said so; whoever cannot tell returns an error, since a node may be deleted on a
-//! clear no. Does not write anything, neither to the cloud nor to the cluster.
+//! Rule: an answer is either certain or an error. "There is no such instance" is returned only when
+//! the cloud itself answered so; an adapter that cannot be sure returns an error, because a node
+//! may be deleted on a clear no. Writes nothing, neither to the cloud nor to the cluster.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use crate::PortFuture;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CloudNodeName {
     pub name: String,
-    /// Such as `aws:///eu-1a/i-0123`; empty while nobody has said so.
+    /// Such as `aws:///eu-1a/i-0123`; empty until it has been set.
     pub provider_id: String,
 }
 
@@ -21,7 +21,7 @@ pub struct CloudNodeName {
 pub enum InstanceState {
     Running,
     ShutDown,
-    /// It is there; more could not be learnt.
+    /// It exists; nothing more is known.
     #[default]
     Unknown,
 }
@@ -34,7 +34,7 @@ pub struct CloudAddress {
     pub address: String,
 }
 
-/// What a cloud says about one instance. Empty text: it says nothing.
+/// One instance as the cloud describes it. Empty text: the cloud does not say.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CloudInstance {
     /// The name of its node.
@@ -48,7 +48,7 @@ pub struct CloudInstance {
     pub labels: BTreeMap<String, String>,
 }
 
-/// Why a cloud gave no answer. All mean the same to a caller: nothing is known, ask again later.
+/// Why a cloud gave no answer. All mean the same to a caller: the state is unknown, retry later.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("cloud {cloud}: {cause}")]
 pub struct CloudError {
@@ -58,14 +58,14 @@ pub struct CloudError {
 
 /// A cloud. Every call ends within a deadline of the adapter's.
 pub trait CloudProvider: Send + Sync {
-    /// For messages.
+    /// The name of the provider, for messages.
     fn name(&self) -> &str;
-    /// One instance; none only when the cloud is certain that it does not have it.
+    /// One instance; `None` only when the cloud is certain that it does not have it.
     fn instance<'a>(
         &'a self,
         node: &'a CloudNodeName,
     ) -> PortFuture<'a, Result<Option<CloudInstance>, CloudError>>;
-    /// All instances that are meant to be nodes. One that is missing here is not yet gone: `instance`
-    /// is asked before anything follows from it.
+    /// All instances that are meant to be nodes. One that is missing here is not yet gone: call
+    /// `instance` before acting on it.
     fn instances(&self) -> PortFuture<'_, Result<Vec<CloudInstance>, CloudError>>;
 }

@@ -1,9 +1,9 @@
 //! The seam to a Kubernetes API server: feeds of objects, guarded writes, leases, events.
 //!
-//! Rule: every call ends, and its error says what a caller can do about it; nothing replaces a
-//! whole object, since a client of another version would lose fields that it does not know. A feed
-//! is level-triggered: what it told before a list begins may be forgotten, what it tells is enough
-//! to be right. Does not decide what to write.
+//! Rule: every call ends, and its error tells the caller what it can do; nothing replaces a whole
+//! object, since a client of another version would drop fields that it does not know. A feed is
+//! level-triggered: a consumer may forget everything from before a list begins; the events after it
+//! are sufficient. Does not decide what to write.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -79,29 +79,29 @@ impl Selection {
     }
 }
 
-/// What a feed tells.
+/// An event of a feed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FeedEvent<T> {
     /// All objects follow, page by page. A list may begin again before it has ended.
     ListBegan,
     /// A page of the list.
     Listed(Vec<T>),
-    /// What was not in a page since the list last began is gone.
+    /// Objects that were in no page since the last `ListBegan` are gone.
     ListEnded,
-    /// There is such an object, in this version.
+    /// The object was added or modified; this is its current version.
     Applied(T),
     /// The object is gone; this was its last state.
     Deleted(T),
-    /// An object that cannot be read; `deleted`: it was its end that was told. The feed goes on
+    /// An object that cannot be decoded; `deleted`: the event was its deletion. The feed continues
     /// without it.
     Unreadable { object: String, deleted: bool, cause: String },
-    /// Nothing is heard any more, for this reason; the feed tries again by itself.
+    /// The watch is interrupted, for this reason; the feed retries by itself.
     Interrupted(ClusterApiError),
-    /// Changes are heard again; those that were missed follow.
+    /// The watch works again; the changes that were missed follow.
     Resumed,
 }
 
-/// Changes of objects of one kind, for ever.
+/// An endless stream of changes to objects of one kind.
 pub trait ObjectFeed<T>: Send {
     /// Waits for the next event. May be dropped and called again without losing one.
     fn next(&mut self) -> PortFuture<'_, FeedEvent<T>>;
@@ -115,27 +115,27 @@ pub trait ObjectFeed<T>: Send {
     }
 }
 
-/// How a patch is to be understood.
+/// The type of a patch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PatchKind {
     /// JSON merge patch: lists are replaced, `null` removes.
     Merge,
     /// Lists are merged by their keys, as the API's types say.
     StrategicMerge,
-    /// A list of operations; a failed `test` among them refuses all.
+    /// A list of operations; a failed `test` among them fails the whole patch.
     Json,
     /// Server-side apply; `force` takes fields over from other owners.
     Apply { force: bool },
 }
 
-/// A change to one object. Its content may be secret, so its debug form tells only the length.
+/// A change to one object. Its content may be secret, so its debug form shows only the length.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Patch {
     pub kind: PatchKind,
     /// `status`, for example; none for the object itself.
     pub subresource: Option<Cow<'static, str>>,
-    /// JSON. With `metadata.resourceVersion` (and `metadata.uid`) in it, it is refused as a
-    /// conflict when the object is another by now.
+    /// JSON. If it holds `metadata.resourceVersion` (and `metadata.uid`), the request fails with a
+    /// conflict when the object has changed.
     pub body: Vec<u8>,
 }
 
@@ -149,7 +149,7 @@ impl fmt::Debug for Patch {
     }
 }
 
-/// What must hold for a deletion, and how long the object may take.
+/// Preconditions of a deletion, and its grace period.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Deletion {
     pub uid: Option<String>,
@@ -158,7 +158,7 @@ pub struct Deletion {
     pub grace_seconds: Option<i64>,
 }
 
-/// An object as the API server stores it. It may be a secret or a token, so its debug form tells
+/// An object as the API server stores it. It may be a secret or a token, so its debug form shows
 /// only the length.
 #[derive(Clone, PartialEq, Eq)]
 pub struct StoredObject {
@@ -177,7 +177,7 @@ impl fmt::Debug for StoredObject {
     }
 }
 
-/// Whether an event tells of trouble.
+/// The `type` of an event: `Normal` or `Warning`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EventKind {
     Normal,
@@ -197,7 +197,7 @@ pub struct ObjectReference {
     pub field_path: String,
 }
 
-/// Something to tell people, kept by the API server for a while.
+/// An event for operators, kept by the API server for a while.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClusterEvent {
     pub about: ObjectReference,
@@ -205,32 +205,32 @@ pub struct ClusterEvent {
     /// One word.
     pub reason: String,
     pub message: String,
-    /// Who tells it, such as `node-controller`.
+    /// The component that reports it, such as `node-controller`.
     pub component: String,
-    /// On which node; may be empty.
+    /// The node it was reported from; may be empty.
     pub host: String,
     pub at: ApiTime,
 }
 
-/// An event that was told.
+/// An event that the API server has stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ToldEvent {
     pub namespace: String,
     pub name: String,
 }
 
-/// An event that came again.
+/// A repetition of a stored event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Repetition<'a> {
-    /// How often by now.
+    /// The count so far.
     pub count: u32,
     pub last: ApiTime,
     /// The new message of an event that stands for several; absent where it is the same.
     pub message: Option<&'a str>,
 }
 
-/// An API server. No method retries a refusal; all wait when asked to slow down, within their
-/// deadline.
+/// An API server. No method retries an error that the server returned; all wait when asked to slow
+/// down, within their deadline.
 pub trait ClusterApi: Send + Sync {
     fn watch_nodes(&self, selection: Selection) -> Box<dyn ObjectFeed<Node>>;
     /// The one Node of that name, with all of its status.
@@ -238,20 +238,20 @@ pub trait ClusterApi: Send + Sync {
     fn watch_pods(&self, selection: Selection) -> Box<dyn ObjectFeed<Pod>>;
     fn watch_renewals(&self, selection: Selection) -> Box<dyn ObjectFeed<Renewal>>;
 
-    /// How long a request that is made now waits until our own rate lets it leave.
+    /// How long a request made now would wait for the client-side rate limit.
     fn turn_in(&self) -> Duration {
         Duration::ZERO
     }
 
     fn read<'a>(&'a self, object: &'a ObjectPath) -> ApiFuture<'a, StoredObject>;
-    /// Makes an object; the body is its JSON, whose name and namespace must be those of the path.
+    /// Creates an object; the body is its JSON, whose name and namespace must be those of the path.
     fn create<'a>(&'a self, object: &'a ObjectPath, body: Vec<u8>) -> ApiFuture<'a, StoredObject>;
     fn patch<'a>(&'a self, object: &'a ObjectPath, patch: Patch) -> ApiFuture<'a, StoredObject>;
     /// An object with a grace period or finalizers is still there afterwards, marked as deleted.
     fn delete<'a>(&'a self, object: &'a ObjectPath, deletion: Deletion) -> ApiFuture<'a, ()>;
 
     fn read_lease<'a>(&'a self, namespace: &'a str, name: &'a str) -> ApiFuture<'a, Lease>;
-    /// Makes a lease with the name, namespace, owners and content given.
+    /// Creates a lease with the name, namespace, owners and content given.
     fn create_lease<'a>(&'a self, lease: &'a Lease) -> ApiFuture<'a, Lease>;
     /// Writes a lease's content and owners; a conflict if it is no longer the version given.
     fn update_lease<'a>(&'a self, lease: &'a Lease) -> ApiFuture<'a, Lease>;
@@ -274,26 +274,26 @@ pub enum ClusterApiError {
     NotFound { request: String },
     #[error("{request}: there is such an object already")]
     AlreadyExists { request: String },
-    /// The object is another, or in another version, than the request was meant for.
+    /// The object is not the one, or not in the version, that the request was meant for.
     #[error("{request}: conflict: {message}")]
     Conflict { request: String, message: String },
     /// The version or page asked for is no longer kept: list again.
     #[error("{request}: expired: {message}")]
     Expired { request: String, message: String },
-    /// The API server does not know who we are (any more).
+    /// The API server does not accept our credentials (any more).
     #[error("{request}: not authenticated: {message}")]
     Unauthenticated { request: String, message: String },
     /// Not allowed, not valid, not supported: the same request will be refused again.
     #[error("{request}: refused ({status} {reason}): {message}")]
     Refused { request: String, status: u16, reason: String, message: String },
-    /// Too many requests: not before that time has passed.
+    /// Too many requests: retry only after that time.
     #[error("{request}: asked to come back in {retry_after:?}")]
     Throttled { request: String, retry_after: Duration },
-    /// Our own rate would let it leave only after its deadline; nothing was sent, and it says nothing
-    /// about the API server.
+    /// The client-side rate limit would allow it only after its deadline; nothing was sent, and it
+    /// means nothing about the API server.
     #[error("{request}: not sent, our own rate allows it only in {turn_in:?}")]
     OutOfTurn { request: String, turn_in: Duration },
-    /// The API server is in trouble; a write may or may not have happened.
+    /// The API server returned an internal error; a write may or may not have happened.
     #[error("{request}: the API server is in trouble ({status}): {message}")]
     ServerTrouble { request: String, status: u16, message: String },
     /// Nothing was sent.
@@ -306,7 +306,7 @@ pub enum ClusterApiError {
     TooLarge { request: String, limit: usize },
     #[error("{request}: cannot read the answer: {cause}")]
     Unreadable { request: String, cause: String },
-    /// Our own credentials cannot be had; nothing was sent.
+    /// Our own credentials cannot be read; nothing was sent.
     #[error("{request}: no credentials: {cause}")]
     NoCredentials { request: String, cause: String },
 }

@@ -1,8 +1,8 @@
-//! What is kept of the API's nodes, pods and leases: only the fields that somebody here reads.
+//! Nodes, pods and leases of the API, with only the fields that this project reads.
 //!
 //! Rule: fields that are not named are skipped while reading and never written back; so these
 //! values are for reading and for patches, not for replacing whole objects. A missing field and a
-//! `null` are the same. Does not judge: a condition of an unknown kind is kept as text.
+//! `null` are the same. Does not validate: a condition of an unknown kind is kept as text.
 
 use std::collections::BTreeMap;
 
@@ -148,7 +148,7 @@ pub struct NodeAddress {
     pub address: String,
 }
 
-/// A pod, as far as somebody who watches over nodes reads it.
+/// A pod, with the fields that the node controllers read.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub struct Pod {
@@ -160,7 +160,7 @@ pub struct Pod {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct PodSpec {
-    /// Empty while nobody has said where it runs.
+    /// Empty while the pod is not bound to a node.
     pub node_name: String,
     #[serde(deserialize_with = "null_is_default")]
     pub tolerations: Vec<Toleration>,
@@ -199,7 +199,7 @@ pub struct PodCondition {
     pub message: String,
 }
 
-/// A lease: a node's heartbeat, or who leads.
+/// A lease: a node's heartbeat, or the record of a leader election.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub struct Lease {
@@ -207,7 +207,7 @@ pub struct Lease {
     pub spec: LeaseSpec,
 }
 
-/// All that a lease says. An absent field is written as `null`, so that writing clears it.
+/// The spec of a lease. An absent field is written as `null`, so that writing clears it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct LeaseSpec {
@@ -220,7 +220,7 @@ pub struct LeaseSpec {
     pub lease_transitions: Option<i32>,
 }
 
-/// A lease as a heartbeat: whose it is, and when it was renewed. In a large cluster these come all
+/// A lease as a heartbeat: its holder and when it was renewed. In a large cluster these arrive all
 /// the time, so nothing else of them is kept.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(from = "RenewalDocument")]

@@ -1,20 +1,20 @@
-//! The seam to whatever runs containers: a CRI runtime behind a socket, or the embedded one.
+//! The port to the container runtime: a CRI runtime behind a socket, or the embedded one.
 //!
-//! Rule: the words here are ours, small and without a transport, so that the agent's tests need
-//! no gRPC. Every call ends: an implementation sets a deadline and says so in the error. Does not
-//! retry and does not judge: what an unmet condition means is for the caller.
+//! Rule: the types here are ours, small and independent of a transport, so that the agent's tests
+//! need no gRPC. Every call ends: an implementation sets a deadline and names it in the error. Does
+//! not retry; what an unmet condition means is for the caller.
 
 use std::fmt;
 use std::time::Duration;
 
 use crate::PortFuture;
 
-/// Whatever runs containers, as the agent sees it.
+/// The container runtime, as the agent sees it.
 pub trait ContainerRuntime: Send + Sync {
-    /// Which runtime answers, and which version of the interface it speaks.
+    /// The runtime's name, and the version of CRI that it speaks.
     fn version(&self) -> PortFuture<'_, Result<RuntimeVersion, ContainerRuntimeError>>;
 
-    /// Whether the runtime can take sandboxes and give them a network.
+    /// Whether the runtime can run sandboxes and give them a network.
     fn status(&self) -> PortFuture<'_, Result<RuntimeStatus, ContainerRuntimeError>>;
 }
 
@@ -45,9 +45,9 @@ impl RuntimeStatus {
 pub struct RuntimeCondition {
     pub kind: RuntimeConditionKind,
     pub met: bool,
-    /// One word of the runtime's, for machines.
+    /// The runtime's reason, one word.
     pub reason: String,
-    /// A sentence of the runtime's, for people.
+    /// The runtime's message, one sentence.
     pub message: String,
 }
 
@@ -84,13 +84,13 @@ impl fmt::Display for RuntimeConditionKind {
 /// Why a call to the runtime did not succeed: one variant for each thing a caller can do about it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ContainerRuntimeError {
-    /// Nobody answers, or the connection broke: try again later. The call may have had an effect.
+    /// No connection, or it broke: retry later. The call may have had an effect.
     #[error("{call}: no runtime answers at {endpoint}: {message}")]
     Unavailable { call: &'static str, endpoint: String, cause: UnavailableCause, message: String },
-    /// Our own limit passed. The call may still have an effect.
+    /// Our own timeout passed. The call may still have an effect.
     #[error("{call}: no answer within {limit:?}")]
     DeadlineExceeded { call: &'static str, limit: Duration },
-    /// This runtime does not know the call: use another way, do not try again.
+    /// This runtime does not implement the call: use another way, do not retry.
     #[error("{call}: not implemented by this runtime: {message}")]
     Unimplemented { call: &'static str, message: String },
     /// The sandbox, container or image is not there.
@@ -114,15 +114,15 @@ impl ContainerRuntimeError {
     }
 }
 
-/// What stands between us and the runtime, as far as it can be told.
+/// Why the runtime cannot be reached, as far as the error shows it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum UnavailableCause {
     /// There is no socket at the path.
     NoSocket,
-    /// There is a socket, but nobody listens.
+    /// There is a socket, but no process listens on it.
     NobodyListens,
-    /// The socket may not be opened by this user.
+    /// This user has no permission to open the socket.
     NotPermitted,
-    /// The connection broke, or what answered does not speak the protocol.
+    /// The connection broke, or the peer does not speak the protocol.
     Broken,
 }

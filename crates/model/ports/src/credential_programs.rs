@@ -1,12 +1,12 @@
-//! The seam to programs that know logins of registries (credential providers).
+//! The port to credential provider plugins: programs that return logins for registries.
 //!
-//! Rule: a program is named as the configuration names it, is asked once per call, and ends within
-//! a limit. What it answers is a secret, so that neither an error nor a log shows any of it; who may
-//! be asked about which image, and what an answer means, is decided elsewhere.
+//! Rule: a program is named as the configuration names it, is run once per call, and ends within a
+//! timeout. Its answer is secret, so neither an error nor a log shows any of it. Which program is
+//! run for which image, and what an answer means, is decided elsewhere.
 
 use crate::PortFuture;
 
-/// Why there is no answer. Nothing that the program wrote is in it.
+/// Why there is no answer. Contains nothing that the program wrote.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("credential provider {provider}: {cause}")]
 pub struct CredentialProgramError {
@@ -15,7 +15,7 @@ pub struct CredentialProgramError {
 }
 
 pub trait CredentialPrograms: Send + Sync {
-    /// Hands the request to the program and answers with what it wrote on standard output.
+    /// Sends the request to the program and returns what it wrote to standard output.
     fn ask<'a>(
         &'a self,
         provider: &'a str,

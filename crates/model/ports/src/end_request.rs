@@ -1,17 +1,17 @@
-//! Why the agent should end, and where such requests come from (signals, a contended lock file).
+//! Requests to shut the agent down, and their sources (signals, a contended lock file).
 //!
-//! Rule: ending the agent ends nothing else. No reason here stops a container.
+//! Rule: only the agent stops. No reason here stops a container.
 
 use crate::PortFuture;
 use std::fmt;
 
-/// What asked the agent to end.
+/// The source of a shutdown request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum EndReason {
     /// A signal, by its name (`SIGTERM`).
     Signal(&'static str),
-    /// Another process opened (or removed) the file that `--lock-file` names, and
-    /// `--exit-on-lock-contention` says that this one should give way.
+    /// Another process opened (or removed) the file of `--lock-file`, and
+    /// `--exit-on-lock-contention` is set.
     LockContended { path: String, event: String },
 }
 
@@ -26,7 +26,8 @@ impl fmt::Display for EndReason {
     }
 }
 
-/// A stream of requests to end. The first one ends the agent in order, the second at once.
+/// A stream of shutdown requests. The first one shuts the agent down in order, the second one exits
+/// at once.
 pub trait EndRequests: Send {
     /// Waits for the next request. May be dropped and called again without losing one.
     fn next(&mut self) -> PortFuture<'_, EndReason>;

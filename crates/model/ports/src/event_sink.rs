@@ -1,10 +1,11 @@
-//! Where events of pods and of the node go: a log line, a ring for people at this machine, an API server.
+//! Sinks for events of pods and of the node: a log line, a ring buffer for local clients, an API
+//! server.
 //!
-//! Rule: quick, never waits, may lose what nobody takes; a lost event never matters to a pod.
+//! Rule: never blocks, may drop events that are not consumed; a lost event never affects a pod.
 
 use crate::ApiTime;
 
-/// An event of a pod, as v1 events have it.
+/// An event of a pod, with the fields of a v1 Event.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PodOccurrence {
     pub at: ApiTime,
@@ -32,7 +33,7 @@ pub struct NodeOccurrence {
 
 pub trait EventSink: Send + Sync {
     fn tell(&self, occurrence: &PodOccurrence);
-    /// Who is there for pods alone hears nothing of the node.
+    /// The default drops events of the node, for sinks that take events of pods only.
     fn tell_of_node(&self, occurrence: &NodeOccurrence) {
         let _ = occurrence;
     }

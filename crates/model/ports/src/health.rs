@@ -1,25 +1,25 @@
 //! Named health checks, and the endpoint that answers for them.
 //!
-//! Rule: a check is quick and never waits: it reads what a task has published. It says in one
-//! sentence what is wrong. The endpoint makes no choice beyond the reply's form.
+//! Rule: a check never blocks: it reads what a task has published, and returns one sentence that
+//! names the fault. The endpoint decides nothing but the form of the reply.
 
 use crate::PortFuture;
 use std::sync::Arc;
 
-/// One thing that must be in order for the agent to call itself healthy.
+/// One check that must pass for the agent to report itself healthy.
 pub trait HealthCheck: Send + Sync {
-    /// The name under which people ask for it (`ping`, `syncloop`).
+    /// The name under which the endpoint serves it (`ping`, `syncloop`).
     fn name(&self) -> &str;
-    /// `Err` carries one sentence that says what is wrong.
+    /// `Err` carries one sentence that names the fault.
     fn check(&self) -> Result<(), String>;
 }
 
 /// Checks in the order in which they are reported.
 pub type HealthChecks = Arc<[Arc<dyn HealthCheck>]>;
 
-/// Serves the checks to whoever asks (liveness probes of the agent itself, kubeadm, people).
+/// Serves the checks over HTTP (to liveness probes of the agent itself, kubeadm, operators).
 pub trait HealthEndpoint: Send + Sync {
-    /// Where it serves, for messages.
+    /// The listen address, for messages.
     fn address(&self) -> String;
     /// Serves until dropped; returns only when it cannot serve (any more).
     fn serve(&self, checks: HealthChecks) -> PortFuture<'_, HealthEndpointError>;

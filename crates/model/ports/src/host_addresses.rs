@@ -1,11 +1,11 @@
-//! The addresses by which others reach this machine.
+//! The addresses under which this machine can be reached.
 //!
-//! Rule: they may change while the agent runs, and there may be none yet when it starts: whoever
-//! needs them asks when they are needed. Asking is cheap and never waits.
+//! Rule: they may change while the agent runs, and there may be none yet when it starts, so they
+//! are read each time they are needed. Reading is cheap and never blocks.
 
 use std::net::IpAddr;
 
 pub trait HostAddresses: Send + Sync {
-    /// As they are now, first the main one.
+    /// The current addresses, the main one first.
     fn now(&self) -> Vec<IpAddr>;
 }

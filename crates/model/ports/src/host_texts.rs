@@ -1,6 +1,6 @@
-//! Small text files of this machine that pods are told about: `resolv.conf`, `/etc/hosts`.
+//! Small text files of the host that pods are configured from: `resolv.conf`, `/etc/hosts`.
 //!
-//! Rule: read whole or not at all, within a limit of size and time.
+//! Rule: read whole or not at all, within a size limit and a timeout.
 
 use crate::pod_host::HostFuture;
 

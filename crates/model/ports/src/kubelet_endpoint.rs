@@ -1,7 +1,7 @@
-//! The end that serves the node's authenticated port (10250).
+//! The server of the node's authenticated port (10250).
 //!
 //! Rule: it answers from what the agent has published ([`LocalApi`], [`HealthChecks`]);
-//! authentication and authorization are the serving end's.
+//! authentication and authorization belong to the server.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use crate::PortFuture;
 use crate::health::HealthChecks;
 use crate::local_api::LocalApi;
 
-/// What the port answers from.
+/// The sources that the port answers from.
 #[derive(Clone)]
 pub struct KubeletApi {
     pub checks: HealthChecks,
@@ -18,7 +18,7 @@ pub struct KubeletApi {
 
 /// Serves the node's port.
 pub trait KubeletEndpoint: Send + Sync {
-    /// Where it serves, for messages.
+    /// The listen address, for messages.
     fn address(&self) -> String;
     /// Serves until dropped; returns only when it cannot serve (any more).
     fn serve(&self, api: KubeletApi) -> PortFuture<'_, KubeletEndpointError>;
@@ -29,7 +29,7 @@ pub trait KubeletEndpoint: Send + Sync {
 pub enum KubeletEndpointError {
     #[error("cannot listen on {address}: {cause}")]
     Listen { address: String, cause: String },
-    /// A certificate, key or file of authorities cannot be used.
+    /// A certificate, key or CA file cannot be used.
     #[error("{cause}")]
     Credentials { cause: String },
     #[error("the port at {address} is no longer served")]

@@ -1,7 +1,7 @@
 //! Every trait that the shell calls and an adapter or a fake implements.
 //!
-//! Rule: words and signatures only. No transport, no runtime, no clock stands here, so that the
-//! agent's own tests compile without a gRPC or HTTP stack. One file per seam; an error has one
+//! Rule: types and signatures only. No transport, no async runtime and no clock, so that the
+//! agent's own tests compile without a gRPC or HTTP stack. One file per port; an error has one
 //! variant for each thing that a caller can do differently.
 
 pub mod api_time;
@@ -57,5 +57,5 @@ pub use pull_records::{PullRecordKind, PullRecords};
 pub use rounds::Rounds;
 pub use service_supervisor::{ServiceState, ServiceSupervisor, ServiceSupervisorError};
 
-/// What an asynchronous port returns: boxed, so that the traits stay usable as objects.
+/// The future that an asynchronous port returns: boxed, so that the traits are dyn-compatible.
 pub type PortFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;

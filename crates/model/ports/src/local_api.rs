@@ -1,15 +1,16 @@
-//! What a person at this machine may ask the agent, and what it answers; and the end that serves it.
+//! The agent's local API: what operators on this machine can ask the agent, its answers, and the
+//! server for it.
 //!
-//! Rule: plain values that read and write as JSON in camelCase; fields are only ever added. The
-//! agent answers from what it has published and never waits for a runtime or a disk. Who may ask is
-//! for the end that serves.
+//! Rule: plain values that serialize as JSON in camelCase; fields are only ever added. The agent
+//! answers from what it has published and never waits for a runtime or a disk. Access control
+//! belongs to the server.
 //!
 //! Over the local socket: `GET /v1/node` answers [`LocalNode`], `GET /v1/pods` [`LocalPods`],
 //! `GET /v1/changes/VERSION` waits for something newer and answers [`LocalVersion`],
 //! `GET /v1/pods/UID` [`LocalPodDetail`], `POST /v1/pods/UID/stop` [`LocalStopped`],
-//! `POST /v1/pods` takes [`LocalManifests`] and answers [`LocalTaken`]; a refusal is a status of 4xx
+//! `POST /v1/pods` takes [`LocalManifests`] and answers [`LocalTaken`]; an error is a status of 4xx
 //! or 5xx and a [`LocalRefusal`]. `GET /metrics` and `GET /metrics/probes` answer with text for
-//! Prometheus. What is asked of the runtime itself is in `local_runtime`.
+//! Prometheus. Requests to the runtime itself are in `local_runtime`.
 
 use serde::{Deserialize, Serialize};
 
@@ -22,13 +23,13 @@ pub struct LocalNode {
     pub node_name: String,
     /// The container runtime's state in one line.
     pub runtime: String,
-    /// Whether every source of pods has spoken; nothing is removed before.
+    /// Whether every source of pods has reported; no pod is removed before that.
     pub all_sources_have_spoken: bool,
-    /// What is wrong with manifests now, a sentence each.
+    /// The current errors of manifests and sources, a sentence each.
     pub troubles: Vec<String>,
     /// Events of the node itself, oldest first; the oldest go when there are too many.
     pub events: Vec<LocalEvent>,
-    /// The file that the agent's own log goes to; empty where the agent does not know.
+    /// The agent's own log file; empty where the agent does not know it.
     pub agent_log: String,
 }
 
@@ -46,17 +47,17 @@ pub struct LocalPod {
     pub uid: String,
     pub namespace: String,
     pub name: String,
-    /// `file`, `http`, or `runtime` for what runs without anybody wanting it.
+    /// `file`, `http`, or `runtime` for a pod that runs but is in no source.
     pub source: String,
     /// The manifest's path or URL; empty where there is none.
     pub manifest: String,
     /// `Starting`, `Running`, `Ending`, `Ended`, `Finished`.
     pub stage: String,
-    /// Why it is not where it should be.
+    /// Why it has not reached its desired state.
     pub waiting_on: Option<LocalWaiting>,
-    /// What is being done right now, a few words each.
+    /// The actions in flight, a few words each.
     pub doing: Vec<String>,
-    /// All containers that the runtime has of it, dead ones too, newest first for each name.
+    /// All its containers in the runtime, dead ones included, newest first for each name.
     pub containers: Vec<LocalContainer>,
     /// The v1 Pod with its status.
     pub object: serde_json::Value,
@@ -67,7 +68,7 @@ pub struct LocalPod {
 pub struct LocalWaiting {
     /// One sentence.
     pub why: String,
-    /// What will happen by itself, or what a person can do.
+    /// What the agent will do next, or what an operator can do.
     pub next_step: String,
 }
 
@@ -113,7 +114,7 @@ pub struct LocalEvent {
     pub field_path: String,
 }
 
-/// A point of a pod's timeline.
+/// A milestone of a pod's timeline.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct LocalMark {
@@ -127,21 +128,21 @@ pub struct LocalMark {
     pub attempt: u32,
 }
 
-/// Something changed.
+/// The version of the agent's published state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct LocalVersion {
     pub version: u64,
 }
 
-/// The pod will end.
+/// Answer to a stop request: the pod will be terminated.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct LocalStopped {
     pub uid: String,
 }
 
-/// Pods that somebody wants run from now on.
+/// A request to run these pods from now on.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct LocalManifests {
@@ -157,7 +158,7 @@ pub struct LocalManifest {
     pub text: String,
 }
 
-/// The pods will run.
+/// Answer to [`LocalManifests`]: the pods will be run.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct LocalTaken {
@@ -170,41 +171,42 @@ pub struct LocalTaken {
 pub struct LocalTakenPod {
     pub namespace: String,
     pub name: String,
-    /// `new`, `changed`, or `same` where it was wanted like this already.
+    /// `new`, `changed`, or `same` where it was desired like this already.
     pub outcome: String,
 }
 
-/// Why the agent does not do what it was asked.
+/// Why the agent rejects a request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[serde(rename_all = "camelCase", tag = "refusal")]
 pub enum LocalRefusal {
     #[error("{message}")]
     NotFound { message: String },
-    /// The pod is a manifest's: to end it, remove it there.
+    /// The pod comes from a manifest: to stop it, remove it there.
     #[error("{message}")]
     OfManifest { message: String, manifest: String },
     #[error("{message}")]
     NotNow { message: String },
 }
 
-/// The agent, as people at this machine see it.
+/// The agent, as local clients see it.
 pub trait LocalApi: Send + Sync {
     fn node(&self) -> LocalNode;
     fn pods(&self) -> LocalPods;
     fn pod(&self, uid: &str) -> Option<LocalPodDetail>;
     fn stop<'a>(&'a self, uid: &'a str) -> PortFuture<'a, Result<LocalStopped, LocalRefusal>>;
-    /// Waits until what is shown is newer than version `since`; answers with its version. The
+    /// Waits until the published state is newer than version `since`, and returns its version. The
     /// first version is 0.
     fn changed(&self, since: u64) -> PortFuture<'_, u64>;
-    /// What was counted, as text in the form of [`crate::metrics`].
+    /// The metrics, as text in the form of [`crate::metrics`].
     fn metrics(&self) -> String {
         String::new()
     }
-    /// How probes went, in the same form; apart from the others, as upstream serves them.
+    /// The metrics of probes, in the same form; a separate endpoint, as upstream serves them.
     fn probe_metrics(&self) -> String {
         String::new()
     }
-    /// Runs more pods. Only an agent that people hand their pods to can.
+    /// Accepts more pods to run. Only an agent that takes its pods from local clients implements
+    /// it.
     fn take(&self, manifests: LocalManifests) -> PortFuture<'_, Result<LocalTaken, LocalRefusal>> {
         drop(manifests);
         let message = "this agent takes its pods from its manifests folder; put a file there, or \
@@ -214,10 +216,10 @@ pub trait LocalApi: Send + Sync {
     }
 }
 
-/// Serves the agent to people at this machine.
+/// Serves the local API.
 pub trait LocalEndpoint: Send + Sync {
-    /// Where it serves, for messages.
+    /// The listen address, for messages.
     fn address(&self) -> String;
-    /// Serves until dropped; returns only when it cannot serve (any more), with why.
+    /// Serves until dropped; returns only when it cannot serve (any more), with the error.
     fn serve(&self, api: std::sync::Arc<dyn LocalApi>) -> PortFuture<'_, String>;
 }

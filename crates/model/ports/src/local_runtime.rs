@@ -1,10 +1,10 @@
-//! What people at this machine ask of the container runtime through the agent: streams into
-//! containers, what they use, images.
+//! What local clients ask of the container runtime through the agent: streams into containers,
+//! their usage, images.
 //!
-//! Rule: plain values that read and write as JSON in camelCase; fields are only ever added. No byte
-//! of a stream passes the agent: a runtime in the agent's own process takes over the connection of
-//! whoever asked; of another runtime there is an address that works once, and whoever asked connects
-//! to it. Every call has a deadline of the implementation's.
+//! Rule: plain values that serialize as JSON in camelCase; fields are only ever added. No byte of a
+//! stream passes through the agent: a runtime in the agent's own process takes over the client's
+//! connection; any other runtime returns a one-time address, and the client connects to it. Every
+//! call has a deadline set by the implementation.
 //!
 //! Over the local socket: `POST /v1/containers/ID/exec` and `…/attach` take [`LocalCommand`],
 //! `POST /v1/pods/UID/forward` nothing; each answers [`LocalStream`], or, where the request asks to
@@ -20,23 +20,23 @@ use serde::{Deserialize, Serialize};
 use crate::PortFuture;
 use crate::local_api::LocalRefusal;
 
-/// A command to run in a container, or (without words) how to join it.
+/// A command to run in a container; without words, a request to attach to it.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct LocalCommand {
     pub command: Vec<String>,
     pub stdin: bool,
     pub stdout: bool,
-    /// Never together with a terminal: there it is one with the output.
+    /// Never together with a terminal, where stdout and stderr are one stream.
     pub stderr: bool,
     pub tty: bool,
 }
 
-/// What a connection becomes that carries a stream: remote commands speak `v4.channel.k8s.io` on it,
-/// port-forward `portforward.k8s.io`.
+/// The protocol that a stream's connection is upgraded to: remote commands speak
+/// `v4.channel.k8s.io` on it, port-forward `portforward.k8s.io`.
 pub const STREAM_UPGRADE: &str = "SPDY/3.1";
 
-/// A stream that somebody wants.
+/// A request for a stream.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum StreamWish {
     Exec {
@@ -57,11 +57,11 @@ pub enum StreamWish {
 /// Dropping what it returns ends the stream.
 pub type CarryStream = Box<dyn FnOnce(OwnedFd, Vec<u8>) -> PortFuture<'static, ()> + Send>;
 
-/// How a stream is to be had. How many are open at once is limited by who offers them.
+/// How a client gets its stream. The provider limits how many are open at once.
 pub enum StreamOffer {
-    /// By connecting elsewhere.
+    /// By connecting to another address.
     Address(LocalStream),
-    /// On a connection that is there already.
+    /// On the connection that the client has open.
     Here(CarryStream),
 }
 
@@ -74,7 +74,7 @@ impl fmt::Debug for StreamOffer {
     }
 }
 
-/// Where a stream is to be had, once.
+/// The one-time address of a stream.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct LocalStream {
@@ -83,7 +83,7 @@ pub struct LocalStream {
     pub runtime: String,
 }
 
-/// A container's first process, as this machine numbers it.
+/// A container's init process, by its PID on the host.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct LocalProcess {
@@ -96,7 +96,7 @@ pub struct LocalUsages {
     pub containers: Vec<LocalUsage>,
 }
 
-/// What one container uses.
+/// Resource usage of one container.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct LocalUsage {
@@ -105,12 +105,12 @@ pub struct LocalUsage {
     pub pod_namespace: String,
     pub pod_name: String,
     pub pod_uid: String,
-    /// When the processor time was read, in nanoseconds since the epoch.
+    /// When the CPU time was read, in nanoseconds since the epoch.
     pub at: i64,
-    /// Processor time since the start, in nanoseconds.
+    /// CPU time since the start, in nanoseconds.
     pub cpu_nanos: Option<u64>,
     pub memory_bytes: Option<u64>,
-    /// What it has written to its own root.
+    /// Bytes written to its writable layer.
     pub written_bytes: Option<u64>,
 }
 
@@ -136,11 +136,11 @@ pub struct LocalImageName {
     pub name: String,
 }
 
-/// The runtime, as people at this machine see it through the agent.
+/// The runtime, as local clients see it through the agent.
 pub trait LocalRuntime: Send + Sync {
-    /// For who can only connect elsewhere.
+    /// For clients that can only connect to another address.
     fn address(&self, wish: StreamWish) -> Answer<'_, LocalStream>;
-    /// For who has a connection to give.
+    /// For clients whose own connection can carry the stream.
     fn stream(&self, wish: StreamWish) -> Answer<'_, StreamOffer>;
     fn process<'a>(&'a self, container: &'a str) -> Answer<'a, LocalProcess>;
     fn usage(&self) -> Answer<'_, LocalUsages>;

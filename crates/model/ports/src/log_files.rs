@@ -1,21 +1,21 @@
-//! The seam to the log files of containers, as rotating them needs it.
+//! The port to containers' log files, for rotation.
 //!
-//! Rule: a log is named by its absolute path, its relatives by their names in the same folder.
-//! Nothing that is there is ever written over. Decides nothing about what is rotated.
+//! Rule: a log is named by its absolute path, its rotated files by their names in the same
+//! directory. No existing file is ever overwritten. Does not decide what is rotated.
 
 use crate::pod_host::HostFuture;
 
-/// Log files below the folder of pod logs.
+/// Log files below the directory of pod logs.
 pub trait LogFiles: Send + Sync {
-    /// How long each of these logs is; None where it is not there or is not a file that could be
-    /// rotated (a link, a pipe, a place that is not ours).
+    /// The size of each of these logs; None where it does not exist or is not a file that can be
+    /// rotated (a symlink, a FIFO, a path outside the log directory).
     fn sizes<'a>(&'a self, logs: &'a [String]) -> HostFuture<'a, Vec<Option<u64>>>;
-    /// Names in the log's folder.
+    /// Names in the log's directory.
     fn names<'a>(&'a self, log: &'a str) -> HostFuture<'a, Vec<String>>;
-    /// Renames within the log's folder; refuses where the new name is taken.
+    /// Renames within the log's directory; fails where the new name exists.
     fn rename<'a>(&'a self, log: &'a str, from: &'a str, to: &'a str) -> HostFuture<'a, ()>;
-    /// Packs `name` into `name.gz` and removes `name`; what is half done is `name.tmp`.
+    /// Compresses `name` to `name.gz` and removes `name`; an unfinished file is `name.tmp`.
     fn pack<'a>(&'a self, log: &'a str, name: &'a str) -> HostFuture<'a, ()>;
-    /// Removes a file of the log's folder; one that is gone is no failure.
+    /// Removes a file of the log's directory; a missing file is not an error.
     fn remove<'a>(&'a self, log: &'a str, name: &'a str) -> HostFuture<'a, ()>;
 }

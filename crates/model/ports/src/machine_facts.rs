@@ -8,7 +8,7 @@ use std::net::IpAddr;
 
 use crate::PortFuture;
 
-/// The machine at one moment.
+/// A snapshot of the machine.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MachineFacts {
     pub cpus: i64,
@@ -28,7 +28,7 @@ pub struct MachineFacts {
     pub addresses: BTreeSet<IpAddr>,
     /// What the node's name resolves to, in the resolver's order.
     pub by_name: Vec<IpAddr>,
-    /// The address of this machine towards the default route of each family.
+    /// The address of this machine on the default route, per family.
     pub default_v4: Option<IpAddr>,
     pub default_v6: Option<IpAddr>,
 }

@@ -1,16 +1,16 @@
-//! Metrics: their words, their text, and whoever has some to tell.
+//! Metrics: their types, their text format, and the trait of their sources.
 //!
-//! Rule: families come out in the order of their names, samples as they came, in the form that
-//! Prometheus reads (version 0.0.4). Names and labels are not changed; a family
-//! without a sample says nothing and is left out, as upstream does. Counts nothing itself.
+//! Rule: families are written in the order of their names, samples as they came, in the text format
+//! of Prometheus (version 0.0.4). Names and labels are not changed; a family without a sample is
+//! left out, as upstream does. Counts nothing itself.
 
 #[cfg(test)]
 mod tests;
 
-/// What serves the text says it is this.
+/// The content type of the text.
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// What a metric counts.
+/// The type of a metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MetricKind {
     Counter,
@@ -36,9 +36,9 @@ pub struct MetricFamily {
     pub samples: Vec<Sample>,
 }
 
-/// Somebody who counts.
+/// A source of metrics.
 pub trait MetricSource: Send + Sync {
-    /// What was counted up to now. Quick; never waits.
+    /// The current values. Never blocks.
     fn families(&self) -> Vec<MetricFamily>;
 }
 
@@ -108,7 +108,7 @@ pub fn number(value: f64) -> String {
     }
 }
 
-/// A histogram that grows: how many were at most each bound, how many at all, and their sum.
+/// A cumulative histogram: how many values were at most each bound, how many in all, and their sum.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Histogram {
     bounds: &'static [f64],
@@ -118,7 +118,7 @@ pub struct Histogram {
 }
 
 impl Histogram {
-    /// `bounds` rise.
+    /// `bounds` must be ascending.
     pub fn new(bounds: &'static [f64]) -> Self {
         Self { bounds, counts: vec![0; bounds.len() + 1].into(), sum: 0.0 }
     }
@@ -131,7 +131,7 @@ impl Histogram {
         self.sum += value;
     }
 
-    /// Adds what another of the same bounds has seen.
+    /// Adds the observations of another histogram with the same bounds.
     pub fn add(&mut self, other: &Self) {
         for (count, more) in self.counts.iter_mut().zip(&other.counts) {
             *count += more;
@@ -157,7 +157,7 @@ impl Histogram {
     }
 }
 
-/// A count as the text form has it; exact far beyond what anybody counts to.
+/// A count in the text format; exact up to 2^53.
 #[expect(clippy::cast_precision_loss, reason = "exact up to 2^53")]
 fn as_float(count: u64) -> f64 {
     count as f64

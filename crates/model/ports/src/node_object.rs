@@ -74,7 +74,7 @@ pub struct NodeInfo {
     pub os_image: String,
     pub container_runtime_version: String,
     pub kubelet_version: String,
-    /// Deprecated; emptied where an older kubelet filled it.
+    /// Deprecated; cleared where an older kubelet set it.
     pub kube_proxy_version: String,
     pub operating_system: String,
     pub architecture: String,
@@ -128,7 +128,7 @@ impl ApiObject for NodeObject {
     }
 }
 
-/// Go writes lists and maps that are empty as `null`.
+/// Go encodes empty lists and maps as `null`.
 fn null_is_default<'de, D, T>(deserializer: D) -> Result<T, D::Error>
 where
     D: Deserializer<'de>,

@@ -1,9 +1,9 @@
-//! The seam to objects whose content pods use: ConfigMaps and Secrets.
+//! The port to objects whose content pods use: ConfigMaps and Secrets.
 //!
-//! Rules: asked by name, answered whole or with why not. What is in one may be a secret, so that
-//! neither an error nor debug output shows any of it. Whether one may be missing, and which key is
-//! used for what, is decided elsewhere. Variables use it today; content volumes and tokens of service
-//! accounts are to come by the same way.
+//! Rules: read by name; the answer is the whole object or the reason why not. The content may be
+//! secret, so neither an error nor debug output shows any of it. Whether one may be missing, and
+//! which key is used for what, is decided elsewhere. Environment variables use it today; content
+//! volumes and service account tokens are to use the same port.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -16,7 +16,7 @@ pub enum ContentKind {
     Secret,
 }
 
-/// Which object.
+/// The kind of an object.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ContentName {
     pub kind: ContentKind,
@@ -30,7 +30,7 @@ impl fmt::Display for ContentName {
     }
 }
 
-/// What is in one, by key.
+/// The data of one object, by key.
 #[derive(Clone, PartialEq, Eq, Default)]
 pub struct ContentData(pub BTreeMap<String, Vec<u8>>);
 
@@ -42,19 +42,19 @@ impl fmt::Debug for ContentData {
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ContentError {
-    /// Whoever was asked knows that there is none.
+    /// The API server answered that there is none.
     #[error("not found")]
     NotFound,
-    /// This node has nobody to ask, and why.
+    /// This node has no API server to ask, and why.
     #[error("{0}")]
     NoSource(String),
-    /// Try again later; the text names the object.
+    /// Retry later; the text names the object.
     #[error("{0}")]
     Failed(String),
 }
 
 pub trait PodContents: Send + Sync {
-    /// The object as it is now. Whoever asks sets a limit.
+    /// The current object. The caller sets the timeout.
     fn read<'a>(
         &'a self,
         wanted: &'a ContentName,

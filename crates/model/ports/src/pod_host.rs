@@ -1,8 +1,9 @@
-//! The seams to this machine that a pod needs: its folders, cgroups, volumes, records.
+//! The ports to the host that a pod needs: its directories, cgroups, volumes, records.
 //!
-//! Rule: every method is idempotent and complete, does what it is told, and opens what lies under a
-//! pod's folder beneath a root. Paths that a runtime is told come back from here as text. Calls may
-//! block on a disk or a kernel; implementations bound them and never take down a thread pool.
+//! Rule: every method is idempotent and complete, makes no choices, and opens files of a pod's
+//! directory beneath a root (no symlink leads out). Paths that are passed to a runtime come back
+//! from here as text. Calls may block on a disk or the kernel; implementations bound them and never
+//! exhaust a thread pool.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -10,20 +11,20 @@ use std::path::PathBuf;
 use crate::PortFuture;
 use crate::runtime_objects::CgroupDriver;
 
-/// What went wrong on this machine, with the path and the next step in the text.
+/// An error of the host, with the path and the next step in the text.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum HostError {
-    /// Try again later: busy, no space, interrupted, a limit passed.
+    /// Retry later: busy, no space, interrupted, a timeout.
     #[error("{0}")]
     Passing(String),
-    /// It will fail again in the same way until somebody changes something.
+    /// It will fail again in the same way until an operator changes something.
     #[error("{0}")]
     Lasting(String),
 }
 
 pub type HostFuture<'a, T> = PortFuture<'a, Result<T, HostError>>;
 
-/// A file to put into a pod's folder.
+/// A file to write into a pod's directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PodFile {
     /// Relative to `<root>/pods/<uid>`; never leaves it.
@@ -32,13 +33,13 @@ pub struct PodFile {
     pub mode: u32,
 }
 
-/// Folders and files of pods under `<root>/pods/<uid>` and the log folders.
+/// Directories and files of pods under `<root>/pods/<uid>`, and their log directories.
 pub trait PodFolders: Send + Sync {
-    /// Makes `pods/<uid>` with `volumes`, `plugins`, `containers` (0750) and the log folder
+    /// Creates `pods/<uid>` with `volumes`, `plugins`, `containers` (0750) and the log directory
     /// (absolute, 0755) of the pod.
     fn make_pod<'a>(&'a self, uid: &'a str, log_directory: &'a str) -> HostFuture<'a, ()>;
-    /// Makes the log folder of a container and an empty termination message file of mode 0666;
-    /// answers with the message file's absolute path (empty name: none is made).
+    /// Creates the log directory of a container and an empty termination message file of mode 0666;
+    /// returns the absolute path of the latter (with an empty name none is created).
     fn make_container<'a>(
         &'a self,
         uid: &'a str,
@@ -46,29 +47,29 @@ pub trait PodFolders: Send + Sync {
         termination_file: &'a str,
         log_directory: &'a str,
     ) -> HostFuture<'a, PathBuf>;
-    /// Writes a file whole and answers with its absolute path.
+    /// Writes a whole file and returns its absolute path.
     fn write<'a>(&'a self, uid: &'a str, file: &'a PodFile) -> HostFuture<'a, PathBuf>;
-    /// Makes the symlink in the folder that log shippers read; an older one is replaced.
+    /// Creates the symlink in the directory that log shippers read; an older one is replaced.
     fn link_log<'a>(&'a self, link_name: &'a str, target: &'a str) -> HostFuture<'a, ()>;
     /// The last `most` bytes of a regular file named by a container (opened beneath, no device, no
     /// FIFO, no symlink out); None where it is not there.
     fn read_tail<'a>(&'a self, path: &'a str, most: usize) -> HostFuture<'a, Option<Vec<u8>>>;
     /// The highest restart count found among a container's log files.
     fn highest_log_number<'a>(&'a self, log_directory: &'a str) -> HostFuture<'a, Option<u32>>;
-    /// UIDs of the pods that have a folder here.
+    /// UIDs of the pods that have a directory here.
     fn pods(&self) -> HostFuture<'_, Vec<String>>;
-    /// Removes a pod's folder. Refuses while something is mounted in it.
+    /// Removes a pod's directory. Fails while something is mounted in it.
     fn remove_pod<'a>(&'a self, uid: &'a str) -> HostFuture<'a, ()>;
-    /// Log folders of pods: `<namespace>_<name>_<uid>`.
+    /// Names of the pods' log directories: `<namespace>_<name>_<uid>`.
     fn pod_logs(&self) -> HostFuture<'_, Vec<String>>;
     fn remove_pod_log<'a>(&'a self, folder: &'a str) -> HostFuture<'a, ()>;
     /// Removes one container's log file with its rotated ones.
     fn remove_container_log<'a>(&'a self, path: &'a str) -> HostFuture<'a, ()>;
-    /// Removes links whose log is gone, but for those to these paths.
+    /// Removes symlinks whose log is gone, except those to these paths.
     fn remove_dead_links(&self, keep: BTreeSet<String>) -> HostFuture<'_, ()>;
 }
 
-/// What a cgroup is to hold back. None leaves the kernel's default.
+/// Limits of a cgroup. None leaves the kernel's default.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct CgroupLimits {
     pub cpu_shares: Option<u64>,
@@ -79,36 +80,36 @@ pub struct CgroupLimits {
     pub pids: Option<i64>,
     /// Page size (such as `2MB`) and bytes.
     pub hugepages: Vec<(String, u64)>,
-    /// cgroup v2 only: further files and values.
+    /// cgroup v2 only: other files and their values.
     pub unified: Vec<(String, String)>,
 }
 
 /// cgroups by the names of the reference: a list such as `["kubepods", "burstable", "pod<uid>"]`;
-/// the driver (cgroupfs or systemd) makes paths of them.
+/// the driver (cgroupfs or systemd) turns them into paths.
 ///
-/// The runtime says which driver it uses; until somebody has passed that on, calls wait, so that
-/// nothing is made where the runtime would not look for it. They do not wait for ever: a call that
-/// has waited too long fails and says so.
+/// The runtime reports which driver it uses; until the agent has passed that on, calls wait, so
+/// that no cgroup is created where the runtime would not look for it. A call that waits too long
+/// fails with an error that says so.
 pub trait PodCgroups: Send + Sync {
-    /// What the runtime says of its driver; None where it cannot tell, and the configuration counts.
-    /// What was learned first holds.
+    /// The driver that the runtime reports; None where it reports none, and the configured one
+    /// applies. The first call wins.
     fn learn_driver(&self, driver: Option<CgroupDriver>);
-    /// Makes the cgroup and its parents and sets the limits.
+    /// Creates the cgroup and its parents and sets the limits.
     fn apply<'a>(&'a self, name: &'a [String], limits: &'a CgroupLimits) -> HostFuture<'a, ()>;
-    /// Sets limits at a cgroup of somebody else's, named as the configuration names it
-    /// (`/system.slice`, `/system`); refuses where it is not there.
+    /// Sets limits on a cgroup that is not ours, named as the configuration names it
+    /// (`/system.slice`, `/system`); fails where it does not exist.
     fn limit_existing<'a>(&'a self, path: &'a str, limits: &'a CgroupLimits) -> HostFuture<'a, ()>;
-    /// Ends what still runs in it and removes it with all beneath.
+    /// Kills what still runs in it and removes it with all its children.
     fn remove<'a>(&'a self, name: &'a [String]) -> HostFuture<'a, ()>;
     /// The last parts of the children's names, in the reference's form.
     fn children<'a>(&'a self, name: &'a [String]) -> HostFuture<'a, Vec<String>>;
-    /// As a runtime wants to be told its parent (`/kubepods/...` or `kubepods-....slice`).
+    /// The cgroup parent in the runtime's form (`/kubepods/...` or `kubepods-....slice`).
     fn runtime_name<'a>(&'a self, name: &'a [String]) -> HostFuture<'a, String>;
-    /// Processes that the kernel killed for memory since the cgroup began, where it can tell.
+    /// How many processes the kernel OOM-killed since the cgroup was created, where it counts them.
     fn memory_kills<'a>(&'a self, name: &'a [String]) -> HostFuture<'a, Option<u64>>;
-    /// Waits until the kernel has killed more processes in some group right below than `known` says;
-    /// answers with all of those counts that are not zero, by the last part of each group's path as
-    /// it is. For the groups that are there when it begins; a failure where none is.
+    /// Waits until the kernel has OOM-killed more processes in some direct child cgroup than
+    /// `known` says; returns all of those counts that are not zero, by the last path component of
+    /// each child. Watches the children that exist when it begins; an error where there is none.
     fn more_memory_kills<'a>(
         &'a self,
         name: &'a [String],
@@ -118,39 +119,39 @@ pub trait PodCgroups: Send + Sync {
     fn is_unified(&self) -> bool;
 }
 
-/// A process that the kernel killed because its cgroup had no memory left.
+/// A process that the kernel OOM-killed because its cgroup reached its limit.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct MemoryKill {
-    /// Nanoseconds since the epoch, as near as the kernel's log tells.
+    /// Nanoseconds since the epoch, as precise as the kernel's log.
     pub at: i64,
-    /// Rises from kill to kill as long as the machine runs, from one; whoever reads the log again
-    /// finds the same.
+    /// Starts at one and increases with each kill until the machine reboots; reading the log again
+    /// gives the same numbers.
     pub order: u64,
     pub process: String,
     pub pid: i32,
-    /// The cgroup that ran out, and the one that the victim was in.
+    /// The cgroup that reached its limit, and the cgroup of the victim.
     pub limited_cgroup: String,
     pub victim_cgroup: String,
-    /// All that the process held in memory: its own, shared, and of files.
+    /// Resident memory of the process: anonymous, shared and file pages.
     pub resident_bytes: u64,
-    /// It took no memory that was not there: all of its cgroup were killed with the one that did,
-    /// which was told of before.
+    /// It did not exceed the limit itself: it was killed together with its cgroup
+    /// (`memory.oom.group`), after the victim that was reported before.
     pub with_its_group: bool,
 }
 
-/// Kernel messages of processes killed for memory.
+/// A stream of OOM kills from the kernel log.
 pub trait MemoryKills: Send {
     fn next(&mut self) -> PortFuture<'_, MemoryKill>;
 }
 
-/// What a volume is made of, for the kinds that the machine itself can serve.
+/// The source of a volume, for the kinds that the host itself can provide.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum HostVolume {
-    /// A folder of the pod's on disk.
+    /// A directory of the pod on disk.
     EmptyDirectory { name: String },
     /// tmpfs (or hugetlbfs of a page size), with a size limit in bytes where there is one.
     MemoryDirectory { name: String, size: Option<u64>, huge_page_size: Option<String> },
-    /// A path of the host's; the kind as the API names it (`DirectoryOrCreate`, empty, ...).
+    /// A path of the host; the kind as the API names it (`DirectoryOrCreate`, empty, ...).
     HostPath { name: String, path: String, kind: String },
 }
 
@@ -164,31 +165,31 @@ impl HostVolume {
     }
 }
 
-/// Who may use a volume: group ownership as `fsGroup` asks.
+/// Ownership of a volume: the group that `fsGroup` asks for.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct VolumeOwnership {
     pub group: Option<i64>,
     pub only_when_root_differs: bool,
 }
 
-/// A driver of volumes.
+/// A volume driver.
 pub trait VolumeDriver: Send + Sync {
-    /// Makes the volume ready; answers with the path that containers will see.
+    /// Mounts the volume; returns the path that containers will see.
     fn set_up<'a>(
         &'a self,
         uid: &'a str,
         volume: &'a HostVolume,
         ownership: &'a VolumeOwnership,
     ) -> HostFuture<'a, PathBuf>;
-    /// Opens `sub_path` beneath the volume without following anything out of it, makes it where it
-    /// is missing, and pins it; answers with a path that stays what it was.
+    /// Opens `sub_path` beneath the volume without following a symlink out of it, creates it where
+    /// it is missing, and pins it; returns a path that cannot be swapped afterwards.
     fn pin_sub_path<'a>(&'a self, uid: &'a str, request: &'a SubPath) -> HostFuture<'a, PathBuf>;
-    /// Reads a small regular file of a volume whole, following no link out of it; refuses a longer
-    /// one than asked for.
+    /// Reads a small regular file of a volume whole, following no symlink out of it; a file longer
+    /// than the limit is an error.
     fn read_file<'a>(&'a self, file: &'a VolumeFile) -> HostFuture<'a, Vec<u8>>;
-    /// Lets go of the sub-paths of one container.
+    /// Releases the sub-paths of one container.
     fn release_sub_paths<'a>(&'a self, uid: &'a str, container: &'a str) -> HostFuture<'a, ()>;
-    /// Takes down every volume and sub-path of the pod and removes the disk ones.
+    /// Unmounts every volume and sub-path of the pod and removes those on disk.
     fn tear_down<'a>(&'a self, uid: &'a str) -> HostFuture<'a, ()>;
 }
 
@@ -198,32 +199,32 @@ pub struct SubPath {
     pub volume_path: PathBuf,
     pub sub_path: String,
     pub container: String,
-    /// The place of the mount in the container's list.
+    /// The index of the mount in the container's list.
     pub mount_index: usize,
 }
 
-/// A file in a volume of the pod's own.
+/// A file in a volume of the pod.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct VolumeFile {
     pub volume_path: PathBuf,
-    /// From the root of the volume.
+    /// Relative to the root of the volume.
     pub path: String,
-    /// Bytes.
+    /// Limit in bytes.
     pub most: usize,
 }
 
-/// What was found in a folder of records.
+/// The content of a directory of records.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct LoadedRecords {
     pub records: Vec<(String, Vec<u8>)>,
-    /// What could not be read, each with why; left where it is.
+    /// Records that could not be read, each with the error; they stay on disk.
     pub unreadable: Vec<String>,
 }
 
-/// Small records of ours that outlive the agent, under `<root>/keelson/`. A write is durable and
-/// whole when it returns.
+/// Small records that outlive the agent, under `<root>/keelson/`. A write is durable and atomic
+/// when it returns.
 pub trait Records: Send + Sync {
-    /// All records of a folder, such as `pods`.
+    /// All records of a directory, such as `pods`.
     fn load<'a>(&'a self, folder: &'a str) -> HostFuture<'a, LoadedRecords>;
     fn save<'a>(&'a self, folder: &'a str, name: &'a str, content: Vec<u8>) -> HostFuture<'a, ()>;
     fn remove<'a>(&'a self, folder: &'a str, name: &'a str) -> HostFuture<'a, ()>;

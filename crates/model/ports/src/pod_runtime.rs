@@ -1,8 +1,8 @@
-//! The seam through which pods run: sandboxes, containers, images of a CRI runtime.
+//! The port through which pods run: sandboxes, containers, images of a CRI runtime.
 //!
 //! Rule: one method does one thing, ends within a deadline, and makes no choices; idempotence is
-//! CRI's (stopping what has stopped and removing what is gone succeed). A call that timed out may
-//! still have an effect: look again before acting on it.
+//! CRI's (stopping what is stopped and removing what is gone succeed). A call that timed out may
+//! still have an effect: observe again before acting on it.
 
 use std::time::Duration;
 
@@ -16,23 +16,23 @@ use crate::runtime_objects::{
 
 pub type RuntimeFuture<'a, T> = PortFuture<'a, Result<T, ContainerRuntimeError>>;
 
-/// Changes in the runtime, for ever; it reconnects by itself with back-off.
+/// An endless stream of changes in the runtime; it reconnects by itself with back-off.
 pub trait RuntimeSignals: Send {
     /// Waits for the next signal. May be dropped and called again without losing one.
     fn next(&mut self) -> PortFuture<'_, RuntimeSignal>;
 }
 
-/// Whatever runs pods.
+/// The runtime that runs pods.
 pub trait PodRuntime: Send + Sync {
-    /// All sandboxes and containers, with statuses (addresses, exit codes) of each. What vanishes
+    /// All sandboxes and containers, with statuses (addresses, exit codes) of each. What disappears
     /// between the listing and its status is left out; a pod of which a status cannot be read is
     /// named in `unread` and does not spoil the others.
     fn observe_all(&self) -> RuntimeFuture<'_, RuntimePods>;
     /// The same for the pod of one UID; empty where there is nothing. What cannot be read is an
     /// error here.
     fn observe_pod<'a>(&'a self, uid: &'a str) -> RuntimeFuture<'a, RuntimePods>;
-    /// What the listings alone tell of each pod. No status is asked for: it costs two calls however
-    /// many pods there are.
+    /// What the list calls alone return for each pod. No status is requested, so it costs two calls
+    /// however many pods there are.
     fn list_pods(&self) -> RuntimeFuture<'_, ListedPods>;
     fn signals(&self) -> Box<dyn RuntimeSignals>;
 
@@ -47,7 +47,8 @@ pub trait PodRuntime: Send + Sync {
         sandbox: &'a SandboxConfig,
     ) -> RuntimeFuture<'a, String>;
     fn start_container<'a>(&'a self, id: &'a str) -> RuntimeFuture<'a, ()>;
-    /// Returns when the container has stopped; the limit is the grace plus the adapter's own.
+    /// Returns when the container has stopped; the timeout is the grace period plus the adapter's
+    /// own.
     fn stop_container<'a>(&'a self, id: &'a str, grace: Duration) -> RuntimeFuture<'a, ()>;
     fn remove_container<'a>(&'a self, id: &'a str) -> RuntimeFuture<'a, ()>;
     fn update_container<'a>(
@@ -56,7 +57,7 @@ pub trait PodRuntime: Send + Sync {
         resources: &'a LinuxResources,
     ) -> RuntimeFuture<'a, ()>;
     fn reopen_log<'a>(&'a self, id: &'a str) -> RuntimeFuture<'a, ()>;
-    /// Runs a command; a zero limit leaves it to the runtime (and the adapter's cap).
+    /// Runs a command; a zero timeout leaves it to the runtime (and the adapter's cap).
     fn exec_sync<'a>(
         &'a self,
         id: &'a str,
@@ -68,13 +69,13 @@ pub trait PodRuntime: Send + Sync {
     /// None where the runtime does not have it.
     fn image<'a>(&'a self, image: &'a ImageSpec) -> RuntimeFuture<'a, Option<ImageRecord>>;
     fn images(&self) -> RuntimeFuture<'_, Vec<ImageRecord>>;
-    /// What the pulled image is called from now on.
+    /// Returns the image ref of the pulled image.
     fn pull_image<'a>(&'a self, request: &'a PullRequest) -> RuntimeFuture<'a, String>;
     fn remove_image<'a>(&'a self, image: &'a ImageSpec) -> RuntimeFuture<'a, ()>;
-    /// First those of images, then those of containers.
+    /// Filesystems of images, then those of containers.
     fn image_filesystems(&self) -> RuntimeFuture<'_, (Vec<FilesystemUsage>, Vec<FilesystemUsage>)>;
 
-    /// `Unimplemented` where the runtime cannot tell.
+    /// `Unimplemented` where the runtime does not report it.
     fn cgroup_driver(&self) -> RuntimeFuture<'_, CgroupDriver>;
     fn handlers(&self) -> RuntimeFuture<'_, Vec<HandlerFeatures>>;
     fn set_pod_cidr<'a>(&'a self, cidr: &'a str) -> RuntimeFuture<'a, ()>;

@@ -1,8 +1,8 @@
-//! The seam through which a container's network ends are tried.
+//! The port for network probes and hooks of containers.
 //!
-//! Rule: one try, one answer, within the limit given; thresholds and repetition are decisions.
-//! Bodies are cut, redirects followed only on the same host, certificates not checked (as the
-//! reference does not), and no socket is left in TIME_WAIT.
+//! Rule: one attempt, one result, within the timeout given; thresholds and repetition are decided
+//! elsewhere. Bodies are truncated, redirects followed only on the same host, certificates not
+//! checked (as the reference does not), and no socket is left in TIME_WAIT.
 
 use std::time::Duration;
 
@@ -35,10 +35,10 @@ pub enum NetworkTry {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum TryAnswer {
     Success(String),
-    /// It answered well, but not as it should: a redirect to another host.
+    /// A success with a warning: a redirect to another host.
     Warning(String),
     Failure(String),
-    /// The https end speaks plain HTTP (only a hook asks for this).
+    /// The https server speaks plain HTTP (only hooks distinguish this).
     PlainHttp(String),
 }
 

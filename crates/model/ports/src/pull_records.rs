@@ -1,9 +1,9 @@
-//! The seam to what is written down about pulls: which are under way, and with whose logins an
-//! image came onto this machine.
+//! The port to the records of image pulls: which are in flight, and with whose credentials an image
+//! was pulled to this machine.
 //!
-//! Rule: a record is found again by its subject (an image's name or the runtime's word for it),
-//! whatever its file is called; a write is durable and whole when it returns, a removal likewise.
-//! Knows nothing of what is in a record.
+//! Rule: a record is found by its subject (an image's name or the runtime's image ref), whatever
+//! its file is called; a write is durable and atomic when it returns, and so is a removal. Does not
+//! interpret a record.
 
 use crate::pod_host::{HostFuture, LoadedRecords};
 
@@ -11,7 +11,7 @@ use crate::pod_host::{HostFuture, LoadedRecords};
 pub enum PullRecordKind {
     /// A pull has begun; the subject is the image as the pod names it.
     Intent,
-    /// An image was pulled; the subject is what the runtime calls it.
+    /// An image was pulled; the subject is its image ref in the runtime.
     Pulled,
 }
 
@@ -22,7 +22,7 @@ pub trait PullRecords: Send + Sync {
         kind: PullRecordKind,
         subject: &'a str,
     ) -> HostFuture<'a, Option<Vec<u8>>>;
-    /// All of a kind, by the names of their files.
+    /// All records of a kind, by file name.
     fn all(&self, kind: PullRecordKind) -> HostFuture<'_, LoadedRecords>;
     fn save<'a>(
         &'a self,

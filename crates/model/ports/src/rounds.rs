@@ -1,7 +1,7 @@
-//! Regular looks around, and when one is over.
+//! Notification at the end of a periodic task.
 //!
-//! Rule: told after a round has done what it found to do, so that a process that is otherwise at rest
-//! can give back what the round needed. Telling is quick and waits for nothing.
+//! Rule: called after a periodic task has done its work, so that an otherwise idle process can
+//! release the memory that it needed. The call never blocks.
 
 pub trait Rounds: Send + Sync {
     fn ended(&self);

@@ -1,8 +1,8 @@
-//! What the agent and a container runtime tell each other: sandboxes, containers, images.
+//! The objects that the agent and a container runtime exchange: sandboxes, containers, images.
 //!
-//! Rule: the shape is that of CRI v1 on Linux, in plain words and without a transport; a field says
-//! exactly what the runtime will be told or has told. Nothing is derived here: what a label or an
-//! annotation means is for the decisions.
+//! Rule: the shape is that of CRI v1 on Linux, as plain values without a transport; a field holds
+//! exactly what the runtime receives or has returned. Nothing is derived here: what a label or an
+//! annotation means is decided elsewhere.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -22,7 +22,7 @@ pub struct SandboxRecord {
     pub created_at: i64,
     /// First the main address; empty on the host network or while there is none.
     pub ips: Vec<String>,
-    /// None where the runtime did not say (a listing).
+    /// None where the runtime did not report it (in a listing).
     pub host_network: Option<bool>,
     pub runtime_handler: String,
     pub labels: Labels,
@@ -34,7 +34,7 @@ pub enum ContainerState {
     Created,
     Running,
     Exited,
-    /// The runtime says unknown, or something that we do not know.
+    /// The runtime reports unknown, or a value that is not known here.
     #[default]
     Unknown,
 }
@@ -53,12 +53,12 @@ pub struct ContainerRecord {
     pub started_at: i64,
     pub finished_at: i64,
     pub exit_code: i32,
-    /// The runtime's own word, such as `Completed`, `Error`, `OOMKilled`.
+    /// The runtime's reason, such as `Completed`, `Error`, `OOMKilled`.
     pub reason: String,
     pub message: String,
     /// As the container's configuration named it.
     pub image: String,
-    /// What the runtime resolved it to.
+    /// The image ref that the runtime resolved it to.
     pub image_ref: String,
     pub image_id: String,
     /// Absolute.
@@ -67,9 +67,9 @@ pub struct ContainerRecord {
     pub annotations: Labels,
     pub resources: Option<LinuxResources>,
     pub user: Option<LinuxUser>,
-    /// Mounts whose read-only is recursive, and where.
+    /// Its mounts, with which of them are recursively read-only.
     pub mounts: Vec<Mount>,
-    /// As a pod names it (`SIGTERM`, `SIGRTMIN+1`); empty where the runtime does not tell.
+    /// As a pod names it (`SIGTERM`, `SIGRTMIN+1`); empty where the runtime does not report it.
     pub stop_signal: String,
 }
 
@@ -80,27 +80,27 @@ pub struct LinuxUser {
     pub supplemental_groups: Vec<i64>,
 }
 
-/// All that the runtime knows of one pod (or of all of them).
+/// The runtime's state of one pod (or of all of them).
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct RuntimePods {
     pub sandboxes: Vec<SandboxRecord>,
     pub containers: Vec<ContainerRecord>,
-    /// Pods that the runtime has but of which something could not be read, each with why. Nothing
-    /// of them stands above: they are not gone, only not known this time.
+    /// Pods of which some status could not be read, each with the error. They are missing from the
+    /// lists above: not gone, only unknown this time.
     pub unread: Vec<UnreadPod>,
 }
 
-/// By the UID of the pod: each of its sandboxes and containers with its state, in words that mean
-/// something only beside those of another listing.
+/// By the UID of the pod: each of its sandboxes and containers with its state, as opaque text that
+/// is only meaningful compared with another listing.
 pub type ListedPods = BTreeMap<String, BTreeSet<String>>;
 
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct UnreadPod {
     pub uid: String,
-    /// As the listing names it; empty where it does not say.
+    /// As the listing names it; empty where it does not.
     pub namespace: String,
     pub name: String,
-    /// Whether it bears a kubelet's labels: others may use the runtime too.
+    /// Whether it has a kubelet's labels: other clients may use the runtime too.
     pub of_kubelet: bool,
     pub why: String,
 }
@@ -119,7 +119,7 @@ pub struct ImageRecord {
     pub pinned: bool,
 }
 
-/// Which image, for which handler.
+/// The image, and the runtime handler it is for.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ImageSpec {
     pub image: String,
@@ -128,7 +128,7 @@ pub struct ImageSpec {
     pub annotations: Labels,
 }
 
-/// What to show a registry. Its debug form tells nothing of it.
+/// Credentials for a registry. The debug form shows nothing of them.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Default, Hash)]
 pub struct RegistryLogin {
     pub username: String,
@@ -241,7 +241,7 @@ pub struct PortMapping {
     pub host_ip: String,
 }
 
-/// All that a runtime needs to make a pod's sandbox.
+/// The configuration of a pod's sandbox.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct SandboxConfig {
     pub name: String,
@@ -308,8 +308,8 @@ pub struct Device {
     pub permissions: String,
 }
 
-/// All that a runtime needs to make a container. The environment may hold secrets, so the debug
-/// form tells only the names.
+/// The configuration of a container. The environment may hold secrets, so the debug form shows only
+/// the names.
 #[derive(Clone, PartialEq, Eq, Default)]
 pub struct ContainerConfig {
     pub name: String,
@@ -367,7 +367,7 @@ pub struct ContainerSecurity {
     pub apparmor: Option<SecurityProfile>,
 }
 
-/// What a command in a container left behind.
+/// Output and exit code of a command in a container.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ExecOutput {
     pub stdout: Vec<u8>,
@@ -381,39 +381,39 @@ pub enum RuntimeEventKind {
     Started,
     Stopped,
     Deleted,
-    /// A kind that we do not know; look again all the same.
+    /// An event type that is not known here; observe the pod all the same.
     Other,
 }
 
-/// "Look again at this pod": what the runtime sent along is not trusted to be whole. Only how a
-/// container ended is taken from it, as that never changes again.
+/// A hint to observe this pod again: the content of the runtime's event is not trusted to be
+/// complete. Only the exit state of a container is taken from it, since that never changes again.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RuntimeEvent {
     pub kind: RuntimeEventKind,
-    /// A container's or a sandbox's.
+    /// The id of a container or a sandbox.
     pub id: String,
-    /// Empty where the runtime did not tell.
+    /// Empty where the runtime did not send it.
     pub pod_uid: String,
     /// Nanoseconds since the epoch.
     pub created_at: i64,
-    /// The container of that id, where it has ended, the runtime told how, and the pod's sandbox is
-    /// ready. It does not say in which sandbox it is.
+    /// The container of that id, where it has exited, the event holds its exit state, and the pod's
+    /// sandbox is ready. The event does not tell in which sandbox it is.
     pub ended: Option<Box<ContainerRecord>>,
 }
 
-/// What the event stream tells.
+/// An item of the event stream.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RuntimeSignal {
     Event(RuntimeEvent),
-    /// Heard (again) from now on; what happened before must be looked for.
+    /// The stream is connected (again); observe what happened before.
     Connected,
-    /// Nothing is heard any more; it tries again by itself. Most often there is nobody to ask
-    /// either; once there is, one of the others follows.
+    /// The stream is lost; it reconnects by itself. Most often the runtime is down too; once it is
+    /// back, one of the other variants follows.
     Lost(String),
-    /// After [`Self::Lost`]: the runtime answers, but gives no stream for now. It tries again by
-    /// itself; until it is connected, only looking tells what happens.
+    /// After [`Self::Lost`]: the runtime answers, but gives no stream for now. The stream
+    /// reconnects by itself; until then only polling shows changes.
     Refused(String),
-    /// This runtime has no such stream. Nothing will ever be heard.
+    /// This runtime has no event stream. No events will ever come.
     Unsupported,
 }
 
@@ -433,7 +433,7 @@ pub enum CgroupDriver {
     Systemd,
 }
 
-/// What a handler of the runtime can do.
+/// Features of a runtime handler.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct HandlerFeatures {
     /// Empty for the default handler.
@@ -452,12 +452,12 @@ pub struct ContainerUsage {
     pub writable_layer_bytes: u64,
 }
 
-/// A pull with all that it needs.
+/// A request to pull an image.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct PullRequest {
     pub image: ImageSpec,
     pub login: Option<RegistryLogin>,
     pub sandbox: Option<SandboxConfig>,
-    /// None: the adapter's own limit.
+    /// None: the adapter's own timeout.
     pub limit: Option<Duration>,
 }

@@ -1,21 +1,21 @@
-//! What started this process and wants to hear of it (systemd's notification socket).
+//! The port to the service manager that started this process (systemd's notification socket).
 //!
-//! Rule: telling is quick, may fail, and a failure never matters to the agent's work.
+//! Rule: a notification never blocks and may fail; an error never affects the agent's work.
 
-/// What the agent says about itself.
+/// A notification about the agent's state.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ServiceState {
     /// Start-up is finished.
     Ready,
-    /// The agent is on its way out.
+    /// The agent is shutting down.
     Stopping,
-    /// Still alive and healthy; keeps the watchdog quiet.
+    /// The agent is alive and healthy; resets the watchdog.
     Watchdog,
-    /// One line for a person who looks at the service.
+    /// One line of status text for operators.
     Status(String),
 }
 
-/// Hears what the agent says about itself.
+/// Receives the agent's notifications.
 pub trait ServiceSupervisor: Send + Sync {
     fn tell(&self, state: &ServiceState) -> Result<(), ServiceSupervisorError>;
 }

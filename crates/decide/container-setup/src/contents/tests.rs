@@ -1,4 +1,4 @@
-//! What is asked for, and what becomes of what could not be had.
+//! The references, and the handling of objects that could not be fetched.
 
 use super::*;
 use crate::testing::{first, one};

@@ -1,4 +1,4 @@
-//! Policies, settings of the pod's own, and what is cut.
+//! Policies, the pod's own settings, and truncation.
 
 use super::*;
 use crate::resolv_conf::ResolvConf;

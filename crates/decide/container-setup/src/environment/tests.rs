@@ -1,4 +1,4 @@
-//! Variables from everywhere, in their order.
+//! Variables from every source, in their order.
 
 use super::*;
 use crate::contents::Contents;

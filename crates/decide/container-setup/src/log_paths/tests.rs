@@ -1,4 +1,4 @@
-//! Names of log folders, files and links.
+//! Names of log directories, files and links.
 
 use super::*;
 use crate::testing::one;

@@ -1,4 +1,4 @@
-//! The least of what is said.
+//! The minimum of the limits.
 
 use super::*;
 use crate::testing::{amounts, node, pod};

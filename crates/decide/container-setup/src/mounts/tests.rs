@@ -1,4 +1,4 @@
-//! Mounts in their order, and every way in which one is refused.
+//! Mounts in their order, and every reason to reject one.
 
 use super::*;
 use crate::testing::{first, node, one, one_with, texts};

@@ -1,4 +1,4 @@
-//! Which namespaces follow from which wishes.
+//! The namespaces for each combination of settings.
 
 use super::*;
 use crate::testing::one_with;

@@ -1,4 +1,4 @@
-//! Ports told once each.
+//! Each port appears once.
 
 use super::*;
 use crate::testing::{one, pod};
@@ -39,7 +39,7 @@ fn duplicates_count_once_and_families_are_apart() {
     ] {
         assert_eq!(rows(&one(&format!("ports: [{ports}]"))).len(), count, "{ports}");
     }
-    // A port may be called like a made-up name: then it takes that name's place.
+    // A port's name may equal a generated name: then it takes that name's place.
     let clash = "{name: \"v6-TCP-:::1:0\", containerPort: 5}, {containerPort: 1, protocol: TCP, hostIP: \"::\"}";
     assert_eq!(rows(&one(&format!("ports: [{clash}]"))).len(), 1);
     let clash = "{name: \"any-TCP-:1:0\", containerPort: 5}, {containerPort: 1, protocol: TCP}";

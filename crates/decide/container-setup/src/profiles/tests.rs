@@ -1,4 +1,4 @@
-//! Which profile goes before which.
+//! Precedence of profiles.
 
 use super::*;
 use crate::testing::{first, node, one_with, pod_with};

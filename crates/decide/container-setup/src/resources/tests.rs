@@ -1,4 +1,4 @@
-//! What containers and sandboxes may use.
+//! Resource settings of containers and sandboxes.
 
 use super::*;
 use crate::testing::{first, node, one, pod, texts};

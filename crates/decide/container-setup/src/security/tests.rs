@@ -1,4 +1,4 @@
-//! The two security contexts as one, and what each field becomes.
+//! The merged security contexts, and the result of each field.
 
 use super::*;
 use crate::testing::{first, node, one, one_with, texts};

@@ -1,4 +1,4 @@
-//! What is told.
+//! The resulting sysctls.
 
 use super::*;
 use crate::testing::one_with;

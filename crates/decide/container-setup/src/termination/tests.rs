@@ -77,7 +77,8 @@ fn what_is_shown() {
             "Error on reading termination message from logs: gone",
         ),
     ] {
-        // What the runtime said is told by whoever has the record; here it would be told twice.
+        // The runtime's message is added by the caller from the record; here it would be
+        // duplicated.
         let record = ContainerRecord { message: "oom".into(), ..exited(FALLBACK, 1) };
         assert_eq!(left_behind(&sources(&record), &readings), expected, "{readings:?}");
     }

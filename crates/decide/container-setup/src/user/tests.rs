@@ -1,4 +1,4 @@
-//! Who may run where root may not.
+//! Which users are allowed under `runAsNonRoot`.
 
 use super::*;
 use crate::testing::{first, one_with};

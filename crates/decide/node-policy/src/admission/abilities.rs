@@ -1,9 +1,9 @@
-//! Whether the node can do what a pod asks of it: kernel parameters, AppArmor, strict groups, what
-//! the pod says for itself as a whole, what a node declares.
+//! Whether the node supports what a pod asks for: sysctls, AppArmor, strict supplemental groups,
+//! pod-level resources, declared features.
 //!
-//! Rules: the order is the reference's: kernel parameters before room, the others after; AppArmor
-//! is asked only before a pod has run. The first that fails gives reason and message. Nobody ends to
-//! make room for a pod that is refused for something else (the reference ends them first and refuses
+//! Rules: the order is the reference's: sysctls before resources, the others after; AppArmor is
+//! checked only before a pod has run. The first that fails gives reason and message. No pod is
+//! preempted for one that is rejected for something else (the reference preempts first and rejects
 //! then).
 //!
 //! upstream: pkg/kubelet/lifecycle/handlers.go, pkg/kubelet/lifecycle/predicate.go,
@@ -20,10 +20,10 @@ use super::{NodeRoom, Verdict, judge, rejected};
 #[cfg(test)]
 mod tests;
 
-/// How profiles were asked for before there was a field for them.
+/// The annotation for profiles from before there was a field.
 const ANNOTATION: &str = "container.apparmor.security.beta.kubernetes.io/";
 
-/// What this node and its runtime can do for pods.
+/// Features of this node and its runtime.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct NodeAbilities {
     pub sysctls: AllowedSysctls,
@@ -80,7 +80,7 @@ fn wants_strict_groups(pod: &Pod) -> bool {
         == Some(&SupplementalGroupsPolicy::Strict)
 }
 
-/// What stands against the profiles that the pod asks for, if it has not run yet.
+/// The error of the requested profiles, if the pod has not run yet.
 fn app_armor_problem(pod: &Pod, enforced: bool) -> Option<String> {
     let phase = &pod.status.phase;
     if *phase != PodPhase::Pending && !phase.is_empty() {

@@ -1,8 +1,8 @@
-//! What a node of this version says that it can do, and which of it a pod needs.
+//! The features that a node of this version declares, and which of them a pod needs.
 //!
-//! Rules: a feature is declared where its gate is on and the runtime can do its part; the list is in
-//! order. A pod that needs one which is not declared is refused. Features that only matter when a
-//! running pod changes are declared and asked for nowhere else.
+//! Rules: a feature is declared where its gate is on and the runtime can do its part; the list is
+//! in order. A pod that needs one which is not declared is rejected. Features that only matter when
+//! a running pod changes are declared and asked for nowhere else.
 //!
 //! upstream: component-helpers/nodedeclaredfeatures, pkg/kubelet/lifecycle/handlers.go
 
@@ -20,7 +20,7 @@ const RESIZE_INIT: &str = "InPlacePodVerticalScalingInitContainers";
 const RESTART_ALL: &str = "RestartAllContainersOnContainerExits";
 const USERS_ON_HOST_NETWORK: &str = "UserNamespacesHostNetworkSupport";
 
-/// The gates that stand for features, and the gate of declaring at all.
+/// The gates of features, and the gate of declaring at all.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct FeatureGates {
     /// `NodeDeclaredFeatures`
@@ -58,7 +58,8 @@ impl DeclaredFeatures {
         self.0.iter().flatten().copied()
     }
 
-    /// What the pod needs and the node does not declare, as the reference says it.
+    /// The error for a feature that the pod needs and the node does not declare, with the
+    /// reference's text.
     pub(super) fn refusal(&self, pod: &Pod) -> Option<String> {
         let declared = self.0.as_ref()?;
         let lacking: Vec<&str> =

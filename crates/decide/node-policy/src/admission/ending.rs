@@ -1,22 +1,22 @@
-//! Whether a pod waits for room that pods which are ending will leave.
+//! Whether a pod waits for the resources of terminating pods.
 //!
-//! Rules: the reference rejects a pod for which there is no room at the moment, and where pods come
-//! from people (`NodeRoom::waits_for_ending`) that would be for good: nobody makes the pod again. There
-//! it waits, if all that stands against it are pods that are ending. It never waits where others would
-//! still stand against it when those are gone.
+//! Rules: the reference rejects a pod that does not fit now. Where pods come from local clients
+//! (`NodeRoom::waits_for_ending`) that would be final: no controller recreates the pod. There it
+//! waits, if only terminating pods stand against it. It never waits where others would still stand
+//! against it when those are gone.
 
 use pod_model::pod::Pod;
 
 use super::{NodeAbilities, NodeRoom, Verdict, judge_all};
 
-/// The pods that were admitted and have not ended.
+/// The pods that were admitted and have not terminated.
 #[derive(Debug, Clone, Default)]
 pub struct PresentPods<'a> {
     pub staying: Vec<&'a Pod>,
     pub ending: Vec<&'a Pod>,
 }
 
-/// Judges `pod` by all that is known of the node.
+/// Checks `pod` against all other pods of the node.
 pub fn judge_beside(
     pod: &Pod,
     room: &NodeRoom,

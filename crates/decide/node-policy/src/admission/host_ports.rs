@@ -1,4 +1,4 @@
-//! Ports of the host that a pod asks for and another one has.
+//! Host port conflicts.
 //!
 //! Rule: the same number and protocol conflict on the same address, and every address conflicts with
 //! "all addresses".

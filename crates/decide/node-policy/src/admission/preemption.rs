@@ -1,9 +1,9 @@
-//! Which pods end so that a critical one finds room.
+//! Which pods are preempted for a critical one.
 //!
-//! Rules: only pods that matter less: critical before not critical, otherwise by priority where both
-//! say one. Those of a better class of service are spared as long as the worse ones suffice; within
-//! a class the one that comes nearest to what is lacking goes first, of equals the smaller, so that
-//! few go. Where all together would not suffice, none goes. How they end is the shell's business.
+//! Rules: only less important pods: critical before not critical, otherwise by priority where both
+//! have one. Those of a better QoS class are spared as long as the worse ones suffice; within a
+//! class the pod nearest to what is lacking is chosen first, of equals the smaller, so that few are
+//! preempted. Where all together would not suffice, none is. The shell terminates them.
 //!
 //! upstream: pkg/kubelet/preemption/preemption.go, pkg/kubelet/types/pod_update.go
 
@@ -15,7 +15,7 @@ use super::room::{Shortage, demand};
 #[cfg(test)]
 mod tests;
 
-/// Reason of the status and of the event of a pod that had to go.
+/// Reason of the status and of the event of a preempted pod.
 pub const PREEMPTED_REASON: &str = "Preempting";
 /// Message of both.
 pub const PREEMPTED_MESSAGE: &str = "Preempted in order to admit critical pod";
@@ -48,7 +48,7 @@ impl Needs {
         self.0.iter().map(part).sum()
     }
 
-    /// The refusal, as the reference writes it.
+    /// The rejection message, with the reference's text.
     fn unmet(&self) -> String {
         let amounts: Vec<String> =
             self.0.iter().map(|(name, amount)| format!("(res: {name}, q: {amount}), ")).collect();
@@ -56,7 +56,7 @@ impl Needs {
     }
 }
 
-/// The pods that go, or why none does.
+/// The pods to preempt, or why there are none.
 pub(super) fn victims<'a>(
     pod: &Pod,
     others: &[&'a Pod],
@@ -75,15 +75,15 @@ pub(super) fn victims<'a>(
     if !unmet.0.is_empty() {
         return Err(unmet.unmet());
     }
-    // What each class must give when all worse ones gave everything; then the worse ones give only
-    // what is still lacking.
+    // The minimum that each class must free when all worse ones free everything; then the worse
+    // ones free only what is still lacking.
     let high = nearest(&guaranteed, needs.less(&[&*best_effort, &*burstable].concat()))?;
     let middle = nearest(&burstable, needs.less(&[&*best_effort, &*high].concat()))?;
     let low = nearest(&best_effort, needs.less(&[&*middle, &*high].concat()))?;
     Ok([low, middle, high].concat())
 }
 
-/// Whether `one` may end for `other`.
+/// Whether `one` may be preempted for `other`.
 fn gives_way(one: &Pod, other: &Pod) -> bool {
     if other.is_critical() && !one.is_critical() {
         return true;
@@ -94,7 +94,7 @@ fn gives_way(one: &Pod, other: &Pod) -> bool {
     }
 }
 
-/// Pods until nothing is lacking, each time the nearest.
+/// Selects pods until nothing is lacking, each time the nearest.
 fn nearest<'a>(pods: &[&'a Pod], mut needs: Needs) -> Result<Vec<&'a Pod>, String> {
     let mut left = pods.to_vec();
     let mut chosen = Vec::new();

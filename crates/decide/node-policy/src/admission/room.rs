@@ -1,8 +1,8 @@
-//! What a node lacks for a pod, resource by resource.
+//! The resources that a node lacks for a pod.
 //!
-//! Rules: what all who are here ask for is taken, whether they use it or not; amounts of CPU count
-//! in thousandths. A resource of a plugin that the node does not know is no matter of the node's;
-//! of every other that it does not know it has nothing.
+//! Rules: the requests of all admitted pods count as used, whether they use them or not; CPU counts
+//! in millicores. A plugin's resource that the node does not know is not checked; of any other
+//! unknown resource the node has zero.
 //!
 //! upstream: pkg/scheduler/framework/plugins/noderesources/fit.go, pkg/kubelet/lifecycle/predicate.go
 

@@ -56,7 +56,7 @@ impl Namespace {
         name.starts_with("net.").then_some(Self::Net)
     }
 
-    /// As messages of the reference call it.
+    /// Its name in the reference's messages.
     fn title(self) -> &'static str {
         match self {
             Self::Ipc => "IPC",
@@ -99,7 +99,7 @@ impl AllowedSysctls {
         Ok(allowed)
     }
 
-    /// What a pod may not set, in a sentence; None where all is well.
+    /// The error for a sysctl that the pod may not set; None where all are allowed.
     pub(super) fn refusal(&self, pod: &Pod) -> Option<String> {
         let sysctls = &pod.spec.security_context.as_ref()?.sysctls;
         sysctls.iter().find_map(|sysctl| self.refusal_of(pod, &sysctl.name))

@@ -1,4 +1,4 @@
-//! Who is asked, what an answer means, and how long it holds.
+//! Which plugins are called, what a response means, and how long it is cached.
 
 use super::*;
 
@@ -138,7 +138,7 @@ fn answers_that_are_wrong_are_refused_and_nothing_of_them_is_told() {
     assert!(!format!("{shown:?}").contains("secret"));
 }
 
-/// Answers "me" for everything, kept as said.
+/// A response with the user "me" for every image, with this scope and cache duration.
 fn kept(scope: &str, duration: &str) -> Answer {
     answer(&format!(
         r#","cacheKeyType":"{scope}"{duration},"auth":{{"*.example":{{"username":"me"}}}}"#

@@ -1,4 +1,4 @@
-//! What of the dead goes.
+//! What garbage collection removes.
 
 use super::*;
 

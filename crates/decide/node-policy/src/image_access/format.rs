@@ -1,7 +1,7 @@
 //! Records of pulls as the reference writes them, so that either agent reads the other's.
 //!
-//! Rule: written in the newest version, read in both; a field that nobody knows makes a record
-//! unreadable, for it may be a restriction.
+//! Rule: written in the newest version, read in both; an unknown field makes a record unreadable,
+//! for it may be a restriction.
 //!
 //! upstream: kubelet/config/v1beta1 (ImagePullIntent, ImagePulledRecord), fs_pullrecords.go
 
@@ -123,7 +123,7 @@ fn check(kind: &str, expected: &str, version: &str) -> Result<(), String> {
 }
 
 fn line(value: &impl Serialize) -> Vec<u8> {
-    // Plain structures of text: there is nothing that could not be written.
+    // Plain structures of text: serialization cannot fail.
     let mut text = serde_json::to_vec(value).unwrap_or_default();
     text.push(b'\n');
     text

@@ -1,4 +1,4 @@
-//! Who is let in, what is written down, and the reference's own form of it.
+//! Which pods get access, what is recorded, and the reference's own format.
 
 use super::*;
 
@@ -84,7 +84,7 @@ fn nobody_rides_on_anothers_login() {
         (by_secret.clone(), vec![owned("b", "2")], Pull),
         (by_secret.clone(), vec![owned("b", "2"), owned("a", "1")], Granted),
         (by_secret.clone(), vec![LoginOwner::Account(account("a"))], Pull),
-        // A fingerprint that could not be made proves nothing.
+        // A hash that could not be computed proves nothing.
         (of(owned("a", "")), vec![owned("b", "")], Pull),
         (by_account.clone(), vec![LoginOwner::Account(account("builder"))], Granted),
         (by_account.clone(), vec![LoginOwner::Account(account("other"))], Pull),
@@ -205,7 +205,7 @@ fn an_image_without_a_digest_of_its_repository_was_imported() {
         ("r.example/i@sha256:0", vec!["r.example/i@sha256:0"], true),
         ("r.example/i:1", vec!["x.example/i@sha256:0", "r.example/i@sha256:0"], true),
         ("r.example/i:1", vec![], false),
-        // As an importer names what it brings.
+        // As an importer names its images.
         ("r.example/i:1", vec!["docker.io/library/import-2026-01-01@sha256:0"], false),
         ("r.example/i:1", vec!["r.example/j@sha256:0"], false),
     ] {

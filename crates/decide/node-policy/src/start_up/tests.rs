@@ -18,7 +18,7 @@ fn an_administrator_gets_the_refusals_asked_for() {
     let single_kill = StartWishes { single_process_oom_kill: Some(true), ..CALM };
     let limited = StartWishes { limited_swap: true, ..CALM };
     let both = [Refusal::CgroupVersionOne, Refusal::SwapIsOn { areas: 1 }];
-    // unified cgroups, swap areas, wishes -> refusals
+    // unified cgroups, swap areas, settings -> errors
     let rows: &[Row] = &[
         (Some(true), Some(0), DEFAULTS, &[]),
         (Some(false), Some(0), DEFAULTS, &[Refusal::CgroupVersionOne]),

@@ -1,4 +1,4 @@
-//! The initial node, what is made right on an existing one, and who may have a name.
+//! The initial node, reconciliation of an existing one, and which machine may use a name.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! Who gets which UID.
+//! Which pod gets which UID.
 
 use super::*;
 use crate::manifests::{Manifests, Reading};
@@ -24,7 +24,7 @@ fn hash(container: &Container) -> String {
     format!("hash of {}", container.image)
 }
 
-/// Seconds: times are told to the microsecond, and closer ones could not be told apart.
+/// Seconds: UIDs depend on the time in microseconds, and closer times would be the same.
 fn at<'a>(seconds: i64, running: &'a RuntimePods) -> WhenAndWhere<'a> {
     let now = ApiTime::from_nanos(seconds * 1_000_000_000);
     WhenAndWhere { now, running, container_hash: &hash }

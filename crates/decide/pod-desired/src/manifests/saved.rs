@@ -1,7 +1,6 @@
 //! The last good version of a manifest as a record on disk.
 //!
-//! Rule: versioned JSON with the manifest's own text; what another version wrote and this one does
-//! not know reads as nothing.
+//! Rule: versioned JSON with the manifest's own text; a record of an unknown version is ignored.
 
 use pod_manifest::static_pod::SourceKind;
 use serde::{Deserialize, Serialize};
@@ -23,7 +22,7 @@ fn name(kind: SourceKind, file: &str) -> String {
     record_name(&format!("{} {file}", kind.word()))
 }
 
-/// None where the manifest is no text; such a one has no pods either.
+/// None where the manifest is not text; such a one has no pods either.
 pub(super) fn kept(kind: SourceKind, file: &str, bytes: &[u8]) -> Option<Record> {
     let saved = Saved {
         version: VERSION,

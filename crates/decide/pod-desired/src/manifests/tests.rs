@@ -1,4 +1,4 @@
-//! Tellings of sources, good and broken ones.
+//! Snapshots of sources, valid and invalid ones.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! Who is kept for whom.
+//! Which running pods are kept for which waiting ones.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! The pace of restarts.
+//! Restart back-off.
 
 use crate::testing::{Row, check};
 
@@ -216,7 +216,7 @@ fn what_a_back_off_is_kept_under() {
     assert_eq!(key(plain), key(&other), "a command does not count");
     other.image = "new".into();
     assert_ne!(key(plain), key(&other));
-    // Saved by one agent and found by the next: the usual hash (FNV-1a), each part closed by a slash.
+    // Persisted across agents: the usual hash (FNV-1a), each part terminated by a slash.
     assert_eq!(super::fnv64(&["a", "bc"]), 0x9df1_25bc_425b_bc0b);
     let mut larger = plain.clone();
     larger.resources.limits.insert("cpu", Quantity::parse("1").unwrap());

@@ -1,4 +1,4 @@
-//! Pods that end.
+//! Termination of pods.
 
 use crate::testing::{Row, check};
 

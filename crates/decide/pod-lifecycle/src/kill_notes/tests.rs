@@ -1,4 +1,4 @@
-//! None takes the place of another, and there is an end to them.
+//! No kill replaces another, and their number is bounded.
 
 use super::{MOST_NOTES, MemoryKillNote, MemoryKillNotes};
 
@@ -10,7 +10,7 @@ fn counted(unnamed: u64) -> MemoryKillNote {
     MemoryKillNote { unnamed, ..MemoryKillNote::default() }
 }
 
-/// Orders, or counts behind a minus.
+/// Orders, or counts as negative numbers.
 fn kept(notes: &MemoryKillNotes) -> Vec<i64> {
     let one = |note: &MemoryKillNote| match note.unnamed {
         0 => i64::try_from(note.order).unwrap(),
@@ -24,9 +24,10 @@ fn which_kills_are_noted() {
     type Row = (&'static [(i64, bool)], &'static [i64], &'static [bool]);
     let rows: [Row; 8] = [
         (&[(3, false), (4, false)], &[3, 4], &[true, true]),
-        // Heard of again, as a log that is read from its beginning tells it.
+        // Read again, as when the log is read from its beginning.
         (&[(3, false), (4, false), (3, false), (4, false)], &[3, 4], &[true, true, false, false]),
-        // Those that went with another are told by that one, or by the first of them.
+        // Those killed along with a victim are covered by the victim's kill, or by the first of
+        // them.
         (&[(3, false), (4, true), (5, true), (9, false)], &[3, 9], &[true, false, false, true]),
         (&[(4, true), (5, true)], &[4], &[true, false]),
         (&[(-1, false), (-3, false)], &[-3], &[true, true]),
@@ -58,7 +59,7 @@ fn of_many_the_last_are_kept_and_that_there_were_more_is_known() {
     }
     assert_eq!(kept(&notes), [130, 140, 150, 160, 170, 180, 190, 200]);
     assert_eq!(notes.iter().len(), MOST_NOTES);
-    // Twelve are gone; how many of them somebody has told of is not known exactly.
+    // Twelve were dropped; how many of them had been reported is not known exactly.
     let rows = [(0, 12), (10, 12), (100, 12), (110, 10), (119, 1), (120, 0), (200, 0)];
     for (told, most) in rows {
         assert_eq!(notes.dropped_after(told), most, "told up to {told}");

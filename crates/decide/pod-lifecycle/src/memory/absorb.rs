@@ -1,4 +1,4 @@
-//! How the memory takes in what happens.
+//! Applies events to the memory.
 
 use ports::ApiTime;
 use ports::runtime_objects::ContainerState;
@@ -13,7 +13,7 @@ use super::events::about_container;
 use super::probes::Tried;
 use super::{InFlight, PodMemory, Stop};
 
-/// When something happens, to which pod, and what is told of it.
+/// The context of one event: time, pod, and the results so far.
 pub(super) struct Moment<'a> {
     pub(super) desired: &'a DesiredPod,
     pub(super) now: ApiTime,
@@ -21,7 +21,7 @@ pub(super) struct Moment<'a> {
 }
 
 impl PodMemory {
-    /// Takes in what happened; tells what should be said about it, and whether to save.
+    /// Applies an event; returns the Kubernetes events and milestones to emit, and whether to save.
     pub fn absorb(
         &mut self,
         desired: &DesiredPod,
@@ -65,7 +65,7 @@ impl PodMemory {
         }
     }
 
-    /// Says something once for each different `what` on a topic.
+    /// True once for each different `what` on a topic.
     pub(super) fn is_news(&mut self, topic: String, what: &str) -> bool {
         if self.told.get(&topic).is_some_and(|said| said == what) {
             return false;
@@ -104,7 +104,7 @@ impl PodMemory {
                     moment.told.events.push(event);
                 }
             }
-            // What only its record tells must be on disk before it goes.
+            // What is known only from the record must be saved before it is removed.
             Action::RemoveContainer { .. } if !moment.desired.is_wished_away() => {
                 moment.told.save = Save::BeforeGoingOn;
             }
@@ -112,7 +112,7 @@ impl PodMemory {
         }
     }
 
-    /// The first deadline stays, unless a new one is earlier: grace only shrinks.
+    /// The first deadline stays, unless a new one is earlier: the grace period only shrinks.
     fn remember_stop(&mut self, name: &str, id: &str, deadline: ApiTime) {
         let memory = self.container_mut(name);
         match &mut memory.stop {
@@ -145,7 +145,8 @@ impl PodMemory {
                 );
                 moment.told.events.push(event);
             }
-            // A postStart hook may take long: that the container runs is said when it is seen.
+            // A postStart hook may take long: the container is reported started when it is observed
+            // running.
             let key = ActionKey::Container(record.name.clone());
             let Some(flight) = self.in_flight.get(&key) else { continue };
             if record.state == ContainerState::Running && flight.started(record) {
@@ -154,7 +155,7 @@ impl PodMemory {
         }
     }
 
-    /// What no agent has told yet of kills in this container; from now on one has.
+    /// The kills in this container that were not reported yet; marks them reported.
     fn news_of_kills(&mut self, container_id: &str, kills: &MemoryKillNotes) -> Vec<String> {
         if kills.is_empty() {
             return Vec::new();
@@ -176,7 +177,7 @@ impl PodMemory {
         news
     }
 
-    /// Says once that a container was created and started.
+    /// Emits the Created and Started events of a container, once.
     pub(super) fn tell_started(&mut self, moment: &mut Moment<'_>, name: &str, id: &str) {
         if !self.is_news(format!("started/{name}"), id) {
             return;

@@ -1,4 +1,4 @@
-//! How an action ended, and what is remembered of it.
+//! Applies the outcome of an action to the memory.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -18,12 +18,13 @@ use super::{Failure, InFlight, PodMemory, StartTrouble};
 
 const RETRY_AFTER: Duration = Duration::from_secs(10);
 const RETRY_SPREAD_MILLIS: u64 = 5000;
-/// No failed start waits longer than this for the next.
+/// The longest retry delay after a failed start.
 pub(super) const LONGEST_RETRY: Duration =
     RETRY_AFTER.saturating_add(Duration::from_millis(RETRY_SPREAD_MILLIS));
 
 impl PodMemory {
-    /// Nothing is in flight for most of a pod's life, and a map keeps its room when it is empty.
+    /// Removes the action in flight. An empty map is dropped, since nothing is in flight for most
+    /// of a pod's life and a map keeps its capacity.
     fn landed(&mut self, key: &ActionKey) -> Option<InFlight> {
         let flight = self.in_flight.remove(key);
         if self.in_flight.is_empty() {
@@ -35,7 +36,7 @@ impl PodMemory {
     pub(super) fn ended(&mut self, moment: &mut Moment<'_>, key: &ActionKey, outcome: &Outcome) {
         let last = self.last_end.entry(key.clone()).or_insert(moment.now);
         *last = (*last).max(moment.now);
-        // An end of something that is not in flight is an echo.
+        // An outcome of an action that is not in flight is a duplicate.
         let Some(flight) = self.landed(key) else { return };
         let failure = match outcome {
             Outcome::Done(Err(message)) | Outcome::SandboxRun(Err(message)) => Some(message),
@@ -128,7 +129,7 @@ impl PodMemory {
                 if let Some(id) = &failure.id {
                     self.tell_started(moment, name, id);
                 }
-                // The text is fixed: what a hook says could be a secret.
+                // The text is fixed: the output of a hook may hold secrets.
                 let text = "PostStartHook failed";
                 let event =
                     about_container(pod, name, EventKind::Warning, "FailedPostStartHook", text);
@@ -210,7 +211,7 @@ impl PodMemory {
     }
 }
 
-/// Ten to fifteen seconds from now; pods and containers are spread, each keeps its own.
+/// Ten to fifteen seconds from now; the jitter is fixed per pod and container.
 fn retry_at(pod: &Pod, key: &ActionKey, now: ApiTime) -> ApiTime {
     let about = match key {
         ActionKey::Pod => "",

@@ -1,4 +1,4 @@
-//! Events in upstream's words. Nothing that a hook or a secret said gets in.
+//! Events with upstream's texts. Nothing from a hook or a secret is included.
 //!
 //! upstream: pkg/kubelet/events/event.go
 
@@ -12,7 +12,7 @@ pub(super) fn about_pod(kind: EventKind, reason: &str, message: impl Into<String
     PodEvent { kind, reason: reason.to_owned(), message: message.into(), field_path: None }
 }
 
-/// An event about one container of it.
+/// An event about one container of the pod.
 pub(super) fn about_container(
     pod: &Pod,
     name: &str,

@@ -1,4 +1,5 @@
-//! A plan is followed: what it reports becomes what was last reported, and what is new is told.
+//! Applies an executed plan: its status becomes the last reported one, and changes are emitted as
+//! events.
 
 use pod_model::pod::spec::PodPhase;
 use pod_model::pod::status::{ConditionStatus, ContainerStatus, PodStatus};
@@ -144,7 +145,7 @@ impl PodMemory {
 }
 
 impl ContainerMemory {
-    /// This is what was last said of the container.
+    /// Records the last reported status of the container.
     fn report(&mut self, status: &ContainerStatus) {
         self.restart_count = u32::try_from(status.restart_count).unwrap_or(0);
         self.last_exit = status.last_state.terminated.as_deref().map(Exit::of);

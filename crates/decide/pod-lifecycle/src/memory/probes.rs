@@ -1,8 +1,8 @@
-//! Results of probes: streaks against thresholds, and what a verdict means.
+//! Results of probes: consecutive results against thresholds, and the effect of crossing one.
 //!
-//! Rules: a verdict needs as many equal results in a row as its threshold says; a container that
-//! failed its liveness or startup probe has failed for good (the next one begins anew); a try that
-//! went wrong in itself counts for nothing.
+//! Rules: a result takes effect after as many equal ones in a row as its threshold says; a
+//! container that failed its liveness or startup probe stays failed (its successor begins anew); an
+//! attempt that failed in itself is ignored.
 //!
 //! upstream: prober/worker.go, prober/prober.go
 

@@ -1,8 +1,8 @@
-//! The memory of an agent that has just started: from what was saved, or from what runs alone.
+//! Recovers the memory when an agent starts: from saved state, or from what runs alone.
 //!
-//! Rules: what was saved is believed when it is whole and of a version we know, and otherwise taken
-//! as nothing; then the annotations of the containers tell the restart counts, and a crash loop is
-//! presumed to be where that many restarts have brought it. Nothing is in flight.
+//! Rules: saved state is used when it is complete and of a known version, and otherwise ignored;
+//! then restart counts come from the containers' annotations, and the back-off is presumed to be
+//! where that many restarts have brought it. No action is in flight.
 
 use pod_model::pod::spec::PodPhase;
 use pod_model::pod::{Container, Pod};
@@ -20,7 +20,7 @@ use super::ended::LONGEST_RETRY;
 use super::{ContainerMemory, Kept, PodMemory, Verdict};
 
 const VERSION: u32 = 1;
-/// What a pod has to end that does not say how long it needs.
+/// The default grace period.
 const USUAL_GRACE_SECONDS: i64 = 30;
 
 #[derive(Serialize)]
@@ -36,8 +36,8 @@ struct SavedIn {
 }
 
 impl PodMemory {
-    /// The memory of an agent that has just started, or just heard of the pod. `saved` is what
-    /// `to_saved` gave; anything else is taken as nothing.
+    /// The memory of a pod when an agent starts, or when the pod is first seen. `saved` is the
+    /// output of `to_saved`; anything else is ignored.
     pub fn recover(
         desired: &DesiredPod,
         observed: &ObservedPod,
@@ -74,21 +74,21 @@ impl PodMemory {
             }
         }
         memory.remember_numbers(observed);
-        // What the timeline had before the agent's restart is not marked again.
+        // Milestones from before the agent's restart are not recorded again.
         if !observed.sandboxes.is_empty() {
             memory.marked.extend([Mark::Seen, Mark::Admitted, Mark::FirstReady]);
         }
         memory
     }
 
-    /// What cannot be observed, as versioned JSON.
+    /// The state that cannot be observed, as versioned JSON.
     pub fn to_saved(&self) -> Vec<u8> {
         let saved = SavedOut { version: VERSION, pod: &self.kept };
         serde_json::to_vec(&saved).unwrap_or_default()
     }
 
-    /// Whether an agent rejected the pod. That holds as long as that agent: for the next one, which
-    /// begins with no memory of it, there may be room.
+    /// Whether the pod was rejected. A rejection holds for one run of the agent: after a restart
+    /// there may be room.
     ///
     /// upstream: kubelet.go (HandlePodAdditions): of a static pod only the status manager knows
     pub fn was_rejected(saved: &[u8]) -> bool {
@@ -96,26 +96,27 @@ impl PodMemory {
         verdict.is_some_and(|verdict| verdict.rejection().is_some())
     }
 
-    /// Whether the pod was ending because somebody took it away, so that it may begin anew once that
-    /// end is over. `is_written_down`: there is a record of it as of one that was taken away.
+    /// Whether the pod was terminating because it was removed, so that it may be created anew once
+    /// it has terminated. `is_written_down`: a record says that it was removed.
     ///
-    /// What ends for good is judged with the first step of its end. What is taken away may be judged
-    /// too, when its containers have ended: then only the record tells.
+    /// A pod that ends by itself has its terminal phase from the first step of its termination. A
+    /// removed pod may get one too, when its containers have exited: then only the record
+    /// distinguishes the two.
     pub fn is_end_by_removal(saved: &[u8], is_written_down: bool) -> bool {
         let is_asked = |kept: &Kept| is_written_down || kept.verdict.is_none();
         read(saved).is_some_and(|kept| kept.ending.is_some() && is_asked(&kept))
     }
 }
 
-/// Nothing where it is not what an agent of this version wrote.
+/// None where it was not written by an agent of this version.
 fn read(saved: &[u8]) -> Option<Kept> {
     let saved = serde_json::from_slice::<SavedIn>(saved).ok()?;
     (saved.version == VERSION).then_some(saved.pod)
 }
 
 impl Kept {
-    /// Nothing that happened lies ahead: where it does, the clock was set back since, and waits that
-    /// began then begin again now. Otherwise they would last until the old time is reached.
+    /// Clamps times in the future to now: the clock was set back since, and delays that began then
+    /// begin again now. Otherwise they would last until the old time is reached.
     fn bring_back(&mut self, pod: &Pod, now: ApiTime) {
         let now_nanos = now.nanos();
         self.start_time = self.start_time.map(|at| at.min(now_nanos));
@@ -149,7 +150,7 @@ impl Kept {
     }
 }
 
-/// A probe may give a container more time to end than its pod does.
+/// A probe may set a longer grace period for a container than its pod.
 fn longest_probe_grace(container: &Container) -> i64 {
     let probes = [&container.liveness_probe, &container.startup_probe];
     let graces =
@@ -157,7 +158,7 @@ fn longest_probe_grace(container: &Container) -> i64 {
     graces.max().unwrap_or(0)
 }
 
-/// What can be told of a container of which nothing was saved.
+/// The presumed memory of a container without saved state.
 fn presume(
     (desired, settings): (&DesiredPod, &Settings),
     lineup: &Lineup<'_>,
@@ -173,7 +174,7 @@ fn presume(
         back_off: BackOff::presumed(container, restarts, started, settings),
         ..ContainerMemory::default()
     };
-    // One that has run for longer than its startup probe would have let it must have passed.
+    // One that has run for longer than its startup probe allows must have passed it.
     if record.state == ContainerState::Running
         && record.started_at > 0
         && let Some(probe) = &container.startup_probe

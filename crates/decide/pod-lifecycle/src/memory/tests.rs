@@ -1,4 +1,4 @@
-//! What the memory makes of what happens.
+//! Events applied to the memory.
 
 use crate::happening::{Happening, Outcome, Told};
 use crate::testing::Case;
@@ -23,7 +23,7 @@ fn said(told: &Told) -> Vec<String> {
         .collect()
 }
 
-/// Plans, begins the one action that the plan has, and ends it so.
+/// Plans, begins the plan's only action, and finishes it with this outcome.
 fn carry_out(case: &mut Case, outcome: Outcome) -> Told {
     let plan = case.plan();
     absorb(case, &Happening::Planned(&plan));

@@ -12,13 +12,13 @@ const AFTER_EXIT: &[(&str, i32, bool)] = &[
     ("OnFailure app:a", 137, true),
     ("Never app:a", 0, false),
     ("Never app:a", 1, false),
-    // The container's own policy goes first.
+    // The container's own policy takes precedence.
     ("Never app:a(policy=Always)", 0, true),
     ("Never app:a(policy=OnFailure)", 0, false),
     ("Never app:a(policy=OnFailure)", 2, true),
     ("Always app:a(policy=Never)", 1, false),
     ("Always app:a(policy=OnFailure)", 0, false),
-    // Rules go before both.
+    // Rules take precedence over both.
     ("Never app:a(policy=Never,in42=Restart)", 42, true),
     ("Never app:a(policy=Never,in42=Restart)", 41, false),
     ("Never app:a(policy=Never,in42=Restart)", 0, false),
@@ -32,7 +32,7 @@ const AFTER_EXIT: &[(&str, i32, bool)] = &[
     // The first rule that matches counts, and one without codes never does.
     ("Never app:a(policy=Never,in1=Restart,in1=RestartAllContainers)", 1, true),
     ("Never app:a(policy=Never,in=Restart)", 1, false),
-    // Rules without a policy of the container's own are not asked.
+    // Rules without a policy of the container's own are ignored.
     ("Never app:a(in42=Restart)", 42, false),
     ("Always app:a(policy=Sometimes)", 1, true),
     ("Never app:a(policy=Sometimes)", 1, false),
@@ -101,7 +101,7 @@ fn whether_a_container_comes_back_after_we_stopped_it() {
         ("Never app:a(policy=Always)", true),
         ("Never app:a(policy=OnFailure)", true),
         ("Always app:a(policy=Never)", false),
-        // Rules are not asked: there is no exit code yet.
+        // Rules are not applied: there is no exit code yet.
         ("Always app:a(policy=Never,notin0=Restart)", false),
     ] {
         let pod = pods::read(text);

@@ -1,10 +1,10 @@
-//! Where initialization stands: which init container comes next, which sidecars must be started
-//! again or stopped.
+//! Progress of initialization: which init container comes next, which sidecars must be restarted or
+//! stopped.
 //!
-//! Rules: looked at from the last to the first, since records of earlier ones may be gone; the
-//! newest that has a record tells how far it is; everything before it has been; one after the other,
-//! a sidecar counts as done once it has started. A container that runs or was made shows that all
-//! of it is over.
+//! Rules: containers are examined from the last to the first, since records of earlier ones may be
+//! gone; the newest with a record shows the progress, everything before it is done; one after the
+//! other, a sidecar counts as done once it has started. A regular container that runs or was
+//! created shows that initialization is over.
 //!
 //! upstream: kuberuntime_container.go (computeInitContainerActions)
 
@@ -62,12 +62,12 @@ pub(crate) fn needs(scene: &Scene<'_>) -> Needs {
     if !past {
         needs.starts.extend(containers.first().map(|first| first.name.to_string()));
     }
-    // They were found backwards.
+    // They were found in reverse order.
     needs.starts.reverse();
     needs
 }
 
-/// A regular container that was made, or runs, shows that initialization is over. One that has
+/// A regular container that was created, or runs, shows that initialization is over. One that has
 /// exited does not: it may be from the sandbox before.
 fn has_begun(scene: &Scene<'_>) -> bool {
     scene.pod.spec.containers.iter().any(|container| {
@@ -77,7 +77,7 @@ fn has_begun(scene: &Scene<'_>) -> bool {
     })
 }
 
-/// An init container that ends; whether it has done its work.
+/// An ordinary init container; true when it has completed.
 fn examine_init(
     scene: &Scene<'_>,
     container: &Container,
@@ -104,7 +104,7 @@ fn examine_init(
     false
 }
 
-/// A sidecar; whether it has started, so that the next may.
+/// A sidecar; true when it has started, so that the next may.
 fn examine_sidecar(
     scene: &Scene<'_>,
     container: &Container,

@@ -1,8 +1,8 @@
-//! The order of starts: one container after the other, each tried before the next.
+//! The order of starts: one container after the other, each attempted before the next.
 //!
-//! Rules: a container whose image is on its way, or whose start is in flight, keeps those after it
-//! waiting; one that waits for its back-off, for another try or for an image that cannot be had
-//! does not. (What has to wait for an init container is not among the starts at all.)
+//! Rules: a container whose image is being pulled, or whose start is in flight, blocks those after
+//! it; one in back-off, waiting for a retry or for an image that cannot be pulled does not.
+//! (Containers that wait for an init container are not among the starts at all.)
 
 use pod_model::pod::Container;
 use ports::runtime_objects::{ContainerState, SandboxRecord};
@@ -16,7 +16,7 @@ use crate::view::ImageState;
 
 use super::{at, is_prepared};
 
-/// Ephemeral containers that were never started; they are never started again.
+/// Ephemeral containers that were never started; they are never restarted.
 pub(crate) fn ephemeral_to_start(scene: &Scene<'_>) -> Vec<String> {
     scene
         .pod
@@ -31,7 +31,7 @@ pub(crate) fn ephemeral_to_start(scene: &Scene<'_>) -> Vec<String> {
         .collect()
 }
 
-/// Whether the ones after this one may be tried.
+/// Whether the ones after this one may be attempted.
 #[derive(PartialEq, Eq)]
 enum Next {
     GoOn,
@@ -53,8 +53,8 @@ pub(crate) fn plan(
     }
 }
 
-/// Asks for the images of all that is to be started and is not held back. After a start that failed
-/// only when the next is due: what is there now may be gone by then.
+/// Requests the images of all containers to be started that are not held back. After a failed start
+/// only when the retry is due: an image that is present now may be gone by then.
 pub(crate) fn want_images(scene: &Scene<'_>, draft: &mut Draft, starts: &[String]) {
     for name in starts {
         let Some((_, container)) = lineup::find(scene.pod, name) else { continue };

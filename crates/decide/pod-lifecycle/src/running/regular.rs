@@ -12,7 +12,7 @@ use crate::scene::Scene;
 
 use super::{Kill, Needs};
 
-/// What the event says of a container whose postStart hook failed.
+/// The event message for a container whose postStart hook failed.
 pub(crate) const FAILED_HOOK_MESSAGE: &str = "FailedPostStartHook";
 
 pub(crate) fn needs(scene: &Scene<'_>) -> Needs {
@@ -43,12 +43,12 @@ pub(crate) fn needs(scene: &Scene<'_>) -> Needs {
         }
         needs.kills.push(Kill { name, id: record.id.clone(), reason, message });
     }
-    // One that runs, or is about to be stopped, is waited for before the pod counts as done.
+    // One that runs, or is about to be stopped, must exit before the pod counts as done.
     needs.finished = !some_go_on && needs.starts.is_empty();
     needs
 }
 
-/// Why a container that runs must not go on; and whether it comes back.
+/// Why a running container must be stopped, and whether it restarts.
 fn fault(
     scene: &Scene<'_>,
     container: &Container,
@@ -56,7 +56,7 @@ fn fault(
 ) -> Option<(KillReason, String, bool)> {
     let name = &container.name;
     let restarts = restart::after_kill(container, &scene.pod.spec, scene.settings);
-    // Before all else: the reference kills it before it looks at anything again.
+    // First: the reference kills it before it examines anything else.
     if scene.failed_post_start(record) {
         let message = FAILED_HOOK_MESSAGE.to_owned();
         return Some((KillReason::FailedPostStartHook, message, restarts));
@@ -83,7 +83,7 @@ pub(crate) fn failed_probe(scene: &Scene<'_>, record: &ContainerRecord) -> Optio
     (*id == record.id).then_some(*kind)
 }
 
-/// A container of which the runtime knows nothing is stopped, so that there are never two.
+/// A container in an unknown state is stopped, so that there are never two.
 pub(crate) fn unknown(record: &ContainerRecord, title: &str) -> Kill {
     Kill {
         name: record.name.clone(),

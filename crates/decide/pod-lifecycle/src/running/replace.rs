@@ -1,8 +1,8 @@
-//! A pod that has no sandbox to run in: the old one is cleared away, then a new one is made.
+//! A pod without a usable sandbox: the old one is torn down, then a new one is created.
 //!
 //! Rules: a `Never` pod that had containers gets no new sandbox; neither does one whose containers
 //! are all done; containers that must succeed once and have are not started again; init containers
-//! begin again from the first, and so their records go before the new sandbox comes.
+//! begin again from the first, and so their records are removed before the new sandbox is created.
 
 use ports::runtime_objects::SandboxRecord;
 
@@ -43,7 +43,7 @@ pub(crate) fn plan(scene: &Scene<'_>, draft: &mut Draft, new: &New<'_>) {
 }
 
 fn make(scene: &Scene<'_>, draft: &mut Draft, new: &New<'_>) {
-    // Images are asked for while the sandbox is made.
+    // Images are requested while the sandbox is created.
     lane::want_images(scene, draft, &first_starts(scene));
     let prepared = is_prepared(scene, draft);
     if let Err(problem) = &scene.view.facts.network_ready
@@ -73,7 +73,7 @@ fn is_wanted(scene: &Scene<'_>, new: &New<'_>) -> bool {
     !(all_done && scene.lineup.has_regular(scene.pod))
 }
 
-/// Removes the records of all init containers; whether none is left.
+/// Removes the records of all init containers; true when none is left.
 fn purge(scene: &Scene<'_>, draft: &mut Draft) -> bool {
     let mut left = false;
     for container in &scene.pod.spec.init_containers {
@@ -93,7 +93,7 @@ fn purge(scene: &Scene<'_>, draft: &mut Draft) -> bool {
     !left
 }
 
-/// What will be started first in the new sandbox.
+/// The containers that will be started first in the new sandbox.
 fn first_starts(scene: &Scene<'_>) -> Vec<String> {
     let spec = &scene.pod.spec;
     if let Some(first) = spec.init_containers.first() {

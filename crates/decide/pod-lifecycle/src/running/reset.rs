@@ -1,8 +1,8 @@
 //! All containers are stopped, removed and started anew, because one exited with a code whose rule
 //! says so.
 //!
-//! Rules: no grace (two seconds) and no hooks; the one that set it off goes last, so that an agent
-//! that is killed in between still sees why; logs stay.
+//! Rules: the minimum grace period (two seconds) and no hooks; the container that triggered it is
+//! removed last, so that an agent that is killed in between still sees the cause; logs stay.
 
 use std::time::Duration;
 

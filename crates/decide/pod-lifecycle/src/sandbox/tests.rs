@@ -1,4 +1,4 @@
-//! When a sandbox is replaced, and what happens to the pod then.
+//! When a sandbox is replaced, and the effect on the pod.
 
 use super::*;
 use crate::testing::{Row, check};

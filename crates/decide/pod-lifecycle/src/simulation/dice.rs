@@ -1,4 +1,4 @@
-//! Numbers that are the same for the same seed.
+//! A seeded random number generator.
 
 pub(super) struct Dice(u64);
 
@@ -20,7 +20,7 @@ impl Dice {
         self.next() % most.max(1)
     }
 
-    /// In so many of a hundred cases.
+    /// True with this probability in percent.
     pub(super) fn percent(&mut self, percent: u64) -> bool {
         self.below(100) < percent
     }

@@ -1,4 +1,4 @@
-//! What must hold at every step.
+//! Invariants that must hold at every step.
 
 use std::collections::BTreeMap;
 
@@ -14,14 +14,14 @@ use crate::view::Wish;
 use super::node::Node;
 use super::worker::{Worker, has_twins, is_start};
 
-/// What the laws remember between two steps.
+/// The state of the invariants between two steps.
 #[derive(Default)]
 pub(super) struct Laws {
     phase: Option<PodPhase>,
     counts: BTreeMap<String, i32>,
     conditions: BTreeMap<String, (ConditionStatus, i64)>,
     stage: Option<Stage>,
-    /// Until when each container was first given.
+    /// The first deadline of each container.
     deadlines: BTreeMap<String, i64>,
 }
 
@@ -90,7 +90,7 @@ impl Laws {
         Ok(())
     }
 
-    /// A regular container starts only when every init container of this sandbox has done its work.
+    /// A regular container starts only when every init container of this sandbox has completed.
     fn check_order(
         &self,
         worker: &Worker,
@@ -158,12 +158,12 @@ impl Laws {
         Ok(())
     }
 
-    /// What was not on disk when the agent died, and only told times, is gone.
+    /// Times that were not saved when the agent died, and only reported, are lost.
     pub(super) fn forget_times(&mut self) {
         self.conditions.clear();
     }
 
-    /// A killed agent changes nothing when nothing was on its way.
+    /// Killing the agent changes nothing when no action is in flight.
     pub(super) fn check_non_event(
         worker: &Worker,
         node: &Node,

@@ -1,5 +1,5 @@
-//! The runtime of the simulated node: records, names that are reserved, containers that live and
-//! die by themselves.
+//! The runtime of the simulated node: records, reserved names, containers that run and exit by
+//! themselves.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,7 @@ pub(super) struct Node {
     pub(super) now: i64,
     pub(super) sandboxes: Vec<SandboxRecord>,
     pub(super) containers: Vec<ContainerRecord>,
-    /// When a running container ends by itself, and with which code.
+    /// When a running container exits by itself, and with which code.
     pub(super) fates: BTreeMap<String, (i64, i32)>,
     pub(super) ids: u32,
     /// The highest count with which a container of each name was started.
@@ -120,7 +120,7 @@ impl Node {
         Ok(id)
     }
 
-    /// Starts what was created. What becomes of it is in the dice.
+    /// Starts a created container. Its exit is random.
     pub(super) fn start(&mut self, id: &str, fate: Option<(i64, i32)>) -> Result<(), String> {
         let now = self.now;
         let found = self.containers.iter_mut().find(|each| each.id == id);
@@ -159,7 +159,7 @@ impl Node {
         self.containers.retain(|each| each.id != id);
     }
 
-    /// Containers whose time has come end.
+    /// Containers whose time has come exit.
     pub(super) fn let_live(&mut self) -> bool {
         let due: Vec<(String, i32)> = self
             .fates
@@ -173,7 +173,8 @@ impl Node {
         !due.is_empty()
     }
 
-    /// What a container of this name does: init containers end, jobs end, others mostly go on.
+    /// How a container of this name behaves: init containers complete, jobs complete, others mostly
+    /// keep running.
     pub(super) fn fate(
         &self,
         name: &str,

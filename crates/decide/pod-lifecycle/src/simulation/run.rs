@@ -1,4 +1,5 @@
-//! One run: chaos for a while, then calm until the pod is where it should be, then its end.
+//! One run: faults for a while, then none until the pod has reached its desired state, then its
+//! termination.
 
 use std::sync::Arc;
 
@@ -115,7 +116,7 @@ impl Run {
         self.worker.wish(&self.node, wish);
     }
 
-    /// In calm, the pod comes where it should be and stays there without another step.
+    /// Without faults, the pod reaches its desired state and stays there without another action.
     fn settle(&mut self) -> Result<(), String> {
         for record in &self.node.containers {
             if record.state == ContainerState::Running && !record.name.starts_with("job") {
@@ -155,7 +156,7 @@ impl Run {
         }
     }
 
-    /// Planning again, and looking again, changes nothing.
+    /// Planning again, and observing again, changes nothing.
     fn stay_quiet(&mut self, settled: &PodPlan) -> Result<(), String> {
         self.node.now += SECOND;
         self.worker.look(&self.node);
@@ -190,8 +191,8 @@ impl Run {
         if self.worker.unsaved && self.dice.percent(60) {
             self.worker.save();
         }
-        // After an action the pod is always looked at; of what happens by itself one only hears,
-        // and hearing can be lost, or come late.
+        // After an action the pod is always observed; other changes arrive as runtime events, which
+        // can be lost or late.
         let hears = !rough || self.chaos == Chaos::None || self.dice.percent(40);
         let relist = self.node.now - self.last_look > 300 * SECOND;
         if ended {
@@ -227,7 +228,7 @@ impl Run {
         Ok(())
     }
 
-    /// To the next thing that happens, or a little.
+    /// Advances to the next event, or a little.
     fn move_time(&mut self, made: &PodPlan) {
         let mut next = self.node.now + self.dice.millis(5_000, 60_000);
         let moments = self
@@ -271,7 +272,7 @@ impl Run {
     }
 }
 
-/// A pod that may not be started again, and has not ended: the reference leaves it so.
+/// A pod that may not be restarted, and has not ended: the reference leaves it so.
 fn is_stuck_by_design(made: &PodPlan) -> bool {
     made.waiting_on.as_ref().is_some_and(|waiting| {
         waiting.why.contains("restart policy allows no new one")

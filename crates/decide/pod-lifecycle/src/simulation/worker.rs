@@ -1,4 +1,4 @@
-//! The agent of the simulated node: plans, begins actions, absorbs what becomes of them, and can be
+//! The agent of the simulated node: plans, begins actions, absorbs their outcomes, and can be
 //! killed at any step.
 
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use crate::view::{
 use super::dice::Dice;
 use super::node::Node;
 
-/// An action on its way through the runtime.
+/// An action in flight in the runtime.
 pub(super) struct Doing {
     pub(super) action: Action,
     pub(super) done_at: i64,
@@ -34,16 +34,16 @@ pub(super) struct Worker {
     pub(super) observed: ObservedPod,
     pub(super) facts: Facts,
     pub(super) saved: Option<Vec<u8>>,
-    /// What was saved before a start that has just begun: it is written down while its container is
-    /// made, so that a kill may come first. Nothing else happens to the pod until it is written.
+    /// The state saved for a start that has just begun: it is written while the container is
+    /// created, so that a kill may come first. Nothing else happens to the pod until it is written.
     pub(super) before_start: Option<Option<Vec<u8>>>,
     pub(super) unsaved: bool,
     pub(super) doing: Vec<Doing>,
     pub(super) last: Option<PodPlan>,
     pub(super) trace: Vec<String>,
-    /// Writing it down takes most of the time, so only a run that went wrong does, in a repetition.
+    /// Tracing takes most of the time, so only the repetition of a failed run does it.
     pub(super) tracing: bool,
-    /// Actions fail, events echo.
+    /// Actions fail, events are duplicated.
     pub(super) failing: bool,
     /// Containers crash.
     pub(super) crashing: bool,
@@ -161,7 +161,7 @@ impl Worker {
         plan
     }
 
-    /// Moves actions through the runtime; whether one ended.
+    /// Advances actions in the runtime; true when one finished.
     pub(super) fn advance(&mut self, node: &mut Node, dice: &mut Dice) -> bool {
         let pod = Arc::clone(&self.desired.pod);
         for each in &mut self.doing {
@@ -186,7 +186,7 @@ impl Worker {
             self.note(node, format_args!("ended {key:?} {outcome:?}"));
             self.absorb(node, &Happening::Ended { key: key.clone(), outcome: outcome.clone() });
             if self.failing && dice.percent(10) {
-                // An echo.
+                // A duplicate.
                 self.absorb(node, &Happening::Ended { key, outcome });
             }
         }
@@ -214,12 +214,12 @@ impl Worker {
         }
     }
 
-    /// The agent dies. What was on its way has had its effect, or half of it, or none.
+    /// The agent is killed. Actions in flight have taken effect, or half of it, or none.
     pub(super) fn die(&mut self, node: &mut Node, dice: &mut Dice) {
         self.note(node, "KILLED");
         let pod = Arc::clone(&self.desired.pod);
         let doing = std::mem::take(&mut self.doing);
-        // Not written yet: then the container that was begun last may have been made, no more.
+        // Not written yet: then the container of the last start may have been created, no more.
         let unwritten = self.before_start.take().filter(|_| dice.percent(50));
         let begun_last = doing.len().saturating_sub(1);
         for (place, mut each) in doing.into_iter().enumerate() {
@@ -267,7 +267,7 @@ impl Worker {
     }
 }
 
-/// The effect of an action, and how it ends.
+/// The effect of an action, and its outcome.
 fn finish(
     pod: &pod_model::pod::Pod,
     node: &mut Node,
@@ -343,7 +343,7 @@ fn finish(
     }
 }
 
-/// Whether any two containers of one name run.
+/// Whether two containers of one name run.
 pub(super) fn has_twins(node: &Node) -> bool {
     let mut names: Vec<&str> = node
         .containers

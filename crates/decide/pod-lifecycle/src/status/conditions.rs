@@ -1,4 +1,5 @@
-//! The conditions of a pod, each with its reason, and with a time that moves only with its status.
+//! The conditions of a pod, each with its reason, and with a transition time that changes only with
+//! its status.
 //!
 //! upstream: status/generate.go
 
@@ -163,7 +164,7 @@ fn initialized(scene: &Scene<'_>, status: &PodStatus) -> Found {
         .filter(|container| !is_done(container))
         .map(|container| &*container.name)
         .collect();
-    // A pod that was initialized stays so while all its containers are started anew.
+    // An initialized pod stays so while all its containers are restarted.
     let was = scene.settings.restart_all
         && scene.view.memory.kept.conditions.get(kind).is_some_and(|known| known.met);
     if incomplete.is_empty() || was {
@@ -191,7 +192,7 @@ fn all_restarting(scene: &Scene<'_>, status: &PodStatus) -> Option<Found> {
     })
 }
 
-/// As Go prints a list of texts.
+/// As Go prints a list of strings.
 fn go_list(names: &[&str]) -> String {
     format!("[{}]", names.join(" "))
 }

@@ -1,9 +1,9 @@
 //! The statuses of a pod's containers: state, last state, counts, flags.
 //!
 //! Rules: the newest record gives the state and the one before it the last state; where a record is
-//! gone the memory stands in, and a container that ran and vanished has ended with 137; a container
-//! that should start and cannot is waiting, with the reason; one whose postStart hook has not
-//! succeeded is told as it was before it.
+//! gone the memory stands in, and a container that ran and vanished has exited with 137; a
+//! container that should start and cannot is waiting, with the reason; one whose postStart hook has
+//! not succeeded is reported as before its start.
 //!
 //! upstream: kubelet_pods.go (convertToAPIContainerStatuses), prober/prober_manager.go
 
@@ -78,7 +78,7 @@ fn one(scene: &Scene<'_>, list: ContainerList, container: &Container) -> Contain
     status
 }
 
-/// As the runtime has it.
+/// The status from the runtime's record.
 fn observed(
     scene: &Scene<'_>,
     container: &ObservedContainer,
@@ -98,7 +98,7 @@ fn observed(
     let was_running = matches!(old.map(|old| &old.reported), Some(Reported::Running { .. }));
     let state = match record.state {
         ContainerState::Running => {
-            // A start after its record was removed counts even where the runtime does not know.
+            // A start whose record was removed counts even where the runtime does not know it.
             if let Some(ContainerMemory {
                 reported: Reported::Exited { .. }, restart_count, ..
             }) = old
@@ -133,7 +133,7 @@ fn observed(
     }
 }
 
-/// Where the runtime has nothing of it.
+/// The status of a container that the runtime does not have.
 fn vanished(
     scene: &Scene<'_>,
     container: &Container,
@@ -166,7 +166,7 @@ fn vanished(
             status.image_id = image_id.as_str().into();
             status.container_id = exit.container_id.as_str().into();
         }
-        // It ran and is gone: how it ended is not known, that it ended is.
+        // It ran and is gone: that it exited is known, but not how.
         Reported::Running { .. } => {
             if !scene.over {
                 count = count.saturating_add(1);
@@ -178,7 +178,7 @@ fn vanished(
     status
 }
 
-/// A container that should start and does not is waiting, and says for what.
+/// A container that should start and does not is waiting, with the reason.
 fn waiting(
     scene: &Scene<'_>,
     list: ContainerList,
@@ -207,7 +207,7 @@ fn waiting(
     if !scene.should_start(container) {
         return;
     }
-    // An ephemeral container is never started again.
+    // An ephemeral container is never restarted.
     if list == ContainerList::Ephemeral && latest.is_some() {
         return;
     }
@@ -254,7 +254,7 @@ fn lost(reason: &str, message: &str) -> Exit {
     Exit { code: 137, reason: reason.to_owned(), message: message.to_owned(), ..Exit::default() }
 }
 
-/// What was once told of an exit stays told, also when the file with its last words is gone.
+/// A reported exit stays as reported, even when the file with its termination message is gone.
 fn as_told(exit: Exit, old: Option<&ContainerMemory>) -> Exit {
     let Some(old) = old else { return exit };
     let reported = match &old.reported {

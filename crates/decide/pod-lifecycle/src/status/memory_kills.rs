@@ -1,29 +1,29 @@
-//! What is told of processes that the kernel killed for want of memory.
+//! How OOM kills are reported in the status.
 //!
-//! Rules: a container is `OOMKilled` where its first process was killed for memory, and no other way.
-//! That was so where it ended by that signal (137) while the kernel killed for memory. Where it ended
-//! otherwise it did so by itself, whatever a runtime that heard of a killed child calls it; where the
-//! kill lies far back, something else has ended it since. In doubt the runtime's word stands. Nothing
-//! that is known of a kill is kept back: what is not in the reason is in the message. Of several kills
-//! the one nearest to the end says whether it was the end.
+//! Rules: a container is `OOMKilled` only where its init process was OOM-killed. That is so where
+//! it exited by that signal (137) while the kernel was OOM-killing in it. Where it exited otherwise
+//! it did so by itself, even if the runtime, seeing a killed child, calls it OOMKilled; where the
+//! kill was long before, something else ended it. In doubt the runtime's reason stands. No known
+//! kill is dropped: what is not in the reason is in the message. Of several kills the one nearest
+//! to the exit decides.
 //!
-//! upstream: none; the reference passes on the runtime's word (decision 10).
+//! upstream: none; the reference passes on the runtime's reason (decision 10).
 
 use ports::runtime_objects::ContainerRecord;
 
 use crate::kill_notes::{MOST_NOTES, MemoryKillNote, MemoryKillNotes};
 use crate::words::{NOT_THE_FIRST_KILLED, OUT_OF_MEMORY};
 
-/// The code of a process that was ended by SIGKILL.
+/// The exit code of a process killed by SIGKILL.
 const KILLED: i32 = 137;
 const SECOND: i64 = 1_000_000_000;
-/// A kill so near to the end was the end: the two are dated by different programs.
+/// A kill this close to the exit caused it: the two timestamps come from different programs.
 const NEAR: i64 = 10 * SECOND;
-/// And one so far from it was not: what was in the kernel's log before the agent came is dated by a
+/// A kill this far from it did not: kernel log entries from before the agent started are dated by a
 /// clock that drifts.
 const FAR: i64 = 600 * SECOND;
 
-/// The reason for which a container ended, and what is to be said of memory.
+/// The reason for a container's exit, and the message about memory.
 pub(super) fn told_of_end(
     record: &ContainerRecord,
     kills: &MemoryKillNotes,
@@ -35,7 +35,7 @@ pub(super) fn told_of_end(
         Some(Some(gap)) if gap > FAR => false,
         Some(Some(gap)) if !is_near(gap) => is_called,
         Some(_) => true,
-        // Of processes that nobody names it is not known whether the first one was among them.
+        // Among kills without an identified process the init process may or may not be.
         None => is_called,
     };
     let reason = match (was_it, is_called, record.exit_code) {
@@ -59,21 +59,22 @@ pub(super) fn told_of_end(
     (reason, Some(parts.join("; ")))
 }
 
-/// How long before the end that one of the named processes was killed which is nearest to it, where
-/// both are dated; one that is not dated counts as the nearest. None where nobody is named.
+/// The interval between the exit and the nearest kill of an identified process, where both have a
+/// time; a kill without a time counts as the nearest. None where no process is identified.
 fn nearest(record: &ContainerRecord, kills: &MemoryKillNotes) -> Option<Option<i64>> {
     let named = kills.iter().filter(|kill| kill.unnamed == 0);
     let gaps = named.map(|kill| before_the_end(record, kill));
     gaps.min_by_key(|gap| gap.map_or(0, i64::saturating_abs))
 }
 
-/// How long before the end of the container a named process was killed, where both are dated.
+/// The interval between the kill of an identified process and the container's exit, where both have
+/// a time.
 fn before_the_end(record: &ContainerRecord, kill: &MemoryKillNote) -> Option<i64> {
     let is_dated = kill.at != 0 && record.finished_at != 0;
     is_dated.then(|| record.finished_at.saturating_sub(kill.at))
 }
 
-/// Which process was killed for memory, what it used, and what it could have used.
+/// Which process was OOM-killed, the memory it used, and the limit.
 pub(crate) fn memory_kill_sentence(kill: &MemoryKillNote) -> String {
     if kill.unnamed > 0 {
         let count = if kill.unnamed == 1 { "a process" } else { "processes" };
@@ -92,7 +93,7 @@ pub(crate) fn memory_kill_sentence(kill: &MemoryKillNote) -> String {
     )
 }
 
-/// That there were more kills than are named.
+/// That there were more kills than are listed.
 pub(crate) fn dropped_kills_sentence(most: u64) -> Option<String> {
     (most > 0).then(|| {
         format!(

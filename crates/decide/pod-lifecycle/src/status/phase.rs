@@ -1,8 +1,8 @@
 //! The phase of a pod, from the states of its containers.
 //!
-//! Rules: waiting for a first start is Pending; something runs, or will be started again, is
-//! Running; all over is Succeeded or Failed. An init container that failed for good fails the pod.
-//! Sidecars count as running while they run, but neither as succeeded nor as failed.
+//! Rules: waiting for a first start is Pending; something runs, or will be restarted, is Running;
+//! all over is Succeeded or Failed. An init container that failed for good fails the pod. Sidecars
+//! count as running while they run, but neither as succeeded nor as failed.
 //!
 //! upstream: kubelet_pods.go (getPhase)
 
@@ -62,7 +62,7 @@ pub(super) fn of(scene: &Scene<'_>, status: &PodStatus, still: bool) -> PodPhase
     }
 }
 
-/// Whether a regular container was made in the sandbox of today.
+/// Whether a regular container was created in the current sandbox.
 fn has_begun(scene: &Scene<'_>) -> bool {
     let Some(sandbox) = sandbox::active(scene.view.observed) else { return false };
     scene.pod.spec.containers.iter().any(|container| {
@@ -74,7 +74,7 @@ fn has_begun(scene: &Scene<'_>) -> bool {
     })
 }
 
-/// Whether a container that ended like this stays ended.
+/// Whether a container that exited like this is not restarted.
 fn is_for_good(scene: &Scene<'_>, container: &Container, ended: &ContainerTerminated) -> bool {
     let restarting = scene.settings.restart_all && &*ended.reason == RESTARTING_ALL;
     !restarting && !restart::after_exit(container, &scene.pod.spec, ended.exit_code, scene.settings)

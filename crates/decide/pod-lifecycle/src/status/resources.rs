@@ -1,7 +1,7 @@
-//! The resources that a container has, as its status tells them.
+//! The resources of a container in its status.
 //!
 //! Rule: what the specification allocates, with CPU and memory as the runtime has really set them
-//! where it tells; amounts too small for the kernel to tell apart stay as they were asked for.
+//! where it reports them; amounts below the kernel's resolution stay as requested.
 //!
 //! upstream: kubelet_pods.go (convertContainerStatusResources), cm/helpers_linux.go
 

@@ -37,7 +37,7 @@ fn pod(case: &mut Case, words: &[&str]) -> bool {
         ["unprepared"] => memory.prepared = false,
         ["new"] => memory.kept.start_time = None,
         ["since", start] => memory.kept.start_time = Some(nanos(start)),
-        // As if the status of this very moment had been told before.
+        // As if the current status had been reported before.
         ["reported"] => {
             let saved = (case.facts.admission.clone(), case.facts.volumes.clone());
             case.facts.admission = Admission::Admitted;

@@ -158,7 +158,7 @@ fn next_order(kills: &MemoryKillNotes) -> u64 {
     kills.iter().next_back().map_or(7, |note| note.order + 1)
 }
 
-/// A process that was killed for memory; `oom` when containers end that say nothing of it.
+/// An OOM-killed process; `oom` when the containers that exit do not mention it.
 fn eater(order: u64, killed: i64, limit: Option<u64>) -> MemoryKillNote {
     MemoryKillNote {
         order,

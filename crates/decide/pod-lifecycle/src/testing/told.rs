@@ -1,4 +1,4 @@
-//! What follows from a case, as texts by heading.
+//! The result of a case, as texts by heading.
 
 use std::collections::BTreeMap;
 

@@ -1,7 +1,7 @@
-//! Flags and sections of kube-controller-manager that do nothing here, and why.
+//! Flags and sections of kube-controller-manager that have no effect here, and why.
 //!
-//! The rule it keeps: they are taken, checked for their form, and warned about, so that a unit file
-//! written for kube-controller-manager works. Rows only, in the order of names.
+//! The rule it keeps: they are accepted, checked for their form, and warned about, so that a unit
+//! file written for kube-controller-manager works. Rows only, in the order of names.
 
 use node_config::flags::Kind;
 
@@ -29,7 +29,7 @@ pub(super) static ELSEWHERE: &[Row] = &[
     no(
         "authentication-tolerate-lookup-failure",
         Kind::Bool,
-        "such a failure never stops this program: it keeps looking, and lets nobody in meanwhile",
+        "such a failure never stops this program: it retries, and admits no client meanwhile",
     ),
     no("cluster-name", Kind::Text, "no cloud of ours needs a prefix"),
     of("cluster-signing-cert-file", Kind::Text, "certificatesigningrequest-signing-controller"),
@@ -259,7 +259,7 @@ pub(crate) static FOREIGN_SECTIONS: &[&str] = &[
     "ValidatingAdmissionPolicyStatusController",
 ];
 
-/// Fields of the other sections that do nothing here, and why.
+/// Fields of the other sections that have no effect here, and why.
 pub(crate) static UNUSED_FIELDS: &[(&str, &str)] = &[
     ("Generic.ClientConnection.acceptContentTypes", "the API server is spoken to in JSON"),
     ("Generic.ClientConnection.contentType", "the API server is spoken to in JSON"),

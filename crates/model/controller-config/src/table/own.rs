@@ -1,4 +1,4 @@
-//! Flags that do something here. Rows only, in the order of names.
+//! Flags that have an effect here. Rows only, in the order of names.
 
 use super::Field::{
     Address, Bool, Duration, Float, Gates, Help, Int, Int32, Level, Modules, Text, Version, Words,
@@ -119,7 +119,7 @@ pub(super) static OWN: &[Row] = &[
         Text(|settings| &mut settings.cloud_provider),
         "KubeCloudShared.CloudProvider.Name",
         "",
-        "Who knows the machines behind the nodes: file, exec, or external for somebody else.",
+        "The cloud provider: file, exec, or external for a separate cloud controller.",
     ),
     row(
         "cluster-cidr",

@@ -1,7 +1,7 @@
-//! Pod ranges: which cluster ranges, cut how, without which service ranges.
+//! Pod CIDRs: the cluster CIDRs, their node masks, and the service CIDRs to exclude.
 //!
-//! The rule it keeps: upstream's: one cluster range, or one of each family; with two, the mask size
-//! is said per family. A service range that cannot be read is told and left, as there.
+//! The rule it keeps: upstream's: one cluster CIDR, or one of each family; with two, the mask size
+//! is set per family. A service CIDR that does not parse is reported and ignored, as there.
 
 use pod_model::{Cidr, parse_cidr};
 
@@ -15,7 +15,7 @@ const MASK_V6: &str = "node-cidr-mask-size-ipv6";
 const CLUSTER: &str = "cluster-cidr";
 const SERVICE: &str = "service-cluster-ip-range";
 
-/// The ranges, if they are to be handed out and the controller for it runs.
+/// The ranges, if they are to be allocated and the controller for it runs.
 pub(super) fn judge(
     settings: &Settings,
     running: bool,

@@ -1,13 +1,13 @@
-//! Which values must not be printed, and what stands in their place.
+//! Which values must not be printed, and their replacement.
 //!
-//! The rule it keeps: a field is secret by its path, in letters of either case; a URL keeps its
-//! scheme, host and path and nothing else, as user, query and fragment are where tokens hide. What
-//! is masked twice is masked once. Values that carry secrets should not come here in the first place.
+//! The rule it keeps: a field is secret by its path, ignoring case; a URL keeps only its scheme,
+//! host and path, as user, query and fragment can hold credentials. Masking is idempotent. Values
+//! that carry secrets should not reach this code in the first place.
 
-/// What stands in a message in place of a secret.
+/// Replaces a secret in messages.
 pub const MASK: &str = "<masked>";
 
-/// Parts of names that people give to secrets.
+/// Name parts that suggest a secret.
 const SECRET_NAME_PARTS: [&str; 10] = [
     "header",
     "token",
@@ -32,18 +32,18 @@ pub fn is_secret(field: &str) -> bool {
         }
         in_environment |= name.eq_ignore_ascii_case("env");
     }
-    // The name of a variable is the one thing about it that helps and tells nothing.
+    // The name of a variable is useful in a message and reveals nothing.
     in_environment && !field.ends_with(".name")
 }
 
-/// Whether a field that nobody knows may hold a secret: its name sounds like it, or is a known
-/// secret's name misspelled in a way that leaves its meaning.
+/// Whether an unknown field may hold a secret: its name suggests one, or resembles the misspelled
+/// name of a secret field.
 pub fn seems_secret(field: &str) -> bool {
     let last = field.rsplit('.').next().unwrap_or(field).to_ascii_lowercase();
     is_secret(field) || SECRET_NAME_PARTS.iter().any(|part| last.contains(part))
 }
 
-/// A value without what must not be printed beside its field path.
+/// A value with its secrets masked, by its field path.
 pub fn masked_text(field: &str, value: &str) -> String {
     if is_secret(field) {
         return MASK.to_owned();
@@ -65,7 +65,8 @@ pub fn masked_text(field: &str, value: &str) -> String {
 }
 
 /// A text without the users, queries and fragments of the URLs in it: `https://user:word@host/a?b`
-/// becomes `https://<masked>@host/a?<masked>`. A URL in a text ends at white space or a double quote.
+/// becomes `https://<masked>@host/a?<masked>`. A URL in a text ends at white space or a double
+/// quote.
 pub fn without_credentials(text: &str) -> String {
     let mut result = String::with_capacity(text.len());
     let mut rest = text;
@@ -81,7 +82,7 @@ pub fn without_credentials(text: &str) -> String {
     result
 }
 
-/// What stands behind `scheme://`, without user, query and fragment.
+/// The rest of a URL after `scheme://`, without user, query and fragment.
 fn masked_address(address: &str) -> String {
     let authority_end = address.find(['/', '?', '#']).unwrap_or(address.len());
     let (user, rest) = match address[..authority_end].rfind('@') {
@@ -103,7 +104,7 @@ fn is_scheme(text: &str) -> bool {
         && text.chars().all(|each| each.is_ascii_alphanumeric() || matches!(each, '+' | '-' | '.'))
 }
 
-/// Whether the field is meant to hold an address, so that its value is one even without a scheme.
+/// Whether the field holds a URL, so that its value is treated as one even without a scheme.
 fn is_address_name(field: &str) -> bool {
     field.len() >= 3
         && field.is_char_boundary(field.len() - 3)

@@ -1,4 +1,4 @@
-//! How findings read.
+//! The text of findings.
 
 use super::*;
 
@@ -73,7 +73,7 @@ fn a_url_shows_no_user_no_query_and_no_fragment() {
         ("clusterDomain", "what? #5", "what? #5"),
     ] {
         assert_eq!(shown_value(field, value), expected);
-        // What was masked stays as it is, with the text around it.
+        // Masking again changes nothing, in the text around it either.
         assert_eq!(shown_value(field, expected), expected);
     }
     let again = "a: https://h/p?<masked>: must not";

@@ -1,7 +1,7 @@
-//! What flags say about configuration fields, laid over the tree.
+//! Applies the flags' configuration fields over the tree.
 //!
-//! The rule it keeps: a flag replaces the field it stands for unless its edit says that it adds
-//! keys or entries. An explicit zero on the command line is a zero: no default follows.
+//! The rule it keeps: a flag replaces its field unless its edit adds keys or entries. An explicit
+//! zero on the command line is a zero: no default applies.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ use crate::schema;
 
 const FLUSH_FREQUENCY: &str = "logging.flushFrequency";
 
-/// Lays all edits over the tree.
+/// Applies all edits to the tree.
 pub(super) fn apply(tree: &mut Node, edits: &[ConfigEdit], problems: &mut Vec<Problem>) {
     for edit in edits {
         let Some(field) = schema::field_at(edit.path) else {
@@ -38,7 +38,7 @@ pub(super) fn apply(tree: &mut Node, edits: &[ConfigEdit], problems: &mut Vec<Pr
     }
 }
 
-/// A tree that holds nothing but what flags say.
+/// A tree that holds only the flags' values.
 pub(super) fn flag_tree(edits: &[ConfigEdit]) -> Node {
     let mut tree = Node::new(Value::Map(BTreeMap::new()), Origin::Default);
     for edit in edits {
@@ -47,14 +47,14 @@ pub(super) fn flag_tree(edits: &[ConfigEdit]) -> Node {
     tree
 }
 
-/// Puts a node at a dotted path, making the objects on the way.
+/// Sets the node at a dotted path, creating the objects on the way.
 pub(super) fn set(tree: &mut Node, path: &str, node: Node) {
     let origin = node.origin.clone();
     change(tree, path, &origin, |place| *place = node);
 }
 
-/// Changes the node at a dotted path. What is missing on the way is made, what is no object
-/// becomes one.
+/// Changes the node at a dotted path. Missing objects on the way are created, other values replaced
+/// by one.
 fn change(tree: &mut Node, path: &str, origin: &Origin, apply: impl FnOnce(&mut Node)) {
     let (step, rest) = match path.split_once('.') {
         Some((step, rest)) => (step, Some(rest)),

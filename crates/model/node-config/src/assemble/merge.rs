@@ -5,7 +5,7 @@
 
 use crate::document::{Node, Value};
 
-/// Lays `patch` over `target`.
+/// Merges `patch` into `target`.
 pub(super) fn apply(target: &mut Node, mut patch: Node) {
     match (&mut target.value, patch.value) {
         (Value::Map(entries), Value::Map(changes)) => {
@@ -19,7 +19,7 @@ pub(super) fn apply(target: &mut Node, mut patch: Node) {
                     entries.insert(key, change);
                 }
             }
-            // What changed came from the patch; the object itself is now of both.
+            // The changed values came from the patch; the object itself has both origins now.
             target.origin = patch.origin;
         }
         (_, value) => {
@@ -32,7 +32,7 @@ pub(super) fn apply(target: &mut Node, mut patch: Node) {
     }
 }
 
-/// Nulls in a patch only ever remove, so where there is nothing to remove they vanish.
+/// Nulls in a patch only remove, so they vanish where there is nothing to remove.
 fn prune_nulls(node: &mut Node) {
     match &mut node.value {
         Value::Map(entries) => {

@@ -1,14 +1,15 @@
-//! Flags, the file and the drop-ins become one settled tree in which every value knows its origin.
+//! Merges flags, the file and the drop-ins into one settled tree in which every value knows its
+//! origin.
 //!
-//! The rule it keeps: the order and the oddities of Kubernetes. Without `--config` the baseline
-//! has four older defaults and no eviction thresholds. With it the file is decoded strictly, and
+//! The rule it keeps: the order and the oddities of Kubernetes. Without `--config` the baseline has
+//! four older defaults and no eviction thresholds. With it the file is decoded strictly, and
 //! leniently with a warning where only strictness fails; its relative paths are resolved against
-//! its folder; defaults and the eviction thresholds of the platform are filled in. `--config-dir`
-//! then merges drop-ins over that *defaulted* document and applies defaults once more. Flags come
-//! last. It reads no files and judges no values.
+//! its directory; defaults and the eviction thresholds of the platform are filled in.
+//! `--config-dir` then merges drop-ins over that *defaulted* document and applies defaults once
+//! more. Flags come last. It reads no files and validates no values.
 //!
-//! Drop-ins are looser and stricter than the file at once: field names match whatever their case,
-//! unknown fields are ignored (here: with a warning), but a repeated key is an error.
+//! Drop-ins are both looser and stricter than the file: field names match in any case, unknown
+//! fields are ignored (here: with a warning), but a duplicate key is an error.
 
 use std::collections::BTreeMap;
 
@@ -33,7 +34,7 @@ pub use drop_ins::{DropInOrder, drop_in_order};
 /// A file as the caller read it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SourceFile {
-    /// Absolute: relative paths inside the file are resolved against its folder.
+    /// Absolute: relative paths inside the file are resolved against its directory.
     pub path: String,
     pub bytes: Vec<u8>,
 }
@@ -44,8 +45,8 @@ pub struct ConfigFiles {
     pub config: Option<SourceFile>,
     /// Only those that `drop_in_order` takes, in its order.
     pub drop_ins: Vec<SourceFile>,
-    /// What `--image-credential-provider-config` names: the file, or those of the folder that
-    /// `credential_provider::file_order` takes, in its order. Nothing when it names nothing.
+    /// What `--image-credential-provider-config` names: the file, or those of the directory that
+    /// `credential_provider::file_order` takes, in its order. `None` when the flag is not set.
     pub credential_providers: Option<Vec<SourceFile>>,
 }
 
@@ -53,13 +54,13 @@ pub struct ConfigFiles {
 #[derive(Debug, Clone)]
 pub(crate) struct Assembled {
     pub(crate) tree: Node,
-    /// False when a file could not be read as a configuration at all, so that judging the values
+    /// False when a file could not be read as a configuration at all, so that validating the values
     /// would only produce follow-up findings.
     pub(crate) readable: bool,
     pub(crate) problems: Vec<Problem>,
 }
 
-/// What a hard-eviction threshold is when the file says nothing (Linux).
+/// The default hard eviction thresholds on Linux.
 const EVICTION_HARD: [(&str, &str); 5] = [
     ("memory.available", "100Mi"),
     ("nodefs.available", "10%"),
@@ -80,11 +81,11 @@ pub(crate) fn assemble(
         Some(file) => assembly.config_file(file),
         None => baseline(),
     };
-    // An empty directory is not the same as none: the document is still taken apart and defaulted
-    // again, so what goes without saying (an empty list) gets its default back.
+    // An empty directory is not the same as none: the document is still serialized and defaulted
+    // again, so fields that serialization omits (an empty list) get their default back.
     if asked_for_drop_ins || !files.drop_ins.is_empty() {
         if files.config.is_none() {
-            // Without a file the drop-ins land on what the flags already said.
+            // Without a file the drop-ins are merged over the flags' values.
             assembly.apply_flags(&mut tree);
         }
         tree = assembly.merge_drop_ins(&tree, &files.drop_ins);
@@ -187,7 +188,7 @@ impl Assembly<'_> {
         let mut named = gates_in(&flags);
         named.extend(gates_in(tree));
         let (gates, problems) = FeatureGates::from_map(&named);
-        // This stage must be right even where a later one overrides it.
+        // This stage must be valid even where a later one overrides it.
         self.problems.extend(problems.into_iter().map(|problem| {
             let said_here = tree.find(&problem.field).is_some();
             locate(problem, if said_here { tree } else { &flags })
@@ -198,7 +199,7 @@ impl Assembly<'_> {
     fn forget_split_streams(&mut self, tree: &mut Node) {
         let mut named = gates_in(tree);
         named.extend(gates_in(&edits::flag_tree(self.edits)));
-        // What is wrong with the gates is said elsewhere.
+        // Errors of the gates are reported elsewhere.
         let (gates, _) = FeatureGates::from_map(&named);
         split_streams::forget_without_gate(tree, &gates, &mut self.problems);
     }
@@ -248,7 +249,7 @@ pub(crate) fn gates_in(tree: &Node) -> BTreeMap<String, bool> {
     entries.iter().filter_map(gate).collect()
 }
 
-/// Gives a finding that names a field the place where that field was said.
+/// Sets the origin of a finding to the position of the field that it names.
 pub(crate) fn locate(problem: Problem, tree: &Node) -> Problem {
     if !problem.origin.is_default() || problem.field.is_empty() {
         return problem;
@@ -261,8 +262,8 @@ pub(crate) fn locate(problem: Problem, tree: &Node) -> Problem {
     problem.at(origin)
 }
 
-/// Refuses anything but a `KubeletConfiguration` v1beta1. The file may spell the two names in any
-/// case (they are looked up by a decoder that does not care), a drop-in may not.
+/// Rejects anything but a `KubeletConfiguration` v1beta1. The file may spell the two keys in any
+/// case (they are looked up by a case-insensitive decoder), a drop-in may not.
 fn check_type(root: &Node, exact: bool, problems: &mut Vec<Problem>) {
     let Some(entries) = root.as_map() else {
         let found = if root.is_null() { "nothing" } else { root.kind_name() };
@@ -289,8 +290,8 @@ fn check_type(root: &Node, exact: bool, problems: &mut Vec<Problem>) {
     }
 }
 
-/// The file's loader knows the platform's thresholds: all of them when the file says nothing, those
-/// that it does not name when it asks for a merge.
+/// The file's loader fills in the platform's thresholds: all of them when the file sets none, the
+/// missing ones when it asks for a merge.
 fn fill_eviction_hard(tree: &mut Node) {
     let merge = tree.get("mergeDefaultEvictionSettings").map(|node| &node.value);
     let merge = merge == Some(&Value::Bool(true));

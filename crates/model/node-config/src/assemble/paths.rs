@@ -1,7 +1,7 @@
-//! Relative paths in the file of `--config` are meant relative to that file.
+//! Resolves relative paths in the file of `--config` against that file's directory.
 //!
-//! The rule it keeps: only the fields that hold paths, only what is not absolute, by words alone:
-//! no link is looked at. Drop-ins are not treated so.
+//! The rule it keeps: only the fields that hold paths, only relative ones, purely lexical: no
+//! symlink is resolved. Drop-ins are not treated so.
 
 use crate::document::{Node, Value};
 
@@ -36,7 +36,7 @@ pub(super) fn resolve(tree: &mut Node, file: &str) {
     }
 }
 
-/// The shortest path that means the same by words: no `.`, no `name/..`, no doubled slash.
+/// The lexically shortest path: no `.`, no `name/..`, no doubled slash.
 pub(super) fn clean(path: &str) -> String {
     let rooted = path.starts_with('/');
     let mut steps: Vec<&str> = Vec::new();

@@ -1,7 +1,7 @@
-//! One oddity of Kubernetes: reading its flags a second time, over the file, it resets
-//! `splitStream` of both log formats, and so never judges what the file said. A file that says it
-//! without the gate is therefore taken there, without effect; so it is here, with a warning. With
-//! the gate on, the field means here what it says.
+//! An oddity of Kubernetes: parsing its flags a second time, over the file, it resets `splitStream`
+//! of both log formats, and so never validates the file's value. A file that sets it without the
+//! gate is therefore accepted there, without effect; so it is here, with a warning. With the gate
+//! on, the field has its normal effect here.
 //! upstream: component-base/logs/api/v1/options.go
 
 use crate::document::{Node, Value};

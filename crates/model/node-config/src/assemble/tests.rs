@@ -1,4 +1,4 @@
-//! The order of sources, the oddities of each, and where every value says it came from.
+//! The order of sources, the oddities of each, and the origin of every value.
 
 use serde_json::{Value as Json, json};
 
@@ -118,7 +118,7 @@ fn drop_ins_refuse_repeated_keys_but_take_names_of_any_case() {
         ["/etc/kubelet/conf.d/0.conf:4: maxPods: the key is given more than once, expected once"]
     );
     assert!(assemble(&[], &repeated, false).problems[0].is_error());
-    // The base says maxPods, and "MAXPODS" sorts before it while "maxpods" sorts after it.
+    // The base sets maxPods, and "MAXPODS" sorts before it while "maxpods" sorts after it.
     let tree = settled(&files(Some(""), &["MAXPODS: 5\npodcidr: 10.0.0.0/24"]), &[]);
     assert_eq!(at(&tree, "maxPods"), json!(110));
     assert_eq!(at(&tree, "podCIDR"), json!("10.0.0.0/24"));
@@ -143,7 +143,7 @@ fn drop_ins_are_merged_over_the_defaulted_document() {
         ("evictionHard: null", "evictionHard", json!({})),
         ("clusterDNS: [c]", "clusterDNS", json!(["c"])),
         ("clusterDNS: null", "clusterDNS", json!([])),
-        // A null takes the value away, and the default comes back.
+        // A null removes the value, and the default comes back.
         ("syncFrequency: null", "syncFrequency", json!("1m0s")),
         ("authentication: null", "authentication.webhook.enabled", json!(true)),
         (
@@ -158,7 +158,7 @@ fn drop_ins_are_merged_over_the_defaulted_document() {
     ] {
         assert_eq!(at(&settled(&files(Some(text), &[drop_in]), &[]), path), wanted, "{drop_in}");
     }
-    // With a file that says nothing, the loader's thresholds are already part of what is merged over.
+    // With an empty file, the loader's thresholds are already part of the base of the merge.
     let tree = settled(&files(Some(""), &["evictionHard: {memory.available: 1Mi}"]), &[]);
     assert_eq!(at(&tree, "evictionHard[memory.available]"), json!("1Mi"));
     assert_eq!(at(&tree, "evictionHard[imagefs.available]"), json!("15%"));
@@ -259,7 +259,7 @@ fn gates_on_the_command_line_are_known_while_the_file_is_defaulted() {
     let off =
         [edit("feature-gates", "featureGates", json!({"KubeletEnsureSecretPulledImages": false}))];
     assert_eq!(at(&assemble(&off, &files(Some(""), &[]), false).tree, policy), json!(""));
-    // The file's own word counts more while it is defaulted, and without a file no flag counts.
+    // The file's own gate has precedence while it is defaulted, and without a file no flag counts.
     let text = "featureGates: {KubeletEnsureSecretPulledImages: true}";
     let filled = json!("NeverVerifyPreloadedImages");
     assert_eq!(at(&assemble(&off, &files(Some(text), &[]), false).tree, policy), filled);
@@ -356,7 +356,7 @@ fn only_a_kubelet_configuration_of_v1beta1_is_taken() {
         let drop_in = ConfigFiles { drop_ins: vec![file], ..ConfigFiles::default() };
         assert_eq!(told(&drop_in, &[]), [found], "{text}");
     }
-    // The two names are found in any case in the file, exactly in a drop-in.
+    // The two keys match in any case in the file, exactly in a drop-in.
     let bytes = b"APIVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration".to_vec();
     let file = SourceFile { path: "c".to_owned(), bytes };
     let found = told(&ConfigFiles { config: Some(file.clone()), ..ConfigFiles::default() }, &[]);

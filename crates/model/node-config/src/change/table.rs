@@ -1,7 +1,7 @@
-//! The table: which field a running agent takes over, and why or why not.
+//! The table: which field a running agent applies, and why or why not.
 //!
-//! The rule it keeps: rows are grouped by reason, a path stands in one row only, and the longest
-//! path that covers a field decides, so that one part of an object can differ from the rest.
+//! The rule it keeps: rows are grouped by reason, a path is in one row only, and the longest path
+//! that covers a field applies, so that one part of an object can differ from the rest.
 
 use super::TakeOver::{self, Live, Restart};
 
@@ -116,7 +116,7 @@ const ROWS: &[(TakeOver, &[&str])] = &[
         Restart("pods of a source that goes away would look deleted"),
         &["staticPodPath", "staticPodURL", "staticPodURLHeader"],
     ),
-    (Restart("running containers write to the old folder"), &["podLogsDir"]),
+    (Restart("running containers write to the old directory"), &["podLogsDir"]),
     (
         Restart("the connection to the runtime is open"),
         &["containerRuntimeEndpoint", "imageServiceEndpoint"],
@@ -198,8 +198,7 @@ const ROWS: &[(TakeOver, &[&str])] = &[
     (Restart("the streams of logs and traces are open"), &["logging", "tracing"]),
 ];
 
-/// What can be done about a change at this field path. A field that nobody has judged waits for a
-/// restart.
+/// The effect of a change at this field path. A field that is not in the table needs a restart.
 pub fn take_over(path: &str) -> TakeOver {
     rows()
         .filter(|(row, _)| covers(row, path))
@@ -207,7 +206,7 @@ pub fn take_over(path: &str) -> TakeOver {
         .map_or(Restart("nobody has judged this field"), |(_, answer)| answer)
 }
 
-/// Every path of the table with its answer.
+/// Every path of the table with its effect.
 pub(super) fn rows() -> impl Iterator<Item = (&'static str, TakeOver)> {
     ROWS.iter().flat_map(|(answer, paths)| paths.iter().map(|path| (*path, *answer)))
 }

@@ -1,4 +1,4 @@
-//! The table is complete, and a comparison says what changed without telling secrets.
+//! The table is complete, and a comparison shows what changed without revealing secrets.
 
 use std::collections::BTreeSet;
 

@@ -1,6 +1,6 @@
-//! What a credential provider must look like.
+//! Validation of a credential provider.
 //!
-//! The rule it keeps: every provider is judged by every rule, whatever the others found.
+//! The rule it keeps: every rule runs for every provider, whatever the others found.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +11,7 @@ use crate::document::{Node, Value, item_path};
 use crate::problem::Problem;
 use crate::validation::{quoted_list, web_address};
 
-/// Versions of the messages between the agent and a provider; only the first carries tokens.
+/// API versions of request and response; only the first carries tokens.
 const MESSAGE_VERSIONS: &[&str] = &[
     "credentialprovider.kubelet.k8s.io/v1",
     "credentialprovider.kubelet.k8s.io/v1beta1",
@@ -39,7 +39,7 @@ pub(super) fn check(entries: &[Entry], tokens_allowed: bool, problems: &mut Vec<
     }
 }
 
-/// The name is the name of a program in one folder, so it cannot lead anywhere else.
+/// The name is the file name of a program in one directory, so it must not lead out of it.
 fn check_name(entry: &Entry, name: &str, problems: &mut Vec<Problem>) {
     let mut refuse = |message: &str| problems.push(entry.problem("name", message).with_value(name));
     if name.is_empty() {
@@ -133,7 +133,7 @@ fn check_tokens(entry: &Entry, tokens_allowed: bool, problems: &mut Vec<Problem>
     }
 }
 
-/// Keys of annotations: names as labels have them, in letters of either case.
+/// Keys of annotations: names like those of labels, ignoring case.
 fn check_keys(entry: &Entry, field: &str, problems: &mut Vec<Problem>) {
     let mut seen = BTreeSet::new();
     for (index, key) in entry.texts(field).into_iter().enumerate() {

@@ -1,4 +1,4 @@
-//! Files of credential providers, good and bad.
+//! Files of credential providers, valid and invalid.
 
 use super::{CredentialProviderConfig, file_order, load};
 use crate::SourceFile;
@@ -40,7 +40,7 @@ fn read_with(
     load(&files, gates)
 }
 
-/// What is said about the good file after one replacement.
+/// The findings about the valid file after one replacement.
 fn refusal(from: &str, to: &str) -> Vec<String> {
     assert!(GOOD.contains(from), "{from}");
     let problems = read(&[&GOOD.replace(from, to)]).expect_err("it must be refused");

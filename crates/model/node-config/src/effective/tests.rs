@@ -1,4 +1,4 @@
-//! What is printed, and that it reads back.
+//! The printed text, and that it loads again.
 
 use serde_json::json;
 

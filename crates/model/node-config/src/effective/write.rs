@@ -1,7 +1,7 @@
 //! YAML and JSON text of a document, in the order of the schema.
 //!
-//! The rule it keeps: whatever is written here reads back as the same document. Words are quoted
-//! unless they are plainly words.
+//! The rule it keeps: whatever is written here reads back as the same document. Strings are quoted
+//! unless they are unambiguous.
 
 use std::fmt::Write;
 
@@ -55,7 +55,7 @@ fn yaml_entries(node: &Node, kind: Kind, indent: usize, text: &mut String) {
     }
 }
 
-/// What follows a colon.
+/// The text after a colon.
 fn yaml_child(node: &Node, kind: Kind, indent: usize, text: &mut String) {
     match &node.value {
         Value::Map(entries) if !entries.is_empty() => {
@@ -106,8 +106,8 @@ fn word(text: &str) -> String {
     if is_plain_word(text) { text.to_owned() } else { quoted(text) }
 }
 
-/// A JSON string that is a YAML string too: YAML has no surrogate pairs, so what would need one
-/// stands as itself.
+/// A JSON string that is a YAML string too: YAML has no surrogate pairs, so characters that would
+/// need one are written unescaped.
 fn quoted(text: &str) -> String {
     let mut result = String::from("\"");
     for character in text.chars() {

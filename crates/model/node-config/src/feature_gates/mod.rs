@@ -1,8 +1,8 @@
 //! Feature gates: which exist, at which stage, and which of them a configuration turns on or off.
 //!
-//! The rule it keeps: gates are a plain value that is handed on, never a global; what is asked for
-//! is accepted or refused as the v1.36 kubelet does. It does not know where the wishes came from,
-//! and it enables nothing itself.
+//! The rule it keeps: gates are a plain value that is passed on, never a global; a request is
+//! accepted or rejected as by the v1.36 kubelet. It does not know where a request came from, and it
+//! enables nothing itself.
 //!
 //! upstream: component-base/featuregate/feature_gate.go, pkg/features/kube_features.go
 
@@ -17,7 +17,7 @@ mod tests;
 
 pub use table::Gate;
 
-/// How far a feature has come.
+/// The stage of a feature.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Stage {
     Alpha,
@@ -37,21 +37,21 @@ impl fmt::Display for Stage {
     }
 }
 
-/// What is fixed about a gate.
+/// The specification of a gate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct GateSpec {
     pub gate: Gate,
     pub name: &'static str,
     pub stage: Stage,
-    /// On unless somebody turns it off.
+    /// On unless it is turned off explicitly.
     pub default: bool,
-    /// Only the default may be asked for.
+    /// Only the default may be set.
     pub locked: bool,
     /// Gates that must be on when this one is.
     pub needs: &'static [Gate],
 }
 
-/// Turns the rows of the table into the `Gate` words and their specifications, in one order.
+/// Generates the `Gate` variants and their specifications from the rows of the table, in one order.
 macro_rules! gate_table {
     (@default On) => { (true, false) };
     (@default Off) => { (false, false) };
@@ -77,7 +77,7 @@ use gate_table;
 
 impl Gate {
     pub fn spec(self) -> &'static GateSpec {
-        // The table has one row per word, in the words' order (a test holds this).
+        // The table has one row per variant, in the variants' order (a test checks this).
         &table::GATES[self as usize]
     }
 
@@ -107,10 +107,10 @@ impl fmt::Display for Gate {
     }
 }
 
-/// One bit per gate; four words hold all of them (a test holds this).
+/// One bit per gate; four words hold all of them (a test checks this).
 const WORDS: usize = 4;
 
-/// Which gates are on: a small value, copied to whoever asks.
+/// Which gates are on: a small `Copy` value.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct FeatureGates {
     on: [u64; WORDS],
@@ -118,12 +118,12 @@ pub struct FeatureGates {
     named: [u64; WORDS],
 }
 
-/// One gate as a configuration leaves it.
+/// The state of one gate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct GateState {
     pub gate: Gate,
     pub enabled: bool,
-    /// Somebody wrote this gate's own name.
+    /// Set by the gate's own name.
     pub named: bool,
 }
 
@@ -138,12 +138,12 @@ impl Default for FeatureGates {
 }
 
 impl FeatureGates {
-    /// Applies wishes to the defaults. Whoever finds an error among the findings must not use the
-    /// value: a refused wish is left out of it.
+    /// Applies requests to the defaults. When there is an error among the findings, the value must
+    /// not be used: a rejected request is left out of it.
     ///
-    /// A gate's own name beats `AllAlpha` and `AllBeta`, in whatever order they were written. What
-    /// gates need is looked at only when nothing else is wrong, since a refused wish would show up
-    /// a second time there.
+    /// A gate's own name takes precedence over `AllAlpha` and `AllBeta`, whatever their order.
+    /// Dependencies are only checked when nothing else is wrong, since a rejected request would
+    /// show up a second time there.
     pub fn from_map(wishes: &BTreeMap<String, bool>) -> (Self, Vec<Problem>) {
         let mut gates = Self::default();
         let mut problems = Vec::new();
@@ -218,7 +218,7 @@ impl fmt::Debug for FeatureGates {
     }
 }
 
-/// Whether one wish may be followed, and what to say about it even then.
+/// Whether one request is accepted, with a warning about it if there is one.
 fn permitted(name: &str, value: bool) -> Result<(Gate, Option<Problem>), Problem> {
     let Some(gate) = Gate::find(name) else {
         let message = "unknown feature gate; expected one that Kubernetes v1.36 has";

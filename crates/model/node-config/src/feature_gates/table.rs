@@ -1,8 +1,8 @@
-//! Every feature gate that the v1.36 kubelet knows: its stage, its default, what it needs.
+//! Every feature gate that the v1.36 kubelet knows: its stage, its default, its dependencies.
 //!
-//! The rule it keeps: the rows equal what the pinned kubelet itself says (a test compares them with
-//! a golden file made from it). Gates that no node agent ever asks are here too, because a cluster
-//! sets the same list everywhere and an unknown name is an error. It decides nothing.
+//! The rule it keeps: the rows equal those of the pinned kubelet (a test compares them with a
+//! golden file generated from it). Gates that no node agent ever checks are here too, because a
+//! cluster sets the same list everywhere and an unknown name is an error.
 
 use super::gate_table;
 use super::{GateSpec, Stage};

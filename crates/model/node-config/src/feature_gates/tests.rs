@@ -1,4 +1,4 @@
-//! The gate table against the pinned kubelet's own list, and the rules for wishes, case by case.
+//! The gate table against the pinned kubelet's own list, and the rules for requests, case by case.
 
 use std::collections::BTreeMap;
 
@@ -140,7 +140,7 @@ fn a_gate_without_what_it_needs_is_an_error() {
     assert_eq!(FeatureGates::from_map(&all_off).1, []);
     let lonely = wishes(&[("ClusterTrustBundleProjection", true)]);
     assert_eq!(errors(&FeatureGates::from_map(&lonely).1).len(), 1);
-    // Needs are not looked at when a wish was refused already.
+    // Dependencies are not checked when a request was rejected already.
     let refused = wishes(&[("ClusterTrustBundleProjection", true), ("KubeletPSI", false)]);
     assert_eq!(errors(&FeatureGates::from_map(&refused).1).len(), 1);
 }

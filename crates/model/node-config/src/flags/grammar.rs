@@ -1,34 +1,34 @@
-//! Which word of a command line is a flag, which its value and which neither, as Go's pflag has it.
+//! Which argument of a command line is a flag, which its value and which neither, as in Go's pflag.
 //!
-//! The rule it keeps: it knows no flags; a set of flags tells what there is and takes what was
-//! found. After a mistake reading goes on, so that all mistakes are found at once; what follows a
-//! mistake is guessed, and never counts because of the mistake.
+//! The rule it keeps: it knows no flags; a `FlagSet` provides them and receives what was found.
+//! After an error parsing goes on, so that all errors are found at once; what follows an error is
+//! guessed, and never takes effect because of the error.
 //!
 //! upstream: spf13/pflag flag.go
 
 use std::slice::Iter;
 
-/// The flags of one program, and what became of them.
+/// The flags of one program, and the receiver of their values.
 pub trait FlagSet {
     type Flag: Copy;
 
     fn named(&self, name: &str) -> Option<Self::Flag>;
     fn lettered(&self, letter: char) -> Option<Self::Flag>;
-    /// The value that the bare flag stands for; without one, it takes the next word.
+    /// The value of the bare flag; without one, the flag takes the next argument.
     fn bare_value(&self, flag: Self::Flag) -> Option<&'static str>;
-    /// One use of a flag.
+    /// Receives one use of a flag.
     fn take(&mut self, flag: Self::Flag, text: &str);
-    /// Something that is wrong with the line itself.
+    /// Receives an error of the line itself.
     fn refuse(&mut self, message: String);
 }
 
-/// Goes through all words. Returns the first that is no flag: only this one is worth naming.
+/// Parses all arguments. Returns the first positional one: only this one is worth naming.
 pub fn read<'a>(args: &'a [String], set: &mut impl FlagSet) -> Option<&'a str> {
     let mut words = Words { words: args.iter(), set };
     let mut stray = None;
     while let Some(word) = words.words.next() {
         if word == "--" {
-            // Everything behind is no flag, whatever it looks like.
+            // Everything after it is positional, whatever it looks like.
             return stray.or(words.words.next().map(String::as_str));
         }
         match word.strip_prefix('-') {
@@ -74,7 +74,7 @@ impl<'a, S: FlagSet> Words<'a, '_, S> {
 
     /// `-v4`, `-v=4`, `-v 4`, and several letters behind one dash.
     fn letters(&mut self, group: &'a str) {
-        // The reference passes over what looks like a flag of Go's own test programs.
+        // The reference ignores what looks like a flag of Go's own test programs.
         if group.starts_with("test.") {
             return;
         }
@@ -108,7 +108,7 @@ impl<'a, S: FlagSet> Words<'a, '_, S> {
         }
     }
 
-    /// Whatever follows an unknown flag is more likely its value than a word on its own.
+    /// The argument after an unknown flag is more likely its value than a positional one.
     fn skip_value(&mut self) {
         if self.words.as_slice().first().is_some_and(|word| !word.starts_with('-')) {
             self.words.next();

@@ -1,25 +1,26 @@
-//! The kinds of value a flag can have, and what a flag's row in the table says.
+//! The types of value a flag can have, and the columns of a flag's row in the table.
 //!
-//! Words only: reading a value is in `value`, the rows are in `table`.
+//! Declarations only: parsing is in `value`, the rows are in `table`.
 
 use super::settings::FlagSettings;
 use std::collections::BTreeMap;
 
 use pod_model::GoDuration;
 
-/// How the text of a flag is read, and what happens when the flag comes again.
+/// How the text of a flag is parsed, and how repeated uses combine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     Bool,
     Int32,
     Int64,
-    /// Go's machine word: 64 bits, with another name in the help.
+    /// Go's `int`: 64 bits, with another name in the help.
     Int,
     /// A number with a fraction.
     Float,
     Duration,
     Text,
-    /// Comma-separated words with CSV quoting; the first use replaces the default, more append.
+    /// Comma-separated strings with CSV quoting; the first use replaces the default, further ones
+    /// append.
     TextList,
     /// `key=value,key=value`; more uses add keys.
     Pairs,
@@ -49,7 +50,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// The word for this kind in Go's flag library.
+    /// The name of this kind in Go's flag library.
     pub fn type_name(self) -> &'static str {
         match self {
             Self::Bool => "bool",
@@ -75,7 +76,7 @@ impl Kind {
         }
     }
 
-    /// What stands behind the flag's name in the help.
+    /// The placeholder after the flag's name in the help.
     pub fn placeholder(self) -> &'static str {
         match self {
             Self::Bool => "",
@@ -99,28 +100,28 @@ impl Kind {
         }
     }
 
-    /// The value that the bare flag stands for; other kinds take the next argument.
+    /// The value of the bare flag; other kinds take the next argument.
     pub fn bare_value(self) -> Option<&'static str> {
         matches!(self, Self::Bool | Self::Version).then_some("true")
     }
 }
 
-/// Whether a flag still has a future.
+/// Whether and why a flag is deprecated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Standing {
     Lasting,
     /// The same thing is a field of the configuration file.
     MovedToFile,
-    /// A library's flag that was never meant to be ours.
+    /// A library's flag that the kubelet never meant to expose.
     FromLibrary,
     /// Collection of dead containers follows the eviction settings now.
     MovedToEviction,
-    /// Nothing takes its place.
+    /// Removed without replacement.
     GoingAway,
 }
 
 impl Standing {
-    /// What follows "has been deprecated, " when the flag is used.
+    /// The text after "has been deprecated, " when the flag is used.
     pub fn advice(self) -> Option<&'static str> {
         match self {
             Self::Lasting => None,
@@ -138,7 +139,7 @@ impl Standing {
     }
 }
 
-/// A field of the settings that are flags only, with the kind that fits it.
+/// A field of the flag-only settings, with the kind that fits it.
 #[derive(Clone, Copy)]
 pub enum NodeField {
     Bool(fn(&mut FlagSettings) -> &mut bool),

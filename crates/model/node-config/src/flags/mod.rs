@@ -1,8 +1,8 @@
-//! The kubelet's command line: every flag of v1.36, read as the reference reads it.
+//! The kubelet's command line: every flag of v1.36, parsed as the reference does.
 //!
-//! The rule it keeps: `parse` is a function from words to values that never fails as a whole; what
-//! is wrong comes back as findings, all of them. It opens no file and knows nothing of precedence:
-//! what flags say about the configuration comes back as edits, to be applied above the files.
+//! The rule it keeps: `parse` is a function from arguments to values that never fails as a whole;
+//! errors come back as findings, all of them. It opens no file and knows nothing of precedence: the
+//! flags' configuration fields come back as edits, to be applied over the files.
 //!
 //! upstream: cmd/kubelet/app/options, component-base/{cli/flag,logs,version/verflag}, spf13/pflag
 
@@ -32,31 +32,31 @@ pub use words::parse_bool;
 /// The release of Kubernetes whose command line this is.
 pub const KUBERNETES_VERSION: &str = "v1.36.3";
 
-/// A command line that has been read.
+/// A parsed command line.
 ///
-/// Errors among the problems come before `help`, and `help` before `version`: a kubelet that is
-/// given a wrong flag and `--help` reports the wrong flag.
+/// Errors among the problems come before `help`, and `help` before `version`: a kubelet that is run
+/// with a wrong flag and `--help` reports the wrong flag.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct CommandLine {
-    /// What is no part of `KubeletConfiguration`.
+    /// Settings that are not part of `KubeletConfiguration`.
     pub node: FlagSettings,
-    /// What goes above the configuration files, one edit per flag, in the order of first use.
+    /// Fields to set over the configuration files, one edit per flag, in the order of first use.
     pub edits: Vec<ConfigEdit>,
     pub problems: Vec<Problem>,
     pub help: bool,
     pub version: Option<VersionRequest>,
-    /// Every flag that was accepted, as often as it was used.
+    /// Every accepted use of a flag, in order.
     pub given: Vec<GivenFlag>,
 }
 
 impl CommandLine {
-    /// Whether something was refused, so that nothing else in here counts.
+    /// Whether there is an error, so that nothing else in here is valid.
     pub fn has_errors(&self) -> bool {
         self.problems.iter().any(Problem::is_error)
     }
 }
 
-/// What one flag, with all its uses, says about the configuration.
+/// The configuration field that one flag, with all its uses, sets.
 #[derive(Clone, PartialEq)]
 pub struct ConfigEdit {
     pub flag: &'static str,
@@ -67,14 +67,14 @@ pub struct ConfigEdit {
     pub combine: Combine,
 }
 
-/// How an edit meets what a file said in the same place.
+/// How an edit combines with the file's value of the same field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Combine {
-    /// The flag's value stands alone, maps and lists included.
+    /// The flag's value replaces the file's, maps and lists included.
     Replace,
-    /// Keys of the flag win, other keys of the file stay (feature gates).
+    /// Keys of the flag override, other keys of the file stay (feature gates).
     AddKeys,
-    /// The flag's entries stand behind the file's (log levels by module).
+    /// The flag's entries are appended to the file's (log levels by module).
     Append,
 }
 
@@ -91,7 +91,7 @@ pub enum VersionRequest {
 #[derive(Clone, PartialEq, Eq)]
 pub struct GivenFlag {
     pub flag: &'static str,
-    /// The text as it was given: not for logs, see [`GivenFlag::shown`].
+    /// The text as given: not for logs, see [`GivenFlag::shown`].
     pub value: String,
 }
 
@@ -123,7 +123,7 @@ impl fmt::Debug for ConfigEdit {
     }
 }
 
-/// Reads a command line, without the program's own name in front.
+/// Parses a command line, without the program's own name in front.
 pub fn parse(args: &[String]) -> CommandLine {
     reader::read(args)
 }

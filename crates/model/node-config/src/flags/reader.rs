@@ -1,7 +1,7 @@
-//! What each flag of a kubelet's command line does to the settings and the configuration.
+//! Applies each flag of a kubelet's command line to the settings and the configuration.
 //!
-//! The rule it keeps: every use of a flag is absorbed on top of its earlier ones, and the ends are
-//! written once. Which word is a flag is the grammar's business.
+//! The rule it keeps: every use of a flag is combined with its earlier ones, and the final values
+//! are written once. Which argument is a flag is decided by the grammar.
 //!
 //! upstream: cmd/kubelet/app/server.go
 
@@ -13,7 +13,7 @@ use super::words::parse_bool;
 use super::{Combine, CommandLine, ConfigEdit, GivenFlag, KUBERNETES_VERSION, VersionRequest};
 use crate::problem::{Origin, Problem};
 
-/// A flag that was used, with what its uses add up to.
+/// A flag that was used, with the combined value of its uses.
 struct Used {
     flag: &'static FlagSpec,
     value: FlagValue,
@@ -125,8 +125,8 @@ impl Reader {
     }
 }
 
-/// The reference reads the command line again on top of the files. Its values for these two add to
-/// what they find; all others start afresh.
+/// The reference parses the command line again on top of the files. Its values for these two add to
+/// what they find; all others replace it.
 fn combine(path: &str) -> Combine {
     match path {
         "featureGates" => Combine::AddKeys,

@@ -1,7 +1,7 @@
 //! The settings that exist as flags only: they belong to one node, not to a shared file.
 //!
-//! The rule it keeps: a field is named as its flag is, and its default is the flag's. It does not
-//! parse, and it does not judge what the values mean.
+//! The rule it keeps: a field is named as its flag is, and its default is the flag's. It neither
+//! parses nor validates.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -10,18 +10,18 @@ use pod_model::GoDuration;
 
 use crate::problem::MASK;
 
-/// Everything that a command line says beside `KubeletConfiguration`.
+/// Everything on a command line that is not in `KubeletConfiguration`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FlagSettings {
     /// The file of `KubeletConfiguration`; empty for none.
     pub config: String,
-    /// The folder of drop-ins; empty for none.
+    /// The directory of drop-ins; empty for none.
     pub config_dir: String,
-    /// How to reach the API server; empty for an agent that stands alone.
+    /// How to reach the API server; empty for a standalone agent.
     pub kubeconfig: String,
     pub bootstrap_kubeconfig: String,
     pub hostname_override: String,
-    /// One address, or two of different families with a comma between; empty to find out.
+    /// One address, or two of different families separated by a comma; empty to detect them.
     pub node_ip: String,
     pub cert_dir: String,
     pub cloud_provider: String,
@@ -42,7 +42,7 @@ pub struct FlagSettings {
     pub experimental_mounter_path: String,
     pub experimental_allocatable_ignore_eviction: bool,
     pub cadvisor: CadvisorSettings,
-    /// What `--version=v…` asks to be reported in place of our own version.
+    /// The version that `--version=v…` asks to report in place of our own.
     pub reported_version: Option<String>,
 }
 
@@ -84,7 +84,7 @@ impl Default for FlagSettings {
 }
 
 /// Flags of the statistics library inside the reference kubelet. All but the first are accepted
-/// for old units' sake only.
+/// only so that old unit files keep working.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CadvisorSettings {
     pub housekeeping_interval: GoDuration,

@@ -1,4 +1,4 @@
-//! The flag table against the pinned kubelet's own list; how command lines are taken apart.
+//! The flag table against the pinned kubelet's own list; how command lines are parsed.
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -24,7 +24,7 @@ pub(super) fn errors(line: &CommandLine) -> Vec<String> {
     line.problems.iter().filter(|one| one.is_error()).map(ToString::to_string).collect()
 }
 
-/// The one edit of a command line that must be good.
+/// The only edit of a command line that must be valid.
 pub(super) fn edit(args: &[&str]) -> Value {
     let line = read(args);
     assert_eq!(errors(&line), Vec::<String>::new(), "{args:?}");
@@ -32,7 +32,7 @@ pub(super) fn edit(args: &[&str]) -> Value {
     line.edits[0].value.clone()
 }
 
-/// The one error of a command line that must be bad.
+/// The only error of a command line that must be invalid.
 pub(super) fn refusal(args: &[&str]) -> String {
     let found = errors(&read(args));
     assert_eq!(found.len(), 1, "{args:?}: {found:?}");
@@ -130,7 +130,7 @@ fn each_settings_flag_sets_a_field_of_its_own() {
         let line = read(&[&format!("--{}={value}", flag.name)]);
         assert!(!line.has_errors(), "{:?}", line.problems);
         assert_ne!(line.node, FlagSettings::default(), "{}", flag.name);
-        // The first line that differs is the field's own, or the inside of a field above it.
+        // The first line that differs is the field's own, or a nested line of a field above it.
         let before = format!("{:#?}", FlagSettings::default());
         let after = format!("{:#?}", line.node);
         let place = before.lines().zip(after.lines()).position(|(one, other)| one != other);
@@ -158,12 +158,12 @@ fn values_are_found_where_the_reference_finds_them() {
     for args in [&["-v4"][..], &["-v=4"], &["-v", "4"], &["--v=4"], &["--v", "4"]] {
         assert_eq!(edit(args), json!(4), "{args:?}");
     }
-    // A value may look like a flag, and the text behind the first '=' is the value's own.
+    // A value may look like a flag, and the text after the first '=' belongs to the value.
     assert_eq!(edit(&["--cluster-domain", "--port"]), json!("--port"));
     assert_eq!(edit(&["--cluster-domain=a=b"]), json!("a=b"));
     assert_eq!(edit(&["--cluster-domain="]), json!(""));
     assert_eq!(edit(&["--oom-score-adj", "-5"]), json!(-5));
-    // A truth value never takes the next word.
+    // A boolean never takes the next argument.
     assert_eq!(edit(&["--enable-server=false"]), json!(false));
     assert_eq!(edit(&["--fail-swap-on"]), json!(true));
     assert_eq!(refusal(&["--fail-swap-on", "false"]), "unknown command false");
@@ -244,7 +244,7 @@ fn old_flags_warn_once_and_lasting_ones_do_not() {
     assert!(warnings[2].starts_with("Flag --boot-id-file has been deprecated, "));
     assert!(!line.has_errors());
     assert_eq!(read(&["-v2", "--root-dir=/x", "--provider-id=y"]).problems, []);
-    // A refused value is an error, not also a warning.
+    // A rejected value is an error, not also a warning.
     assert_eq!(read(&["--port=x"]).problems.len(), 1);
 }
 

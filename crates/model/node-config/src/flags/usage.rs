@@ -1,12 +1,12 @@
-//! The text of `--help`: every flag, what it takes, what it does, its default.
+//! The text of `--help`: every flag, its value, its effect, its default.
 //!
-//! The rule it keeps: lines fit the width that the caller names. It asks no terminal.
+//! The rule it keeps: lines fit the width that the caller passes. It does not query the terminal.
 
 use super::kind::{FlagSpec, Kind, Standing};
 
-/// Where the explanation of a flag begins.
+/// The column at which the explanation of a flag begins.
 const INDENT: usize = 10;
-/// Narrower than this nothing can be read.
+/// The minimum width.
 const NARROWEST: usize = 40;
 
 /// The help text, wrapped to `width` columns; 0 means no wrapping.
@@ -60,7 +60,7 @@ fn one_flag(text: &mut String, flag: &FlagSpec, width: usize) {
     paragraph(text, &explanation, INDENT, width);
 }
 
-/// Words in lines of at most `width`, unless one word alone is longer.
+/// Wraps words to lines of at most `width`, unless one word alone is longer.
 pub fn paragraph(text: &mut String, words: &str, indent: usize, width: usize) {
     let mut column = 0;
     for word in words.split(' ').filter(|word| !word.is_empty()) {

@@ -1,8 +1,8 @@
-//! The value of one flag while the command line is read: each use of the flag is absorbed, and the
-//! end result is written as JSON or into a field.
+//! The value of one flag while the command line is parsed: each use of the flag is combined with
+//! the earlier ones, and the result is written as JSON or into a field.
 //!
-//! The rule it keeps: repeated flags add up exactly as in the reference kubelet (see `Kind`). It
-//! looks at one flag at a time and knows nothing of the others.
+//! The rule it keeps: repeated flags combine exactly as in the reference kubelet (see `Kind`). It
+//! handles one flag at a time and knows nothing of the others.
 //!
 //! upstream: component-base/cli/flag, pkg/util/flag/flags.go, pkg/util/taints, spf13/pflag
 
@@ -18,10 +18,10 @@ use super::settings::FlagSettings;
 use super::words::{parse_bool, parse_float, parse_integer, parse_level, parse_record};
 use crate::kubelet_configuration::{MemoryReservation, ModuleVerbosity, Taint};
 
-/// What a flag has come to hold.
+/// The value of a flag so far.
 #[derive(Debug, Clone, PartialEq)]
 pub enum FlagValue {
-    /// Given, but to no effect: the value of before stays.
+    /// Given without effect: the earlier value stays.
     Untouched,
     Bool(bool),
     Integer(i64),
@@ -38,7 +38,7 @@ pub enum FlagValue {
     Modules(Vec<ModuleVerbosity>),
 }
 
-/// Reads one use of a flag on top of its earlier uses. The error says what was expected.
+/// Parses one use of a flag on top of its earlier uses. The error names what was expected.
 pub fn absorb(kind: Kind, earlier: Option<FlagValue>, text: &str) -> Result<FlagValue, String> {
     match kind {
         Kind::Bool | Kind::Version => parse_bool(text).map(FlagValue::Bool),
@@ -141,7 +141,7 @@ fn append_words(earlier: Option<FlagValue>, text: &str) -> Result<FlagValue, Str
     Ok(FlagValue::List(words))
 }
 
-/// Adds `key<separator>value`; empty parts between commas are passed over.
+/// Adds `key<separator>value`; empty parts between commas are ignored.
 fn add_pairs<'a>(
     earlier: Option<FlagValue>,
     parts: impl Iterator<Item = &'a str>,
@@ -153,7 +153,7 @@ fn add_pairs<'a>(
     };
     for part in parts.filter(|part| !part.is_empty()) {
         let Some((key, value)) = part.split_once(separator) else {
-            // The part is not repeated here: it may be a header with its token.
+            // The part is not quoted here: it may be a header with its token.
             return Err(format!("expected key{separator}value, and a part has no '{separator}'"));
         };
         pairs.insert(key.trim().to_owned(), value.trim().to_owned());
@@ -188,7 +188,7 @@ fn add_switches(earlier: Option<FlagValue>, text: &str) -> Result<FlagValue, Str
     Ok(FlagValue::Switches(switches))
 }
 
-/// Adds `name:value`. The message never repeats a part: values here carry tokens.
+/// Adds `name:value`. The message never quotes a part: values here carry tokens.
 fn add_headers(earlier: Option<FlagValue>, text: &str) -> Result<FlagValue, String> {
     let mut headers = match earlier {
         Some(FlagValue::Headers(headers)) => headers,
@@ -203,7 +203,7 @@ fn add_headers(earlier: Option<FlagValue>, text: &str) -> Result<FlagValue, Stri
     Ok(FlagValue::Headers(headers))
 }
 
-/// The reference stops for good at a value behind an empty one; so do we, with a message.
+/// The reference exits at a value after an empty one; here it is an error.
 const BEHIND_EMPTY: &str = "expected no further use of this flag after an empty one";
 
 fn address(earlier: Option<FlagValue>, text: &str) -> Result<FlagValue, String> {
@@ -218,7 +218,7 @@ fn address(earlier: Option<FlagValue>, text: &str) -> Result<FlagValue, String> 
     }
 }
 
-/// Taints to put on the node. A trailing `-` asks to remove one, which a new node has no use for:
+/// Taints to put on the node. A trailing `-` asks to remove one, which is of no use on a new node:
 /// it is checked and dropped.
 fn parse_taints(text: &str) -> Result<Vec<Taint>, String> {
     let mut taints = Vec::new();
@@ -247,7 +247,7 @@ fn parse_taint(text: &str) -> Result<Taint, String> {
     let named = |error: pod_model::names::NameProblem| format!("taint {text:?}: {error}");
     let parts: Vec<&str> = text.split(':').collect();
     let (key_value, effect) = match parts[..] {
-        // Without an effect nothing is split off: an '=' in here makes a bad key.
+        // Without an effect nothing is split off: an '=' in here makes an invalid key.
         [key] => (vec![key], ""),
         [key_value, effect] => {
             check_taint_effect(effect).map_err(named)?;

@@ -1,8 +1,8 @@
-//! How Go's libraries read the small words of a command line: truth values, whole numbers, and one
-//! record of comma-separated words.
+//! How Go's libraries parse the basic values of a command line: booleans, integers, and one CSV
+//! record.
 //!
 //! The rule it keeps: what Go accepts is accepted with the same meaning, and nothing else is. Each
-//! failure says what was expected; who asked adds the flag and the value.
+//! error names what was expected; the caller adds the flag and the value.
 
 /// One of the twelve spellings that Go takes for true and false.
 pub fn parse_bool(text: &str) -> Result<bool, String> {
@@ -13,7 +13,7 @@ pub fn parse_bool(text: &str) -> Result<bool, String> {
     }
 }
 
-/// A whole number in Go's notation: decimal, or with 0x, 0o, 0b or a plain leading zero for octal;
+/// An integer in Go's notation: decimal, or with 0x, 0o, 0b or a plain leading zero for octal;
 /// underscores may stand between digits.
 pub(super) fn parse_integer(text: &str, smallest: i64, largest: i64) -> Result<i64, String> {
     let expected = || format!("expected a whole number from {smallest} to {largest}");
@@ -35,11 +35,11 @@ pub(super) fn parse_integer(text: &str, smallest: i64, largest: i64) -> Result<i
     }
 }
 
-/// A number as Go reads it: decimal, with an exponent or without; what is no number of ours (not a
-/// number, infinite) is refused here, since no flag means it.
+/// A float as Go parses it: decimal, with an exponent or without; NaN and infinities are rejected
+/// here, since no flag means them.
 pub(super) fn parse_float(text: &str) -> Result<f64, String> {
     let expected = || "expected a number, such as 0.1".to_owned();
-    // Rust also reads words such as "inf" and "nan".
+    // Rust also parses "inf" and "nan".
     let plain =
         text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'.' | b'e' | b'E' | b'+' | b'-'));
     match text.parse::<f64>() {
@@ -48,7 +48,7 @@ pub(super) fn parse_float(text: &str) -> Result<f64, String> {
     }
 }
 
-/// The base that a number's first characters announce, and the digits behind them.
+/// The base of a number's prefix, and the digits after it.
 fn split_base(text: &str) -> (u32, &str, bool) {
     let bytes = text.as_bytes();
     // A prefix needs a digit behind it; a lone zero is decimal.
@@ -94,8 +94,8 @@ pub(super) fn parse_level(text: &str) -> Result<u32, String> {
     }
 }
 
-/// The first record of comma-separated words. A word in double quotes may hold commas, line ends
-/// and doubled quotes; a quote anywhere else is refused. The empty text has no words.
+/// The first CSV record of a text. A field in double quotes may hold commas, line ends and doubled
+/// quotes; a quote anywhere else is an error. The empty text has no fields.
 pub(super) fn parse_record(text: &str) -> Result<Vec<String>, String> {
     if text.is_empty() {
         return Ok(Vec::new());
@@ -121,7 +121,7 @@ pub(super) fn parse_record(text: &str) -> Result<Vec<String>, String> {
     }
 }
 
-/// A word, what is behind it, and whether a comma announces another.
+/// A field, the rest of the text, and whether a comma announces another field.
 type Word<'a> = (String, &'a str, bool);
 
 fn plain_word(text: &str) -> Result<Word<'_>, String> {

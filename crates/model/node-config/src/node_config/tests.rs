@@ -1,4 +1,5 @@
-//! Loading as a whole: one value or all the findings, never a panic, and stable when fed back.
+//! Loading as a whole: one value or all the findings, never a panic, and stable when its output is
+//! loaded again.
 
 use proptest::prelude::*;
 
@@ -9,7 +10,7 @@ use crate::flags;
 const HEAD: &str = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n";
 
 fn parsed(arguments: &[&str]) -> CommandLine {
-    // The defaults ask an API server who may call, so there has to be one.
+    // The defaults delegate authentication to an API server, so there has to be one.
     let server = ["--kubeconfig=/etc/kubernetes/kubelet.conf"];
     let words = server.iter().chain(arguments).map(|word| (*word).to_owned());
     flags::parse(&words.collect::<Vec<_>>())
@@ -124,7 +125,7 @@ fn what_is_wrong_with_credential_providers_joins_the_other_findings() {
     ] {
         assert!(told.iter().any(|line| line.starts_with(start)), "{start} in {told:#?}");
     }
-    // The gates that judge the providers are those of the whole configuration.
+    // The gates for validating the providers are those of the whole configuration.
     let tokens = PROVIDERS.replace(
         "ecr, ",
         "ecr, tokenAttributes: {serviceAccountTokenAudience: a, cacheType: Token, requireServiceAccount: false}, ",
@@ -215,7 +216,7 @@ proptest! {
             if let Some(wanted) = &mut wanted
                 && wanted.enforce_node_allocatable.is_empty()
             {
-                // An empty list goes without saying, and what is not said gets its default.
+                // An empty list is omitted from the document, so it gets its default.
                 wanted.enforce_node_allocatable = vec!["pods".to_owned()];
             }
             prop_assert_eq!(again.config.map(|config| config.settings().clone()), wanted, "{}", text);

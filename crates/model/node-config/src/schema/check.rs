@@ -1,9 +1,9 @@
-//! A raw tree becomes a tree of known fields with values of the right kind.
+//! Decodes a raw tree to a tree of known fields with values of the right kind.
 //!
-//! The rule it keeps: it takes what the decoder of Kubernetes takes. A number where a string
-//! belongs is refused, a null mostly means "not said", a duration is a string; every finding has
-//! its path, its value and what was expected, and all of them are collected. Durations and
-//! quantities leave in their canonical form.
+//! The rule it keeps: it accepts what the decoder of Kubernetes accepts. A number in place of a
+//! string is an error, a null mostly means "unset", a duration is a string; every finding has its
+//! path, its value and what was expected, and all of them are collected. Durations and quantities
+//! are converted to their canonical form.
 
 use std::collections::BTreeMap;
 
@@ -35,7 +35,7 @@ pub fn decode(
         .unwrap_or_else(|| Node::new(Value::Map(BTreeMap::new()), node.origin.clone()))
 }
 
-/// Checks one value against one kind; `None` when it is refused.
+/// Checks one value against one kind; `None` when it is rejected.
 pub fn check_value(
     node: &Node,
     kind: Kind,
@@ -62,8 +62,8 @@ impl Decoder<'_> {
         for (name, value) in entries {
             let child = child_path(path, name);
             let Some(field) = self.find_field(fields, name) else {
-                // A misspelled name hides what its field is, so a name that only sounds like a
-                // secret is one here.
+                // An unknown name may be a misspelled secret field, so it is masked when it
+                // resembles one.
                 let shown = if seems_secret(&child) { MASK.to_owned() } else { value.shown() };
                 let told = Problem::warning(child, unknown_field(fields, name));
                 self.problems.push(told.with_value(shown).at(value.origin.clone()));
@@ -90,7 +90,7 @@ impl Decoder<'_> {
         if !node.is_null() {
             return self.value(node, field.kind, path);
         }
-        // A plain duration has its own decoder, and that one wants a string even here.
+        // A plain duration has its own decoder, which requires a string even here.
         let pointer = matches!(field.presence, Presence::Explicit | Presence::Optional);
         if matches!(field.kind, Kind::Duration) && !pointer {
             self.refuse_kind(node, field.kind, path);
@@ -148,7 +148,7 @@ impl Decoder<'_> {
     }
 }
 
-/// Two spellings of one field: objects flow together, anything else is replaced.
+/// Two spellings of one field: objects are merged, anything else is replaced.
 fn put(known: &mut BTreeMap<String, Node>, name: &str, node: Node) {
     match known.get_mut(name) {
         Some(Node { value: Value::Map(present), .. }) => match node.value {
@@ -174,7 +174,7 @@ fn unknown_field(fields: &[Field], name: &str) -> String {
     }
 }
 
-/// A scalar in its canonical form, when its kind takes it.
+/// A scalar in its canonical form, when its kind accepts it.
 fn scalar(node: &Node, kind: Kind) -> Option<Value> {
     let in_range = |low: i128, high: i128| match node.value {
         Value::Number(Number::Integer(whole)) if (low..=high).contains(&whole) => {
@@ -200,7 +200,7 @@ fn scalar(node: &Node, kind: Kind) -> Option<Value> {
     }
 }
 
-/// Kubernetes writes a float without a fraction as a whole number, so that is its one form here.
+/// Kubernetes writes a float without a fraction as an integer, so that is its canonical form here.
 fn float(number: Number) -> Option<Value> {
     match number {
         Number::Float(number) if !number.is_finite() => None,
@@ -215,7 +215,7 @@ fn quantity(text: &str) -> Option<Value> {
     Quantity::parse(text.trim()).ok().map(|quantity| Value::String(quantity.to_string()))
 }
 
-/// The value that a field of this kind has when nobody said anything.
+/// The zero value of a field of this kind.
 pub(super) fn zero(kind: Kind) -> Value {
     match kind {
         Kind::Bool => Value::Bool(false),
@@ -229,7 +229,7 @@ pub(super) fn zero(kind: Kind) -> Value {
     }
 }
 
-/// Whether a value is the one that `zero` gives. Lists and maps are asked whether they are empty.
+/// Whether a value equals its `zero`; lists and maps when they are empty.
 pub(super) fn is_zero(value: &Value) -> bool {
     match value {
         Value::Null => true,

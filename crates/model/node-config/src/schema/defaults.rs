@@ -1,8 +1,8 @@
-//! Defaults: first those that look at other fields or at feature gates, then the tables'.
+//! Defaults: first those that depend on other fields or on feature gates, then the tables'.
 //!
-//! The rule it keeps: what somebody said is never changed, with the two exceptions that Kubernetes
-//! makes (a zero in a plain field counts as unsaid; a negative `podPidsLimit` is -1). The order
-//! matters: rules between fields look at what was said, not at what was filled in.
+//! The rule it keeps: explicit values are never changed, with the two exceptions that Kubernetes
+//! makes (a zero in a plain field counts as unset; a negative `podPidsLimit` is -1). The order
+//! matters: rules between fields see explicit values, not defaults.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ use super::{DefaultRule, Field, KUBELET_CONFIGURATION, Kind, Presence};
 use crate::document::{Node, Number, Value};
 use crate::problem::Origin;
 
-/// The feature gates that two defaults depend on, as they stand while the document is read.
+/// The feature gates that two defaults depend on, as they are while the document is decoded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DefaultingGates {
     /// `KubeletCrashLoopBackOffMax`
@@ -24,7 +24,7 @@ pub struct DefaultingGates {
 
 type Entries = BTreeMap<String, Node>;
 
-/// Fills in what nobody said. The tree must come from `decode`.
+/// Fills in defaults. The tree must come from `decode`.
 pub fn apply_defaults(tree: &mut Node, gates: DefaultingGates) {
     let Value::Map(entries) = &mut tree.value else { return };
     follow_update_frequency(entries);
@@ -51,7 +51,7 @@ pub fn apply_defaults(tree: &mut Node, gates: DefaultingGates) {
     fill_from_table(entries, KUBELET_CONFIGURATION);
 }
 
-/// A node whose update frequency is said but not its report frequency reports as often.
+/// With an update frequency but no report frequency, the report frequency is the same.
 fn follow_update_frequency(entries: &mut Entries) {
     let Some(update) = entries.get("nodeStatusUpdateFrequency").cloned() else { return };
     if !is_zero_duration(&update.value) {
@@ -59,7 +59,7 @@ fn follow_update_frequency(entries: &mut Entries) {
     }
 }
 
-/// Asking for parallel pulls is enough to get them.
+/// Setting `maxParallelImagePulls` above one turns serialized pulls off.
 fn follow_parallel_pulls(entries: &mut Entries) {
     let parallel = matches!(
         entries.get("maxParallelImagePulls").map(|node| &node.value),
@@ -98,7 +98,7 @@ fn fill_from_table(entries: &mut Entries, fields: &[Field]) {
     }
 }
 
-/// Whether what is there is as good as nothing. Empty lists and maps were said on purpose.
+/// Whether a value counts as unset. Empty lists and maps are explicit.
 fn counts_as_unsaid(field: &Field, value: &Value) -> bool {
     match (field.presence, field.kind) {
         (Presence::Explicit | Presence::Optional, _) | (_, Kind::List(_) | Kind::Map(_)) => false,
@@ -155,7 +155,7 @@ pub fn round_reserved_memory(tree: &mut Node) {
     }
 }
 
-/// Gives every field that may not be absent its zero, so that the tree is complete.
+/// Sets every absent field that must be present to its zero, so that the tree is complete.
 pub fn fill_absent(tree: &mut Node) {
     fill_absent_object(tree, KUBELET_CONFIGURATION);
 }

@@ -1,8 +1,8 @@
 //! The tables: all fields of `KubeletConfiguration` v1beta1, in the order of the published type.
 //!
-//! A row says what the published Go type says: a pointer is `explicit` (or `optional` when nothing
-//! ever fills it), a plain value is `plain`, a plain value that is printed even when empty is
-//! `always`. Defaults that depend on other fields or on feature gates are in `defaults`.
+//! A row mirrors the published Go type: a pointer is `explicit` (or `optional` when nothing ever
+//! fills it), a plain value is `plain`, a plain value that is printed even when empty is `always`.
+//! Defaults that depend on other fields or on feature gates are in `defaults`.
 
 use super::DefaultRule::{self, Bool as YesNo, Float, Int, Text as Words, TextList, Zero};
 use super::Kind::{
@@ -15,7 +15,7 @@ const fn plain(name: &'static str, kind: Kind, default: DefaultRule) -> Field {
     Field { name, kind, presence: Presence::ZeroIsAbsent, default }
 }
 
-/// Structs and durations are values without a "nothing", so they are printed even when zero.
+/// Structs and durations have no empty form for `omitempty`, so they are printed even when zero.
 const fn always(name: &'static str, kind: Kind, default: DefaultRule) -> Field {
     Field { name, kind, presence: Presence::Always, default }
 }

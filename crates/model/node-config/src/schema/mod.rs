@@ -29,7 +29,7 @@ pub struct Field {
     pub default: DefaultRule,
 }
 
-/// What a field takes.
+/// The type of a field.
 #[derive(Debug, Clone, Copy)]
 pub enum Kind {
     Bool,
@@ -60,11 +60,11 @@ pub enum Presence {
     Always,
     /// An explicit zero counts as set; once settled it has a value and is printed.
     Explicit,
-    /// May stay unset for good; printed only when set.
+    /// May stay unset; printed only when set.
     Optional,
 }
 
-/// The default that needs nothing but the field itself.
+/// The default of a field that depends on nothing else.
 #[derive(Debug, Clone, Copy)]
 pub enum DefaultRule {
     Zero,
@@ -92,7 +92,7 @@ pub fn field_at(path: &str) -> Option<&'static Field> {
 }
 
 impl Kind {
-    /// The words for this kind in a message.
+    /// What this kind expects, for messages.
     pub fn expectation(self) -> String {
         match self {
             Self::Bool => "true or false".to_owned(),

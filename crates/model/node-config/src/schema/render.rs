@@ -1,8 +1,8 @@
-//! The document form of a settled tree: which fields are written down and which go without saying.
+//! The document form of a settled tree: which fields are written and which are omitted.
 //!
-//! The rule it keeps: exactly what the published Go type writes, so an empty list is left out and a
-//! zero duration is not. Merging drop-ins starts from this form, so what is left out here can be
-//! filled in by a default again.
+//! The rule it keeps: exactly what the published Go type writes, so an empty list is omitted and a
+//! zero duration is not. Merging drop-ins starts from this form, so a default can fill in again
+//! what is omitted here.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use super::check::is_zero;
 use super::{Field, Kind, Presence};
 use crate::document::{Node, Value};
 
-/// The tree without what goes without saying; origins stay.
+/// The tree without omitted fields; origins stay.
 pub fn document_form(node: &Node, fields: &[Field]) -> Node {
     let Value::Map(entries) = &node.value else { return node.clone() };
     let mut written = BTreeMap::new();

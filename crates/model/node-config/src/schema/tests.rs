@@ -1,4 +1,4 @@
-//! The tables against the typed settings, what each kind takes, and every default.
+//! The tables against the typed settings, what each kind accepts, and every default.
 
 use serde_json::{Value as Json, json};
 

@@ -1,8 +1,8 @@
-//! Rules about what a node keeps for itself: reserved CPUs and amounts, the cgroups that hold them,
-//! and what is enforced.
+//! Rules about what a node reserves: reserved CPUs and amounts, the cgroups that hold them, and
+//! what is enforced.
 //!
-//! Whether the CPUs and cgroups exist, and whether the machine is big enough, is for the machine's
-//! own checks.
+//! Whether the CPUs and cgroups exist, and whether the machine is large enough, is checked on the
+//! machine.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -146,8 +146,8 @@ fn reserved_amounts(subject: &Subject<'_>, findings: &mut Findings) {
     }
 }
 
-/// The sum of what both sides reserve of one resource; what does not parse counts as nothing, it
-/// has been refused already.
+/// The sum of what both sides reserve of one resource; a value that does not parse counts as zero,
+/// it has been rejected already.
 pub(super) fn reserved_total(subject: &Subject<'_>, resource: &str) -> Vec<Quantity> {
     let settings = subject.settings;
     [&settings.kube_reserved, &settings.system_reserved]

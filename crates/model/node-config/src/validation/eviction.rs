@@ -1,4 +1,4 @@
-//! Rules about eviction: signals, thresholds, grace periods, the least that is reclaimed.
+//! Rules about eviction: signals, thresholds, grace periods, minimum reclaim.
 //!
 //! upstream: pkg/kubelet/eviction/helpers.go
 
@@ -56,12 +56,12 @@ pub(super) fn check(subject: &Subject<'_>, findings: &mut Findings) {
     }
 }
 
-/// Nought and a hundred percent switch a threshold off.
+/// 0% and 100% disable a threshold.
 fn is_ignored(threshold: &str) -> bool {
     matches!(threshold, "0%" | "100%")
 }
 
-/// Whether the signal is one of ours; says so when it is not.
+/// Whether the signal is known; reports it when it is not.
 fn known_signal(path: &str, signal: &str, value: &str, findings: &mut Findings) -> bool {
     let known = SIGNALS.contains(&signal);
     if !known {

@@ -1,7 +1,6 @@
-//! Rules about images: when they are collected, how many are pulled at once, whose credentials are
-//! checked again.
+//! Rules about images: garbage collection, parallel pulls, verification of pull credentials.
 //!
-//! It does not read the credential provider's own file.
+//! Does not read the credential providers' own file.
 
 use super::text_forms::{ImageName, image_name};
 use super::{Findings, Subject};
@@ -107,7 +106,7 @@ fn allowlist_pattern(pattern: &str) -> Result<(), &'static str> {
     }
 }
 
-/// The file and the folder of the credential providers come together or not at all.
+/// The file and the directory of the credential providers must be set both or not at all.
 fn credential_providers(subject: &Subject<'_>, findings: &mut Findings) {
     let file = subject.flags.image_credential_provider_config.as_str();
     let folder = subject.flags.image_credential_provider_bin_dir.as_str();

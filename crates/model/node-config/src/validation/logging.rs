@@ -1,4 +1,4 @@
-//! Rules about what is written down: the agent's own log, its traces, and the log files of pods.
+//! Rules about logging: the agent's own log, its traces, and the log files of pods.
 //!
 //! upstream: component-base/logs/api/v1, component-base/tracing/api/v1
 
@@ -114,7 +114,7 @@ fn pod_logs(subject: &Subject<'_>, findings: &mut Findings) {
     }
 }
 
-/// Whether an absolute path is written the shortest way.
+/// Whether an absolute path is lexically clean.
 fn is_clean(path: &str) -> bool {
     let mut parts = path.split('/').skip(1);
     path == "/" || parts.all(|part| !matches!(part, "" | "." | ".."))

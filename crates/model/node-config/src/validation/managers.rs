@@ -1,6 +1,6 @@
 //! Rules about the CPU, memory and topology policies and their options.
 //!
-//! Whether the machine has the CPUs and the NUMA nodes is not judged here.
+//! Whether the machine has the CPUs and the NUMA nodes is not checked here.
 //!
 //! upstream: pkg/kubelet/cm/{cpumanager,memorymanager,topologymanager}
 
@@ -17,7 +17,7 @@ use crate::feature_gates::Gate;
 const SINGLE_NUMA_NODE: &str = "single-numa-node";
 const TOPOLOGY_POLICIES: &[&str] = &["none", "best-effort", "restricted", SINGLE_NUMA_NODE];
 const TOPOLOGY_SCOPES: &[&str] = &["container", "pod"];
-/// Fewer would not do for the default, and a policy that looks at more is slow.
+/// The default maximum; a policy that considers more NUMA nodes is slow.
 const NUMA_NODES_BY_DEFAULT: i64 = 8;
 
 const FULL_CORES: &str = "full-pcpus-only";

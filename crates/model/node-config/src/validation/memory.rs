@@ -52,8 +52,8 @@ fn reservations(reservations: &[MemoryReservation], findings: &mut Findings) {
     }
 }
 
-/// The static policy wants the reservations of all NUMA nodes to add up to what the node as a
-/// whole keeps: what is reserved by amount, and the hard eviction threshold.
+/// The static policy requires the reservations of all NUMA nodes to add up to what the node as a
+/// whole reserves: the reserved amounts and the hard eviction threshold.
 fn static_policy(subject: &Subject<'_>, findings: &mut Findings) {
     let settings = subject.settings;
     if settings.memory_manager_policy != "Static" {
@@ -75,7 +75,7 @@ fn static_policy(subject: &Subject<'_>, findings: &mut Findings) {
     }
     let Some(wanted) = node_memory_reservation(subject) else { return };
     for (resource, total) in &totals {
-        // Huge pages cannot be reserved by amount, so the node keeps none of them.
+        // Huge pages cannot be reserved by amount, so the node reserves none of them.
         let none = Quantity::default();
         let wanted = if *resource == MEMORY { &wanted } else { &none };
         if total.as_ref() != Some(wanted) {
@@ -99,7 +99,7 @@ fn static_policy(subject: &Subject<'_>, findings: &mut Findings) {
     }
 }
 
-/// What the node keeps of its memory; nothing when the machine's size is needed to tell.
+/// The memory that the node reserves; `None` when that depends on the machine's size.
 fn node_memory_reservation(subject: &Subject<'_>) -> Option<Quantity> {
     let mut total = Quantity::default();
     for amount in reserved_total(subject, MEMORY) {
@@ -122,7 +122,7 @@ fn throttling(subject: &Subject<'_>, findings: &mut Findings) {
     let settings = subject.settings;
     let gate = subject.gate(Gate::MemoryQoS);
     match settings.memory_throttling_factor {
-        // Written so that "not a number" is refused too.
+        // Written so that NaN is rejected too.
         Some(factor) if !(factor > 0.0 && factor <= 1.0) => {
             findings.refuse(FACTOR, factor, "must be more than 0 and at most 1");
         }

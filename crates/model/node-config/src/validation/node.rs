@@ -1,5 +1,5 @@
 //! Rules about the node as the cluster and the network see it: its name, addresses, labels, taints,
-//! the runtime it talks to, and the flags that have no field.
+//! the runtime endpoint, and the flags that have no field.
 //!
 //! upstream: cmd/kubelet/app/options/options.go, pkg/util/taints, pkg/kubelet/sysctl
 
@@ -11,7 +11,7 @@ use super::text_forms::{is_namespaced_sysctl, is_sysctl_pattern};
 use super::web_address::read_address;
 use super::{Findings, Subject};
 
-/// Labels of Kubernetes itself that a node may still give itself.
+/// Labels of Kubernetes itself that a node may still set on itself.
 const OWN_LABELS: &[&str] = &[
     "kubernetes.io/hostname",
     "kubernetes.io/os",
@@ -27,7 +27,7 @@ const OWN_LABELS: &[&str] = &[
 ];
 const OWN_LABEL_PREFIXES: &[&str] = &["kubelet.kubernetes.io", "node.kubernetes.io"];
 const RESERVED_LABEL_PREFIXES: &[&str] = &["kubernetes.io", "k8s.io"];
-/// The bits that packets were once marked with; nothing uses them any more.
+/// The default bits of the old iptables packet marks; nothing uses them any more.
 const DEAD_BITS: (i32, i32) = (14, 15);
 
 pub(super) fn check(subject: &Subject<'_>, findings: &mut Findings) {
@@ -156,7 +156,7 @@ fn endpoints(subject: &Subject<'_>, findings: &mut Findings) {
         if endpoint.is_empty() {
             continue;
         }
-        // What has no scheme is read again as the path of a unix socket.
+        // An endpoint without a scheme is taken as the path of a unix socket.
         let with_scheme = format!("unix://{endpoint}");
         let address = match read_address(endpoint) {
             Ok(address) if !address.scheme.is_empty() => Ok(address),
@@ -181,10 +181,10 @@ fn modes(subject: &Subject<'_>, findings: &mut Findings) {
     );
     let driver = settings.cgroup_driver.as_str();
     if !matches!(driver, "cgroupfs" | "systemd") {
-        // The reference takes every other word for cgroupfs.
+        // The reference takes every other value for cgroupfs.
         findings.warn("cgroupDriver", driver, "is no known driver; \"cgroupfs\" is used");
     }
-    // Without an API server nothing is fetched, and the strategy is not looked at.
+    // Without an API server nothing is fetched, and the strategy is not used.
     let strategy = settings.config_map_and_secret_change_detection_strategy.as_str();
     if !subject.flags.kubeconfig.is_empty() {
         findings.one_of(
@@ -211,7 +211,7 @@ fn flags_without_field(subject: &Subject<'_>, findings: &mut Findings) {
         findings.refuse("--hostname-override", &flags.hostname_override, "must not be blank");
     }
     if flags.root_dir.is_empty() {
-        findings.refuse("--root-dir", "", "must be the path of a folder");
+        findings.refuse("--root-dir", "", "must be the path of a directory");
     }
     if flags.exit_on_lock_contention && flags.lock_file.is_empty() {
         findings.refuse("--exit-on-lock-contention", true, "needs --lock-file");

@@ -1,7 +1,7 @@
 //! Numbers that have a range of their own: ports, rates, counts, bits, percentages.
 //!
-//! The rule it keeps: a bound stands in a table row, and a row names one field. Rules that look at
-//! two fields at once live with their subject.
+//! The rule it keeps: a bound is in a table row, and a row names one field. Rules about two fields
+//! at once are in the module of their area.
 
 use super::{Findings, Subject};
 use crate::feature_gates::Gate;
@@ -24,7 +24,7 @@ pub(super) fn check(subject: &Subject<'_>, findings: &mut Findings) {
 fn ranges(subject: &Subject<'_>, findings: &mut Findings) {
     let settings = subject.settings;
     findings.within("port", settings.port, PORTS);
-    // Zero switches these two off.
+    // Zero disables these two.
     for (field, port) in
         [("readOnlyPort", settings.read_only_port), ("healthzPort", settings.healthz_port)]
     {
@@ -54,7 +54,7 @@ fn lower_bounds(subject: &Subject<'_>, findings: &mut Findings) {
         ("maxPods", settings.max_pods.into(), 0),
         ("podsPerCore", settings.pods_per_core.into(), 0),
         ("maxOpenFiles", settings.max_open_files, 0),
-        // Minus one reports every image.
+        // -1 reports every image.
         ("nodeStatusMaxImages", settings.node_status_max_images.into(), -1),
         ("containerLogMaxFiles", settings.container_log_max_files.into(), 2),
         ("containerLogMaxWorkers", settings.container_log_max_workers.into(), 1),
@@ -89,7 +89,7 @@ fn periods(subject: &Subject<'_>, findings: &mut Findings) {
             "must be 3s or more",
         );
     }
-    // Without time for an answer no call to the runtime succeeds, the first one included.
+    // With a timeout of zero no call to the runtime succeeds, the first one included.
     for (field, period) in [
         ("syncFrequency", settings.sync_frequency),
         ("runtimeRequestTimeout", settings.runtime_request_timeout),

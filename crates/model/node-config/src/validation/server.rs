@@ -1,6 +1,7 @@
-//! Rules about the agent's own server: TLS, who may ask and who may do, logs and hidden metrics.
+//! Rules about the agent's own server: TLS, authentication and authorization, logs and hidden
+//! metrics.
 //!
-//! Whether certificate files exist and can be read is for the one who reads them.
+//! Whether certificate files exist is found out when they are read.
 //!
 //! upstream: cmd/kubelet/app/{server,auth}.go, component-base/cli/flag
 
@@ -9,7 +10,7 @@ use std::collections::BTreeSet;
 use super::{Findings, Subject, quoted_list};
 use crate::feature_gates::Gate;
 
-/// The version whose hidden metrics can be shown again: the minor version before ours.
+/// The version whose hidden metrics can be enabled again: the minor version before ours.
 const PREVIOUS_MINOR: &str = "1.35";
 
 const TLS_VERSIONS: &[&str] = &["VersionTLS10", "VersionTLS11", "VersionTLS12", "VersionTLS13"];
@@ -102,7 +103,7 @@ fn certificates(subject: &Subject<'_>, findings: &mut Findings) {
     }
 }
 
-/// The webhooks ask the API server, so they need to know where it is.
+/// The webhooks call the API server, so its address must be configured.
 fn access(subject: &Subject<'_>, findings: &mut Findings) {
     let settings = subject.settings;
     let standalone = subject.flags.kubeconfig.is_empty();

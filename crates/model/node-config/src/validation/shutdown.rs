@@ -1,4 +1,4 @@
-//! Rules about how pods are ended and started again: the node's shutdown, the crash loop's cap.
+//! Rules about how pods are terminated and restarted: the node's shutdown, the crash loop's cap.
 
 use super::{Findings, Subject};
 use crate::feature_gates::Gate;
@@ -77,7 +77,7 @@ fn crash_loop(subject: &Subject<'_>, findings: &mut Findings) {
             "must be set while the feature gate KubeletCrashLoopBackOffMax is on",
         ),
         (true, Some(cap)) => {
-            // Judged in whole milliseconds: 300.0009s is still 300s.
+            // Compared in whole milliseconds: 300.0009s is still 300s.
             let milliseconds = cap.as_nanos() / 1_000_000;
             if !(1_000..=300_000).contains(&milliseconds) {
                 findings.refuse(FIELD, cap, "must be between 1s and 300s");

@@ -1,6 +1,6 @@
-//! The rules one by one on values that no file can hold, and the small judges of text.
+//! The rules one by one on values that no file can hold, and the text checks.
 //!
-//! What a file can hold is in the table of cases, which is also put before the reference.
+//! Values that a file can hold are in the table of cases, which also runs against the reference.
 
 use super::text_forms::{
     ImageName, go_boolean, image_name, is_namespaced_sysctl, is_sysctl_pattern,

@@ -1,6 +1,6 @@
-//! Forms of text that rules ask for: Go's booleans, image names, sysctl patterns.
+//! Text formats that rules check: Go's booleans, image names, sysctl patterns.
 //!
-//! Each function judges one form and nothing else.
+//! Each function checks one format and nothing else.
 //!
 //! upstream: strconv.ParseBool, distribution/reference, pkg/apis/policy/validation
 
@@ -22,7 +22,7 @@ const NAMESPACED_PREFIXES: &[&str] = &["net.", "fs.mqueue."];
 const LONGEST_SYSCTL: usize = 253;
 const LONGEST_IMAGE_NAME: usize = 255;
 
-/// What Go takes for a boolean.
+/// Parses a boolean as Go does.
 pub(super) fn go_boolean(text: &str) -> Option<bool> {
     match text {
         "1" | "t" | "T" | "true" | "TRUE" | "True" => Some(true),
@@ -31,7 +31,7 @@ pub(super) fn go_boolean(text: &str) -> Option<bool> {
     }
 }
 
-/// What a text is as an image name.
+/// The result of parsing an image name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ImageName {
     Plain,
@@ -39,7 +39,7 @@ pub(super) enum ImageName {
     Invalid,
 }
 
-/// Judges `[registry/]path`, with or without `:tag` and `@digest`.
+/// Parses `[registry/]path`, with or without `:tag` and `@digest`.
 pub(super) fn image_name(text: &str) -> ImageName {
     let (named, digest) = match text.split_once('@') {
         Some((named, digest)) => (named, Some(digest)),
@@ -125,7 +125,8 @@ fn is_image_digest(digest: &str) -> bool {
     is_known_length && hash.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
 }
 
-/// Whether the text is a sysctl's name, parted by dots or slashes, with a `*` at its end at most.
+/// Whether the text is a sysctl name, separated by dots or slashes, with at most one `*` at its
+/// end.
 pub(super) fn is_sysctl_pattern(pattern: &str) -> bool {
     let is_word = |each: char| each.is_ascii_lowercase() || each.is_ascii_digit();
     let is_inner = |each: char| is_word(each) || matches!(each, '-' | '_');
@@ -148,14 +149,15 @@ pub(super) fn is_sysctl_pattern(pattern: &str) -> bool {
     pattern.len() <= LONGEST_SYSCTL && parents_fit && stem_fits && end_fits
 }
 
-/// Whether a pod has this sysctl for itself, so that a change stays inside the pod.
+/// Whether this sysctl is namespaced, so that a change stays inside the pod.
 pub(super) fn is_namespaced_sysctl(pattern: &str) -> bool {
     let name = dotted(pattern);
     let stem = name.split('*').next().unwrap_or(&name);
     IPC_SYSCTLS.contains(&stem) || NAMESPACED_PREFIXES.iter().any(|prefix| stem.starts_with(prefix))
 }
 
-/// `net/ipv4/conf/eth0.1/x` as `net.ipv4.conf.eth0/1.x`: the first separator says which form it is.
+/// `net/ipv4/conf/eth0.1/x` as `net.ipv4.conf.eth0/1.x`: the first separator decides which form it
+/// is.
 fn dotted(name: &str) -> String {
     let slashes_first = name.find(['.', '/']).is_some_and(|at| name.as_bytes()[at] == b'/');
     if !slashes_first {

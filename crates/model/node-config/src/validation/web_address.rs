@@ -1,11 +1,11 @@
-//! Whether a text is an address that Go's URL reader takes, and what stands in it.
+//! Whether Go's URL parser accepts a text, and the parts of the URL.
 //!
-//! The rule it keeps: it refuses what Go's `url.Parse` refuses, so that an endpoint or an image
-//! pattern is taken by both agents or by neither. It resolves nothing.
+//! The rule it keeps: it rejects what Go's `url.Parse` rejects, so that an endpoint or an image
+//! pattern is accepted by both agents or by neither. It resolves nothing.
 
 use std::net::Ipv6Addr;
 
-/// Why a text is no address.
+/// Why a text is not a URL.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum AddressError {
     #[error("it has a control character")]
@@ -22,23 +22,23 @@ pub(crate) enum AddressError {
     User,
 }
 
-/// Which part of an address a text is; the parts allow different characters.
+/// A part of a URL; the parts allow different characters.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Part {
     Host,
     Other,
 }
 
-/// The parts of an address that rules ask for.
+/// The parts of a URL that rules need.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Address<'text> {
-    /// In small letters; empty when there is none.
+    /// In lowercase; empty when there is none.
     pub(crate) scheme: String,
-    /// As written, without query and fragment; empty when the address is opaque.
+    /// As written, without query and fragment; empty when the URL is opaque.
     pub(crate) path: &'text str,
 }
 
-/// Takes an address apart, if it is one.
+/// Parses a URL.
 pub(crate) fn read_address(address: &str) -> Result<Address<'_>, AddressError> {
     if address.chars().any(|each| each.is_ascii_control()) {
         return Err(AddressError::ControlCharacter);
@@ -52,7 +52,7 @@ pub(crate) fn read_address(address: &str) -> Result<Address<'_>, AddressError> {
         if scheme.is_empty() && first_segment.contains(':') {
             return Err(AddressError::NoScheme);
         }
-        // With a scheme and no slash the rest is opaque and taken as it is.
+        // With a scheme and no slash the rest is opaque and kept as it is.
         if scheme.is_empty() {
             check_escapes(rest, Part::Other)?;
         }
@@ -71,7 +71,7 @@ pub(crate) fn read_address(address: &str) -> Result<Address<'_>, AddressError> {
     Ok(Address { scheme: scheme.to_ascii_lowercase(), path })
 }
 
-/// Judges an address that is written without its scheme, as image patterns are.
+/// Checks a URL that is written without its scheme, as image patterns are.
 pub(crate) fn check_schemeless(address: &str) -> Result<(), AddressError> {
     read_address(&format!("https://{address}")).map(|_| ())
 }
@@ -111,7 +111,7 @@ fn check_authority(authority: &str) -> Result<(), AddressError> {
             Ok(())
         }
         None => {
-            // A second colon leaves the port with a character that is no digit.
+            // A second colon leaves the port with a character that is not a digit.
             let name_end = host.find(':').unwrap_or(host.len());
             check_port(&host[name_end..])?;
             check_escapes(&host[..name_end], Part::Host)
@@ -119,7 +119,7 @@ fn check_authority(authority: &str) -> Result<(), AddressError> {
     }
 }
 
-/// Nothing, or a colon and digits, of which there may be none.
+/// Empty, or a colon and any number of digits.
 fn check_port(port: &str) -> Result<(), AddressError> {
     let digits = match port.strip_prefix(':') {
         Some(digits) => digits,

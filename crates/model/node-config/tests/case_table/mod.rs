@@ -2,10 +2,9 @@
 //!
 //! The rule it keeps: one table for both agents. The tests of this crate and the run against the
 //! reference kubelet read the same files through this module, so a case cannot mean two things.
-//! It judges nothing.
 //!
-//! The files are JSON, with texts as lists of lines: they hold YAML that is wrong on purpose, and a
-//! reader that is not the one under test must not stumble over it or share its mistakes.
+//! The files are JSON, with texts as lists of lines: they hold YAML that is invalid on purpose, and
+//! the reader of the table must not be the one under test.
 
 #![allow(
     dead_code,
@@ -34,12 +33,12 @@ pub struct CaseFile {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Case {
     pub name: String,
-    /// The file of `--config`; without it the command line stands alone.
+    /// The file of `--config`; without it there is only the command line.
     pub config: Option<Text>,
     /// The files of `--config-dir`, by their path below it.
     #[serde(default)]
     pub drop_ins: BTreeMap<String, Text>,
-    /// Other files, by their path below the case's folder: lines, nothing put before them.
+    /// Other files, by their path below the case's directory: lines, nothing added before them.
     #[serde(default)]
     pub files: BTreeMap<String, Vec<String>>,
     #[serde(default)]
@@ -47,11 +46,11 @@ pub struct Case {
     /// No API server: `--kubeconfig` is left out.
     #[serde(default)]
     pub standalone: bool,
-    /// The case is about the runtime's endpoint, so nobody else may set it.
+    /// The case is about the runtime's endpoint, so the test runner must not set it.
     #[serde(default)]
     pub keeps_endpoint: bool,
     pub expect: Expectation,
-    /// Why the reference decides otherwise, where it does.
+    /// Why the reference differs, where it does.
     pub difference: Option<String>,
 }
 
@@ -77,7 +76,7 @@ pub struct Accepted {
     /// JSON pointer to the effective value there.
     #[serde(default)]
     pub values: BTreeMap<String, Value>,
-    /// Field path to where its value came from: `default`, `file`, `drop-in NAME`, `flag NAME`.
+    /// Field path to the origin of its value: `default`, `file`, `drop-in NAME`, `flag NAME`.
     #[serde(default)]
     pub origins: BTreeMap<String, String>,
     #[serde(default)]
@@ -99,17 +98,17 @@ impl Text {
 }
 
 impl Case {
-    /// The path of the `--config` file when the case lives in `folder`.
+    /// The path of the `--config` file when the case is in the directory `folder`.
     pub fn config_path(folder: &str) -> String {
         format!("{folder}/kubelet.yaml")
     }
 
-    /// The folder of `--config-dir` when the case lives in `folder`.
+    /// The directory of `--config-dir` when the case is in the directory `folder`.
     pub fn drop_in_folder(folder: &str) -> String {
         format!("{folder}/kubelet.d")
     }
 
-    /// The command line without the program's name. `{folder}` stands for the case's folder.
+    /// The command line without the program's name. `{folder}` stands for the case's directory.
     pub fn command_line(&self, folder: &str) -> Vec<String> {
         let mut words = Vec::new();
         if self.config.is_some() {

@@ -1,6 +1,6 @@
-//! The bridge between a tree that knows its file and the forms of the pod model.
+//! The adapter from a document tree to the decoding traits of the pod model.
 //!
-//! The rule it keeps: a path is only written out when there is something to tell.
+//! The rule it keeps: a path is only formatted when there is a finding.
 
 use std::cell::RefCell;
 
@@ -30,7 +30,7 @@ impl Report {
     }
 }
 
-/// The way from the root to a place.
+/// The path from the root to a node.
 enum Step<'way> {
     Root(&'way str),
     Key(&'way Step<'way>, &'way str),

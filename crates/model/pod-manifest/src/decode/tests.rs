@@ -1,4 +1,4 @@
-//! What is read, what is refused, and what a finding says.
+//! What is accepted, what is rejected, and the text of findings.
 
 use document::problem::Origin;
 

@@ -71,8 +71,8 @@ fn is_digest(digest: &str) -> bool {
     hex.len() == length && hex.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
 }
 
-/// A name: path components in small letters, with a registry before them if the first part looks
-/// like one.
+/// A name: path components in lowercase letters, with a registry before them if the first part
+/// looks like one.
 fn is_name(name: &str) -> bool {
     let (registry, path) = match name.split_once('/') {
         Some((first, path)) if looks_like_registry(first) => (Some(first), path),

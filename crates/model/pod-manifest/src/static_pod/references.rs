@@ -1,7 +1,7 @@
-//! What a static pod refers to in the API, which it may not.
+//! References of a static pod to API objects, which are not allowed.
 //!
-//! The rule it keeps: the first reference in the reference's order is named; a source that nobody
-//! knows counts as one, since nobody can tell what it needs.
+//! The rule it keeps: the first reference in the reference's order is named; an unknown source
+//! counts as one, since what it needs is not known.
 
 use pod_model::pod::container::Container;
 use pod_model::pod::volume::VolumeProjection;
@@ -108,7 +108,7 @@ fn names_config_map(source: &VolumeSource) -> bool {
     }
 }
 
-/// What a volume needs from the API, and its field.
+/// The API object that a volume refers to, and its field.
 fn volume_reference(source: &VolumeSource) -> Option<(&'static str, String)> {
     let resource = match source {
         VolumeSource::ConfigMap(_) => "configmaps (via configmap volumes)",

@@ -64,7 +64,7 @@ fn check_spec(spec: &ClaimSpec, findings: &mut Findings, path: &Path) {
     check_data(spec, findings, path);
 }
 
-/// What is said of an object that a claim is filled from.
+/// The data source of a claim.
 struct DataSource<'claim> {
     group: Option<&'claim str>,
     kind: &'claim str,

@@ -157,7 +157,7 @@ fn check_hook(
     check_ways(&ways, around, findings, path);
 }
 
-/// All ways in which a probe or a hook could reach its container; one must be chosen.
+/// The handler kinds of a probe or a hook; exactly one must be set.
 struct Ways<'spec> {
     exec: Option<&'spec ExecAction>,
     http_get: Option<&'spec HttpGetAction>,

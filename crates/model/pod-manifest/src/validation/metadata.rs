@@ -1,4 +1,4 @@
-//! Rules for metadata, and for annotations that say what fields also say.
+//! Rules for metadata, and for annotations that duplicate fields.
 
 use pod_model::pod::meta::{ObjectMeta, OwnerReference};
 use pod_model::pod::security::{ProfileType, SecurityProfile};
@@ -143,7 +143,7 @@ fn check_seccomp_annotation(value: &str, findings: &mut Findings, path: &Path) {
     }
 }
 
-/// Annotations and fields that say the same thing must not contradict each other.
+/// Annotations and fields with the same meaning must not contradict each other.
 pub(super) fn check_agreement(pod: &Pod, findings: &mut Findings) {
     let spec = &pod.spec;
     let path = Path::new("spec");

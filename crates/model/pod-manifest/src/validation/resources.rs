@@ -46,7 +46,7 @@ const COUNTED_RESOURCES: [&str; 9] = [
     "services.loadbalancers",
 ];
 
-/// Whose resources are judged.
+/// The owner of the resources.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum NameRules {
     Container,

@@ -1,7 +1,7 @@
-//! Rules for single words: ports, variables, keys, paths, file modes, sysctls, drivers.
+//! Rules for the format of single values: ports, variables, keys, paths, file modes, sysctls,
+//! drivers.
 //!
-//! Each says in one sentence what is wrong. Rules for names of objects and labels are those of the
-//! pod model.
+//! Each error is one sentence. Rules for names of objects and labels are those of the pod model.
 
 use super::findings::{Findings, Path};
 
@@ -54,7 +54,7 @@ pub(super) fn header_name(name: &str) -> Verdict {
     verdict(fits, "expected letters, digits and hyphens")
 }
 
-/// Segments of small letters, digits, `-` and `_`, between dots or slashes.
+/// Segments of lowercase letters, digits, `-` and `_`, between dots or slashes.
 pub(super) fn sysctl_name(name: &str) -> Verdict {
     let edge =
         |byte: Option<u8>| byte.is_some_and(|byte| matches!(byte, b'a'..=b'z' | b'0'..=b'9'));
@@ -86,7 +86,7 @@ pub(super) fn search_domain(domain: &str) -> Verdict {
     )
 }
 
-/// A path that stays below where it starts.
+/// A path that does not lead out of its root.
 pub(super) fn check_descending(findings: &mut Findings, path: &Path, value: &str) {
     if value.starts_with('/') {
         findings.invalid(path, value, "expected a relative path");
@@ -104,7 +104,7 @@ pub(super) fn has_backsteps(value: &str) -> bool {
     value.split('/').any(|part| part == "..")
 }
 
-/// A path below its start that no writer of volumes uses for itself.
+/// A path below its root that does not collide with the names used by atomic volume writers.
 pub(super) fn check_local_path(findings: &mut Findings, path: &Path, value: &str) {
     check_descending(findings, path, value);
     if value.starts_with("..") && !value.starts_with("../") {
@@ -156,7 +156,7 @@ pub(super) fn signer_name(name: &str) -> Verdict {
     verdict(fits, "expected a domain of two or more labels and a path of such names")
 }
 
-/// The rule for a name that more is put behind: a hyphen may stand at its end.
+/// The rule for a name prefix: a hyphen may stand at its end.
 pub(super) fn check_name_prefix(name: &str) -> Result<(), pod_model::NameProblem> {
     let whole = name
         .strip_suffix('-')

@@ -1,14 +1,14 @@
 //! How the values of the pod model are read from a tree and written back as JSON.
 //!
 //! The rule it keeps: each object names its fields once, in `object!`; reading, writing and the
-//! count of heap bytes all follow from that one list, so they cannot drift apart. Reading takes what
-//! the decoder of Kubernetes takes: null means "not said", an empty text in a plain field means the
-//! same as no field, a number is no text. Where the tree comes from, and what becomes of findings,
-//! is the business of whoever implements [`Place`].
+//! count of heap bytes all follow from that one list, so they cannot drift apart. Reading accepts
+//! what the decoder of Kubernetes accepts: null means unset, an empty string in a plain field means
+//! the same as no field, a number is not a string. The source of the tree, and the handling of
+//! findings, belong to the implementation of [`Place`].
 
 use serde::ser::SerializeMap;
 
-/// What stands at a place in a tree.
+/// The value at a node of a tree.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Shape<'place> {
     Null,
@@ -20,7 +20,7 @@ pub enum Shape<'place> {
     Object,
 }
 
-/// One place in a tree, with the means to tell what is wrong there.
+/// A node of a tree, with methods to report errors at it.
 pub trait Place {
     fn shape(&self) -> Shape<'_>;
 
@@ -30,19 +30,19 @@ pub trait Place {
     /// Visits the entries of an object.
     fn each_entry(&self, visit: &mut dyn FnMut(&str, &dyn Place));
 
-    /// Tells that the value here is not what was expected.
+    /// Reports that the value is not what was expected.
     fn refuse(&self, expected: &str);
 
-    /// Tells that no field of this name exists; `known` are those that do.
+    /// Reports an unknown field; `known` are the known ones.
     fn unknown(&self, known: &[&str]);
 }
 
-/// A value that has a form in a tree.
+/// A value that can be decoded from a tree and encoded.
 pub trait Form: Sized + Default + serde::Serialize {
-    /// Reads what stands here, which is not null. `None` means that it was refused, and told.
+    /// Decodes the value here, which is not null. `None` means that an error was reported.
     fn read(place: &dyn Place) -> Option<Self>;
 
-    /// Whether the value counts as not said, so that it is not written.
+    /// Whether the value is unset, so that it is not written.
     fn is_unset(&self) -> bool;
 
     /// How many bytes it holds outside itself.
@@ -61,7 +61,7 @@ pub trait Fields {
     fn fields_heap_bytes(&self) -> usize;
 }
 
-/// Reads a field. Null and what was refused leave it as it is.
+/// Reads a field. Null and rejected values leave it as it is.
 pub fn read_field<T: Form>(slot: &mut T, place: &dyn Place) {
     if place.shape() != Shape::Null
         && let Some(value) = T::read(place)
@@ -161,8 +161,8 @@ macro_rules! object_form {
     };
 }
 
-/// Declares words: a closed list of texts, and room for any other, since only validation may
-/// refuse a word that nobody knows. The empty text is "not said".
+/// Declares a string enum: a closed list of values, and room for any other, since only validation
+/// may reject an unknown one. The empty string is unset.
 macro_rules! words {
     ($( $(#[$doc:meta])* pub enum $name:ident { $(
         $(#[$word_doc:meta])* $word:ident $(= $text:literal)?
@@ -171,12 +171,12 @@ macro_rules! words {
         #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
         pub enum $name {
             $( $(#[$word_doc])* $word, )+
-            /// Anything else; empty when nothing was said.
+            /// Any other value; empty when unset.
             Other(Box<str>),
         }
 
         impl $name {
-            /// The words that are known.
+            /// The known values.
             pub const KNOWN: &'static [&'static str] =
                 &[$( $crate::pod::form::word_text!($word $(= $text)?) ),+];
 
@@ -194,12 +194,12 @@ macro_rules! words {
                 }
             }
 
-            /// Whether this is one of the words, not something else or nothing.
+            /// Whether this is a known value.
             pub fn is_known(&self) -> bool {
                 !matches!(self, Self::Other(_))
             }
 
-            /// Whether nothing was said.
+            /// Whether it is unset.
             pub fn is_empty(&self) -> bool {
                 matches!(self, Self::Other(text) if text.is_empty())
             }

@@ -1,7 +1,7 @@
-//! Probes and hooks, and the ways in which they reach into a container.
+//! Probes and hooks, and their handlers.
 //!
-//! A probe and a hook are written with one optional field for each way; [`Probe::action`] and
-//! [`LifecycleHandler::action`] give the one that counts.
+//! A probe and a hook have one optional field for each kind of handler; [`Probe::action`] and
+//! [`LifecycleHandler::action`] return the one that is set.
 
 use super::form::{object, words};
 use super::values::PortReference;
@@ -69,7 +69,7 @@ object! {
     }
 }
 
-/// The one way in which a probe or a hook reaches the container.
+/// The handler of a probe or a hook.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Action<'spec> {
     Exec(&'spec ExecAction),
@@ -84,7 +84,7 @@ pub enum Action<'spec> {
 pub struct SleepActionSeconds(pub i64);
 
 impl Probe {
-    /// The way of this probe; nothing in a probe that validation would refuse.
+    /// The handler of this probe; None for a probe that validation rejects.
     pub fn action(&self) -> Option<Action<'_>> {
         common_action(self.exec.as_deref(), self.http_get.as_deref(), self.tcp_socket.as_deref())
             .or_else(|| self.grpc.as_deref().map(Action::Grpc))
@@ -92,7 +92,7 @@ impl Probe {
 }
 
 impl LifecycleHandler {
-    /// The way of this hook; nothing in a hook that validation would refuse.
+    /// The handler of this hook; None for a hook that validation rejects.
     pub fn action(&self) -> Option<Action<'_>> {
         common_action(self.exec.as_deref(), self.http_get.as_deref(), self.tcp_socket.as_deref())
             .or_else(|| {

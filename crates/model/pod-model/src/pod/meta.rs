@@ -1,4 +1,4 @@
-//! A pod's metadata: who it is, whose it is, and whether it is going.
+//! A pod's metadata: identity, owners, deletion.
 //!
 //! Fields that only an API server needs (managed fields, self links) are known but not kept.
 

@@ -1,9 +1,9 @@
-//! What containers and pods ask for and may use, added up for the pod; and the class of service
-//! that follows from it.
+//! Requests and limits of containers and pods, summed for the pod; and the QoS class that follows
+//! from them.
 //!
 //! The rules it keeps: containers that run together add up; an init container runs alone with the
-//! sidecars that started before it, so the pod needs the larger of the two; what is said for the
-//! pod itself replaces the sum; overhead comes on top. Decides nothing about a node.
+//! sidecars that started before it, so the pod needs the larger of the two; pod-level resources
+//! replace the sum; overhead is added.
 //!
 //! upstream: component-helpers/resource/helpers.go, pkg/apis/core/v1/helper/qos
 
@@ -40,7 +40,7 @@ object! {
     }
 }
 
-/// Whether a resource may be said for a pod as a whole.
+/// Whether a resource may be set at pod level.
 pub fn is_pod_level_resource(name: &str) -> bool {
     name == CPU || name == MEMORY || name.starts_with(HUGE_PAGES_PREFIX)
 }
@@ -81,7 +81,7 @@ fn raise(highest: &mut ResourceList, other: &ResourceList) {
     }
 }
 
-/// What the containers of a pod come to, without what is said for the pod and without overhead.
+/// The total of a pod's containers, without pod-level resources and without overhead.
 pub fn containers_total(spec: &PodSpec, side: Side) -> ResourceList {
     let of = |container: &Container| container.resources.side(side).clone();
     let mut together = ResourceList::default();
@@ -105,7 +105,7 @@ pub fn containers_total(spec: &PodSpec, side: Side) -> ResourceList {
     together
 }
 
-/// What a pod asks for in all: this is what admission and the cgroup count.
+/// The pod's total requests: what admission and the cgroup count.
 pub fn effective_requests(spec: &PodSpec) -> ResourceList {
     let mut requests = containers_total(spec, Side::Requests);
     replace_with_pod_level(&mut requests, spec, Side::Requests);
@@ -113,7 +113,7 @@ pub fn effective_requests(spec: &PodSpec) -> ResourceList {
     requests
 }
 
-/// What a pod may use in all. Overhead is added only where there is a limit to add it to.
+/// The pod's total limits. Overhead is added only where there is a limit to add it to.
 pub fn effective_limits(spec: &PodSpec) -> ResourceList {
     let mut limits = containers_total(spec, Side::Limits);
     replace_with_pod_level(&mut limits, spec, Side::Limits);
@@ -134,7 +134,7 @@ fn replace_with_pod_level(total: &mut ResourceList, spec: &PodSpec, side: Side) 
     }
 }
 
-/// The class of service of a pod: the one in its status if there is one, otherwise computed.
+/// The QoS class of a pod: the one in its status if there is one, otherwise computed.
 pub fn qos_class(pod: &Pod) -> QosClass {
     if pod.status.qos_class.is_known() {
         return pod.status.qos_class.clone();
@@ -142,13 +142,13 @@ pub fn qos_class(pod: &Pod) -> QosClass {
     computed_qos_class(&pod.spec)
 }
 
-/// The class of service that follows from a specification.
+/// The QoS class that follows from a specification.
 pub fn computed_qos_class(spec: &PodSpec) -> QosClass {
     let mut requests = ResourceList::default();
     let mut limits = ResourceList::default();
     let mut limited = true;
     if let Some(resources) = &spec.resources {
-        // What is said for the pod decides alone; containers are not looked at.
+        // Pod-level resources decide alone; containers are ignored.
         add(&mut requests, &counted(&resources.requests));
         add(&mut limits, &counted(&resources.limits));
         limited = resources.limits.is_empty() || is_fully_limited(resources);
@@ -168,7 +168,7 @@ pub fn computed_qos_class(spec: &PodSpec) -> QosClass {
     }
 }
 
-/// The amounts that make the class: CPU and memory above zero.
+/// The amounts that determine the class: CPU and memory above zero.
 fn counted(list: &ResourceList) -> ResourceList {
     list.iter()
         .filter(|(name, amount)| (*name == CPU || *name == MEMORY) && amount.sign() > 0)

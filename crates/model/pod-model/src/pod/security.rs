@@ -63,7 +63,7 @@ object! {
         "hostProcess" host_process: Option<bool>;
     }
 
-    /// A seccomp or an AppArmor profile: both are said alike.
+    /// A seccomp or an AppArmor profile: both have the same fields.
     pub struct SecurityProfile {
         "type" kind: ProfileType, always;
         "localhostProfile" localhost_profile: Option<Box<str>>;
@@ -81,8 +81,8 @@ impl SecurityContext {
     }
 }
 
-/// A kernel parameter with dots between its parts: where the first of both is a slash, slashes and
-/// dots change places.
+/// A sysctl name in dotted form: where the first separator is a slash, slashes and dots are
+/// swapped.
 // upstream: component-helpers/node/util/sysctl
 pub fn sysctl_name(written: &str) -> String {
     let first = written.find(['.', '/']).and_then(|at| written.as_bytes().get(at));

@@ -1,7 +1,7 @@
 //! The pod itself: metadata, specification, and the little of its status that the node reads.
 //!
 //! The rule it keeps: every field of the PodSpec of Kubernetes 1.36 is here. The status that the
-//! node writes is another type; from what others wrote it needs only the words below.
+//! node writes is another type; from what others wrote it needs only the fields below.
 
 use super::container::{Container, EphemeralContainer};
 use super::form::{object, words};
@@ -114,7 +114,7 @@ object! {
         "podGroupName" pod_group_name: Option<Box<str>>;
     }
 
-    /// A status that somebody else wrote.
+    /// A status as read from the API.
     pub struct PodStatusSeen {
         "observedGeneration" observed_generation: i64;
         "phase" phase: PodPhase;
@@ -182,7 +182,7 @@ impl PodSpec {
         self.init_containers.iter_mut().chain(&mut self.containers).chain(ephemeral)
     }
 
-    /// Whether the pod asked for users of its own.
+    /// Whether the pod asks for a user namespace (`hostUsers: false`).
     pub fn has_own_users(&self) -> bool {
         self.host_users == Some(false)
     }

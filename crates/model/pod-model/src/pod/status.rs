@@ -67,8 +67,8 @@ object! {
         "user" user: Option<Box<ContainerUser>>;
     }
 
-    /// Exactly one of the three is said of a container that there is; none of a last state that
-    /// there was not.
+    /// Exactly one of the three is set for a container that exists; none for a last state that does
+    /// not.
     pub struct ContainerStateNow {
         "waiting" waiting: Option<Box<ContainerWaiting>>;
         "running" running: Option<ContainerRunning>;

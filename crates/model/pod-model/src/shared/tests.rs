@@ -1,4 +1,4 @@
-//! Sharing, and whoever writes.
+//! Sharing and writing.
 
 use super::Shared;
 

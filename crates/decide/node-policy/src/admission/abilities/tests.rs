@@ -1,4 +1,4 @@
-//! What a node cannot do, and in which order it says so.
+//! Unsupported features, and the order of checks.
 
 use pod_model::Quantity;
 use pod_model::pod::ResourceRequirements;

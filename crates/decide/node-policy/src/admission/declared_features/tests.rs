@@ -1,10 +1,10 @@
-//! What is declared, and who needs it.
+//! Which features are declared, and which pods need them.
 
 use super::*;
 use pod_model::pod::Container;
 use pod_model::pod::container::ContainerRestartRule;
 
-/// As they are in Kubernetes 1.36 where nobody said anything.
+/// The defaults of Kubernetes 1.36.
 const USUAL: FeatureGates = FeatureGates {
     declared: true,
     extend_web_sockets: true,

@@ -1,4 +1,4 @@
-//! Who goes, by table.
+//! Preempted pods, by table.
 
 use super::*;
 use crate::admission::NodeRoom;
@@ -31,7 +31,8 @@ fn pod(words: &str) -> Pod {
     pod
 }
 
-/// Who goes on a node that is just full with those who are there, and has so many places.
+/// The preempted pods on a node that is exactly full with `others`, with this limit on the number
+/// of pods.
 fn gone(pods: i64, asking: &str, others: &[&str]) -> String {
     let (asking, others) = (pod(asking), others.iter().map(|each| pod(each)).collect::<Vec<_>>());
     let sum = |resource: &str| others.iter().map(|pod| demand(pod, resource)).sum::<i64>();

@@ -18,7 +18,7 @@ fn pod(name: &str, host_network: bool, host_ipc: bool) -> Pod {
 #[test]
 fn what_may_be_set() {
     let new = Some((6, 1));
-    /// (kernel, pattern, parameter, host network, host IPC, refusal)
+    /// (kernel, pattern, parameter, host network, host IPC, error)
     type Row = (Option<(u32, u32)>, &'static str, &'static str, bool, bool, &'static str);
     let rows: &[Row] = &[
         (new, "", "kernel.shm_rmid_forced", false, false, ""),

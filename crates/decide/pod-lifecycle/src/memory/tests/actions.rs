@@ -1,4 +1,4 @@
-//! What is kept of actions: numbers, deadlines, places in the timeline.
+//! What is kept of actions: attempt numbers, deadlines, milestones.
 
 use crate::action::{Action, ActionKey};
 use crate::happening::{Happening, Mark, Outcome};
@@ -41,7 +41,7 @@ fn a_number_with_which_nothing_started_is_free() {
         ("web#3 created", None),
         ("web#3 running", Some(3)),
         ("web#3 exited 0", Some(3)),
-        // A runtime that tells only one of both times.
+        // A runtime that reports only one of both times.
         ("web#3 exited 0 started=-1000000", Some(3)),
         ("web#3 exited 0 done=-1000000", Some(3)),
     ] {

@@ -1,4 +1,4 @@
-//! Actions that begin and end, and what is said of them.
+//! Actions that begin and end, and the events about them.
 
 use crate::action::{Action, ActionKey};
 use crate::happening::{Happening, Mark, Outcome, Save, StartFailure, StartStage, Told};
@@ -59,7 +59,7 @@ fn events_of_what_was_done() {
             ],
         ),
         ("pod: Always app:web\nwish: deleted", Outcome::Done(Err("busy".to_owned())), vec![]),
-        // The pod goes on: it is not the pod that could not be killed.
+        // The pod continues: it is not the pod that could not be killed.
         (
             "pod: Always app:web\nseen: s0; web#0 running changed",
             Outcome::ContainerStopped { hook_failed: false, result: Err("busy".to_owned()) },
@@ -133,7 +133,7 @@ fn that_a_container_runs_is_said_while_its_hook_runs() {
     let told = absorb(&mut case, &Happening::Observed(&observed));
     assert_eq!(said(&told).len(), 2);
     assert!(told.marks.iter().any(|(_, mark)| matches!(mark, Mark::Started { .. })));
-    // Not again, neither when it is seen nor when the start is over.
+    // Not again, neither when it is observed nor when the start finishes.
     assert!(absorb(&mut case, &Happening::Observed(&observed)).events.is_empty());
     let key = ActionKey::Container("web".to_owned());
     let outcome = Outcome::ContainerStarted(Ok("web0".to_owned()));
@@ -167,7 +167,7 @@ fn an_echo_changes_nothing_but_asks_for_another_look() {
 #[test]
 fn what_must_be_on_disk_before_going_on() {
     let rows = [
-        // A normal start costs no wait for the disk.
+        // A normal start does not wait for the disk.
         ("pod: Always app:web\nseen: s0", Save::Soon),
         ("pod: Always app:web\nseen: s0; web#0 running\nwish: deleted", Save::BeforeGoingOn),
         ("pod: Never app:web\nseen: s0; web#0 exited 0", Save::BeforeGoingOn),
@@ -179,18 +179,18 @@ fn what_must_be_on_disk_before_going_on() {
         let planned = absorb(&mut case, &Happening::Planned(&plan)).save;
         assert_eq!(planned, expected, "{text}");
     }
-    // What a stop may take is on disk before it begins.
+    // The deadline of a stop is saved before it begins.
     let mut case = Case::read("pod: Always app:web\nseen: s0; web#0 running changed");
     let plan = case.plan();
     absorb(&mut case, &Happening::Planned(&plan));
     let began = absorb(&mut case, &Happening::Began(&plan.actions[0]));
     assert_eq!(began.save, Save::BeforeGoingOn);
-    // And so is what only a record tells, before the record goes.
+    // So is what is known only from a record, before the record is removed.
     let mut case = Case::read("pod: Always app:web\nseen: s0; web#0 created");
     let plan = case.plan();
     absorb(&mut case, &Happening::Planned(&plan));
     assert_eq!(absorb(&mut case, &Happening::Began(&plan.actions[0])).save, Save::BeforeGoingOn);
-    // Unless nobody will ask for it any more.
+    // Unless the pod is no longer desired.
     let mut case = Case::read(
         "pod: Always app:web\nseen: s0 dead; web#0 exited 0\nmemory: stopped s0; cleaned all\nwish: deleted",
     );
@@ -198,7 +198,7 @@ fn what_must_be_on_disk_before_going_on() {
     absorb(&mut case, &Happening::Planned(&plan));
     assert!(matches!(plan.actions[0], Action::RemoveContainer { .. }));
     assert_eq!(absorb(&mut case, &Happening::Began(&plan.actions[0])).save, Save::Not);
-    // And so is how long the next restart has to wait, before this one begins.
+    // So is the back-off of the next restart, before this one begins.
     let mut case = Case::read("pod: Always app:web\nseen: s0; web#0 exited 1");
     let plan = case.plan();
     absorb(&mut case, &Happening::Planned(&plan));
@@ -278,8 +278,8 @@ fn a_kill_for_memory_of_a_running_container_is_told_once() {
     assert!(absorb(&mut case, &Happening::Observed(&observed)).events.is_empty());
 }
 
-/// Two kills between two looks, in one life of a container and in the one before it: each is told, of
-/// the container that it was, and none again with the next.
+/// Two kills between two observations, in one attempt of a container and in the one before it: each
+/// is reported for its own container, and none is repeated with the next.
 #[test]
 fn every_kill_for_memory_between_two_looks_is_told() {
     let mut case =
@@ -357,7 +357,7 @@ fn what_an_end_leaves_for_the_next_step() {
     let observed = case.observed.clone();
     absorb(&mut case, &Happening::Observed(&observed));
     assert!(case.memory.kept.stopped_sandboxes.is_empty());
-    // A hook that is over is over.
+    // A finished hook stays finished.
     let text =
         "pod: Always side:a(pre) app:web\nseen: s0; a#0 running; web#0 running\nwish: deleted";
     let mut case = Case::read(text);
@@ -370,7 +370,7 @@ fn what_an_end_leaves_for_the_next_step() {
     let result = Err("no".to_owned());
     carry_out(&mut case, Outcome::ContainerStopped { hook_failed: false, result });
     assert!(case.memory.passing.get("web").is_none_or(|passing| passing.stop_done.is_none()));
-    // Clean-up with and without the folders.
+    // Clean-up with and without the directories.
     for (text, cleaned) in [
         ("pod: Never app:web\nseen: s0 dead; web#0 exited 0\nmemory: stopped s0", Some(false)),
         ("pod: Always app:web\nwish: deleted", Some(true)),
@@ -399,7 +399,7 @@ fn what_a_plan_leaves_for_the_next() {
     let plan = case.plan();
     absorb(&mut case, &Happening::Planned(&plan));
     assert_eq!(case.memory.kept.pod_ips, ["10.1.1.1"]);
-    // How a pod ended stays so, whatever is seen of it later.
+    // A terminal phase stays, whatever is observed later.
     for (code, phase) in [("0", "Succeeded"), ("1", "Failed")] {
         let mut case = Case::read(&format!("pod: Never app:web\nseen: s0; web#0 exited {code}"));
         let plan = case.plan();
@@ -407,7 +407,7 @@ fn what_a_plan_leaves_for_the_next() {
         case.observed.containers.clear();
         assert_eq!(case.plan().status.phase.as_str(), phase);
     }
-    // How a container ended stays told when the runtime forgets it.
+    // A container's exit stays reported when the runtime forgets it.
     let mut case = Case::read(
         "pod: Never app:web app:log\nseen: s0; web#2 exited 9 said=no_such_file; log#0 running",
     );
@@ -443,8 +443,8 @@ fn the_last_act_never_goes_back() {
     }
 }
 
-/// Another client that stops a sandbox is given the time to finish; what is left of it after that is
-/// stopped all the same, since it may have died.
+/// Another client that stops a sandbox gets time to finish; what is left of it after that is
+/// stopped all the same, since the client may have died.
 #[test]
 fn a_sandbox_that_another_client_stops_is_stopped_a_moment_later() {
     const READY: &str = "pod: Always app:web\nseen: s0; web#0 running";
@@ -464,7 +464,7 @@ fn a_sandbox_that_another_client_stops_is_stopped_a_moment_later() {
         case.now = at(1);
         assert_eq!(stops(&case), waits, "{memory}: one that we stopped is not stopped again");
     }
-    // One that was dead when it was first seen.
+    // One that was dead when it was first observed.
     let mut case = Case::read("pod: Always app:web\nseen: s0 dead; web#0 exited 137");
     let seen = case.observed.clone();
     absorb(&mut case, &Happening::Observed(&seen));

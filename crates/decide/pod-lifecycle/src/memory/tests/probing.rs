@@ -1,4 +1,4 @@
-//! Streaks and thresholds, and the events of probes.
+//! Consecutive results and thresholds, and the events of probes.
 
 use pod_model::pod::handler::Probe;
 use std::sync::Arc;

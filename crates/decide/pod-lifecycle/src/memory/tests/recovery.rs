@@ -1,4 +1,4 @@
-//! An agent that starts: with what was saved, with nothing, with nonsense.
+//! An agent that starts: with saved state, without it, with garbage.
 
 use crate::happening::{Happening, ProbeKind, ProbeResult, Save};
 use crate::kill_notes::{MemoryKillNote, MemoryKillNotes};
@@ -12,7 +12,7 @@ fn restarted(case: &Case, saved: Option<&[u8]>) -> Case {
     Case { memory, ..case.clone() }
 }
 
-/// Plans and follows the plan.
+/// Plans and executes the plan.
 fn follow(case: &mut Case) {
     let plan = case.plan();
     let desired = case.desired.clone();
@@ -82,7 +82,7 @@ fn nonsense_is_taken_as_nothing() {
         let memory = restarted(&case, Some(bytes)).memory;
         assert_eq!(memory, nothing, "{:?}", String::from_utf8_lossy(bytes));
     }
-    // What a later version adds is no nonsense.
+    // Fields added by a later version are not garbage.
     let later = b"{\"version\":1,\"pod\":{\"startTime\":5,\"later\":true}}";
     assert_eq!(restarted(&case, Some(later)).memory.kept.start_time, Some(5));
 }
@@ -134,7 +134,7 @@ fn a_startup_probe_that_must_have_passed_has() {
         let found = again.memory.container("web").unwrap().startup_passed.is_some();
         assert_eq!(found, passed, "{started}");
     }
-    // Nor does one that has ended tell anything.
+    // Nor does one that has exited show anything.
     let case = Case::read("pod: Always app:web(startup)\nseen: s0; web#0 exited 0");
     assert_eq!(restarted(&case, None).memory.container("web").unwrap().startup_passed, None);
 }
@@ -165,8 +165,8 @@ fn a_sandbox_from_the_future_gives_no_start_in_the_future() {
     assert_eq!(restarted(&case, None).memory.kept.start_time, Some(at(0).nanos()));
 }
 
-/// A clock that was set back by an hour: what was saved lies ahead, and waits that began then begin
-/// again now instead of lasting an hour.
+/// A clock that was set back by an hour: saved times are in the future, and delays that began then
+/// begin again now instead of lasting an hour.
 #[test]
 fn times_that_lie_ahead_are_brought_back() {
     let mut case = Case::read(
@@ -215,7 +215,7 @@ fn a_stop_lasts_no_longer_than_a_grace_that_somebody_gave() {
     }
 }
 
-/// What is told of these kills of one container, named by their order or counted.
+/// The reported kills of one container, given by their order or as counts.
 fn kills_told(case: &mut Case, seen: &[(u64, u64)]) -> Vec<(u64, u64)> {
     let desired = case.desired.clone();
     let mut told = Vec::new();
@@ -245,7 +245,7 @@ fn a_kill_for_memory_that_was_told_is_not_told_by_the_next_agent() {
     assert_eq!(kills_told(&mut counted, &[(0, 2), (0, 2), (0, 3)]), [(0, 2), (0, 3)]);
     let mut last = restarted(&counted, Some(&counted.memory.to_saved()));
     assert_eq!(kills_told(&mut last, &[(0, 3), (9, 0), (0, 4)]), [(0, 4)]);
-    // Of which nothing was saved, nothing was told for all that is known.
+    // Without saved state nothing counts as reported.
     let mut lost = restarted(&case, None);
     assert_eq!(kills_told(&mut lost, &[(8, 0)]), [(8, 0)]);
 }
@@ -268,7 +268,7 @@ fn kills_of_two_lives_of_a_container_are_not_told_by_turns() {
     assert!(!saved.contains("killsTold"), "{saved}");
 }
 
-/// By case: whether its end was asked for by removal, without and with a record that says so.
+/// By case: whether it terminates because it was removed, without and with a record that says so.
 #[test]
 fn an_end_by_removal_is_told_from_one_for_good() {
     for (text, without, with) in [
@@ -276,7 +276,8 @@ fn an_end_by_removal_is_told_from_one_for_good() {
         ("pod: Always app:web\nseen: s0; web#0 running\nwish: deleted", true, true),
         ("pod: Always app:web\nseen: s0; web#0 running\nwish: evicted", false, true),
         ("pod: Never app:web\nseen: s0; web#0 running\nwish: deleted", true, true),
-        // Removed, and judged since: the record alone tells it from one that ended by itself.
+        // Removed, with a terminal phase since: only the record distinguishes it from one that
+        // ended by itself.
         ("pod: Never app:web\nseen: s0; web#0 exited 0\nwish: deleted", false, true),
         ("pod: Never app:web\nseen: s0; web#0 exited 0", false, true),
         ("pod: Always deadline=9 app:web\nseen: s0; web#0 running\nmemory: since -50", false, true),

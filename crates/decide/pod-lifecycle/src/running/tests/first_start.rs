@@ -1,4 +1,4 @@
-//! From nothing to running, and what can stand in the way.
+//! From nothing to running, and what can block it.
 
 use crate::testing::{Row, check};
 

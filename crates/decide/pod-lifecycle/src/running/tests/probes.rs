@@ -1,4 +1,4 @@
-//! Probes: which run, and what their verdicts do.
+//! Probes: which run, and the effect of their results.
 
 use crate::testing::{Row, check};
 

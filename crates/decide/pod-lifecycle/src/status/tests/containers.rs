@@ -283,7 +283,7 @@ fn identity_of_a_container() {
     let container = status.container("a").unwrap();
     assert_eq!(&*container.container_id, "containerd://x");
     assert_eq!((&*container.image, &*container.image_id), ("img", "ref-img"));
-    // Before it is made, its image is the one that is asked for.
+    // Before it is created, its image is the requested one.
     let status = Case::read("pod: Always app:a(image=new)\nseen: s0").plan().status;
     let container = status.container("a").unwrap();
     assert_eq!((&*container.image, &*container.image_id), ("new", ""));
@@ -305,7 +305,7 @@ fn times_of_a_container_are_the_runtime_s_in_seconds() {
     assert_eq!(times("pod: Always app:a\nseen: s0; a#0 running"), (Some(-100), None));
     let ended = "pod: Never app:a\nseen: s0; a#0 exited 1";
     assert_eq!(times(ended), (Some(-100), Some(-5)));
-    // What has not happened has no time.
+    // An event that has not happened has no time.
     assert_eq!(times(&format!("{ended} started={never}")), (None, Some(-5)));
     assert_eq!(times(&format!("{ended} done={never}")), (Some(-100), None));
 }

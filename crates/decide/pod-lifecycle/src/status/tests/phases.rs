@@ -53,7 +53,7 @@ const PHASES: &[(&str, &str, &str)] = &[
     ("Never side:s app:a", "s0; s#0 exited 0; a#0 exited 1", "Failed"),
     ("OnFailure side:s app:a", "s0; s#0 exited 1; a#0 exited 0", "Succeeded"),
     ("Never side:s app:a", "s0; a#0 exited 0", "Pending"),
-    // What ran in an older sandbox does not show that the pod has begun in this one.
+    // Containers of an older sandbox do not show that the pod has begun in this one.
     ("Always side:s(startup) app:a", "s0 dead; a#0 exited 1 in=s0; s1; s#0 running", "Pending"),
 ];
 

@@ -16,13 +16,13 @@ fn resources_as_the_runtime_has_them() {
         ("500m", 0, -1, 100_000, 0, "500m", "500m", "500m"),
         ("1m", 2, 1_000, 100_000, 0, "1m", "1m", "1m"),
         ("20m", 2, 1_000, 100_000, 0, "2m", "10m", "20m"),
-        // The smallest that the kernel can tell, from both sides.
+        // The smallest amount that the kernel can represent, from both sides.
         ("10m", 11, 500, 100_000, 0, "11m", "10m", "10m"),
         ("5m", 3, 1_000, 100_000, 0, "3m", "5m", "5m"),
         ("2m", 2, 1_000, 100_000, 0, "2m", "2m", "2m"),
         ("2m", 1, 1_000, 100_000, 0, "2m", "2m", "2m"),
         ("1m", 2, 1_100, 100_000, 0, "1m", "11m", "1m"),
-        // What the runtime does not tell is as it was asked for.
+        // What the runtime does not report stays as requested.
         ("500m", 0, 0, 100_000, 0, "500m", "500m", "500m"),
         ("500m", -1, 50_000, 100_000, -1, "500m", "500m", "500m"),
     ];

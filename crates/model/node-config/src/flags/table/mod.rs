@@ -1,6 +1,6 @@
 //! The table of all flags, and how to find one.
 //!
-//! Rows are in `serving`, `pods` and `node`; this file holds what rows have in common.
+//! Rows are in `serving`, `pods` and `node`; this file holds their common helpers.
 
 use super::kind::{FlagSpec, Kind, NodeField, Standing, Target};
 
@@ -8,7 +8,7 @@ mod node;
 mod pods;
 mod serving;
 
-/// Every flag, in no useful order.
+/// Every flag, in no particular order.
 pub(super) fn all() -> impl Iterator<Item = &'static FlagSpec> {
     serving::SERVING.iter().chain(pods::PODS).chain(node::NODE).chain(node::REQUESTS)
 }
@@ -47,7 +47,7 @@ const fn lasting(
     help: &'static str,
 ) -> FlagSpec {
     let target = Target::Config(path, kind);
-    // The one configuration flag with a letter is the log level, and the letter is its name.
+    // The only configuration flag with a shorthand is the log level, whose name is the letter.
     let shorthand = if matches!(kind, Kind::Level) { Some('v') } else { None };
     FlagSpec { name, shorthand, target, standing: Standing::Lasting, default, help }
 }

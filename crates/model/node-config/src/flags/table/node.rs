@@ -1,4 +1,4 @@
-//! Flags that set what belongs to this node alone, and the few that ask for something at once.
+//! Flags that set what belongs to this node alone, and the few that request an action.
 //!
 //! The rule it keeps: name, kind, default and standing equal the v1.36 kubelet's (a test compares
 //! them with a golden file made from it); the help is ours. Rows only.
@@ -155,7 +155,7 @@ pub(super) static NODE: &[FlagSpec] = &[
         Text(|of| &mut of.image_credential_provider_config),
         Lasting,
         "",
-        "File (JSON or YAML) that names the credential plugins, or a folder of such files, read in the order of names.",
+        "File (JSON or YAML) that names the credential plugins, or a directory of such files, read in the order of names.",
     ),
     node(
         "kubeconfig",

@@ -1,4 +1,4 @@
-//! Flags that set a field of `KubeletConfiguration` about pods, what they get of the machine, and images.
+//! Flags that set a field of `KubeletConfiguration` about pods, their resources, and images.
 //!
 //! The rule it keeps: name, kind, default and standing equal the v1.36 kubelet's (a test compares
 //! them with a golden file made from it); the help is ours. Rows only, in the order of names.

@@ -1,10 +1,10 @@
-//! Every kind of value: what is accepted, what it becomes, what is refused, how repeats add up.
+//! Every kind of value: what is accepted, the result, what is rejected, how repeated uses combine.
 
 use serde_json::{Value, json};
 
 use super::{edit, errors, read, refusal};
 
-/// `--flag=text` for each text, and the JSON it must become; nothing for a text that is refused.
+/// `--flag=text` for each text, and the JSON of the result; `None` for a text that is rejected.
 fn table(flag: &str, rows: &[(&str, Option<Value>)]) {
     for (text, expected) in rows {
         let line = read(&[&format!("--{flag}={text}")]);
