@@ -1,18 +1,18 @@
-//! How to reach an API server and who to be there, as a value.
+//! Address, TLS trust and credentials of an API server, as a value.
 //!
-//! Rule: says where things are, holds no file's content; secrets in it are masked when shown. Reads
-//! nothing: files are read when a connection is made, and again when they change.
+//! Rule: names the places of files and holds no file's content; secrets in it are masked in debug
+//! output. Reads nothing: files are read when a connection is made, and again when they change.
 
 use std::path::{Path, PathBuf};
 
 use crate::secret::Secret;
 
-/// All that a kubeconfig (or a pod's surroundings) says about one cluster and one user.
+/// What a kubeconfig (or a pod's environment) says about one cluster and one user.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClusterAccess {
     pub server: ServerAddress,
     pub trust: Trust,
-    /// The name that the server's certificate must have, if not that of its address.
+    /// The name that the server's certificate must have, if it is not the host of the address.
     pub tls_server_name: Option<String>,
     pub certificate: Option<ClientCertificate>,
     pub token: Option<TokenSource>,
@@ -27,21 +27,21 @@ pub struct ServerAddress {
     /// A name or an address; IPv6 without brackets.
     pub host: String,
     pub port: u16,
-    /// What stands before `/api` in every path; empty, or begins with a slash and ends without.
+    /// What precedes `/api` in every path; empty, or begins with a slash and ends without.
     pub prefix: String,
 }
 
-/// Whose signature under the server's certificate counts.
+/// Which authorities may have signed the server's certificate.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Trust {
     Authority(Material),
-    /// Those that the machine trusts.
+    /// The authorities that the machine trusts.
     System,
     /// Any: the server is not verified.
     Anybody,
 }
 
-/// PEM text, here or in a file.
+/// PEM text, inline or in a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Material {
     Inline(Secret),
@@ -61,20 +61,20 @@ pub enum TokenSource {
     File(PathBuf),
 }
 
-/// A program that knows our credentials.
+/// An exec credential plugin.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ExecPlugin {
     pub api_version: String,
     pub command: PathBuf,
     pub arguments: Vec<String>,
     pub environment: Vec<(String, Secret)>,
-    /// For people, when the program is missing.
+    /// Shown when the program is missing.
     pub install_hint: String,
-    /// What the plugin is told about the cluster; none when it did not ask.
+    /// The `ExecCredential`'s `spec.cluster`; `None` unless the plugin asks for it.
     pub cluster: Option<serde_json::Value>,
 }
 
-/// Whom to act as.
+/// The user to impersonate.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Impersonation {
     pub user: String,
@@ -84,8 +84,8 @@ pub struct Impersonation {
 }
 
 impl ServerAddress {
-    /// Reads `https://host:port/prefix`. Without a scheme it is https where there is something to
-    /// verify or to show, and http otherwise, as upstream's clients have it.
+    /// Parses `https://host:port/prefix`. Without a scheme it is https if there is TLS material (an
+    /// authority or a client certificate) and http otherwise, as in client-go.
     pub fn parse(text: &str, has_tls_material: bool) -> Result<Self, String> {
         let scheme = if has_tls_material { "https" } else { "http" };
         let whole =
@@ -119,8 +119,8 @@ impl ServerAddress {
 }
 
 impl ClusterAccess {
-    /// As a pod finds its cluster: address from the two environment variables that the kubelet
-    /// sets, token and authority from the folder of the service account.
+    /// The in-cluster configuration: address from the two environment variables that the kubelet
+    /// sets, token and authority from the service account's directory.
     pub fn in_cluster(
         service_host: &str,
         service_port: &str,

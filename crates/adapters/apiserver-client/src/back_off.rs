@@ -1,11 +1,13 @@
-//! Growing pauses between attempts, spread so that a cluster's clients do not come back at once.
+//! Back-off between attempts, with jitter so that a cluster's clients do not reconnect at once.
 //!
-//! Rule: a plain value without clock or dice: how far to spread is given. A success that did not
-//! last resets nothing, so that an API server that drops every watch at once is not hammered.
+//! Rule: a plain value without a clock or randomness: the jitter is an argument. A success that was
+//! short-lived does not reset it, so that an API server that drops every watch at once is not
+//! hammered.
 
 use std::time::Duration;
 
-/// Pauses that double from the first to the longest. upstream: client-go tools/cache/reflector.go
+/// Pauses that double from the shortest to the longest. upstream: client-go
+/// tools/cache/reflector.go
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct BackOff {
     next: Duration,
@@ -19,8 +21,8 @@ impl BackOff {
         Self { next: FIRST }
     }
 
-    /// The pause to make now: between one and two times what it would be without the spread, which
-    /// lies between zero and one. Never shorter than what the server asked for.
+    /// The next pause: between one and two times the base, by `spread` (zero to one). Never shorter
+    /// than what the server asked for.
     pub(crate) fn pause(&mut self, spread: f64, asked_for: Option<Duration>) -> Duration {
         let spread = if spread.is_finite() { spread.clamp(0.0, 1.0) } else { 0.0 };
         let pause = self.next.mul_f64(1.0 + spread);
@@ -28,7 +30,8 @@ impl BackOff {
         pause.max(asked_for.unwrap_or_default())
     }
 
-    /// Says how long the attempt held; one that outlived the longest pause starts afresh.
+    /// Records how long the attempt lasted; one that lasted longer than the longest pause resets
+    /// the back-off.
     pub(crate) fn held(&mut self, span: Duration) {
         if span >= LONGEST {
             self.next = FIRST;

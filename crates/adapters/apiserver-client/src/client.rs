@@ -1,8 +1,8 @@
-//! Sends requests and reads answers.
+//! Sends requests and reads responses.
 //!
-//! Rule: the deadline covers all of a request: its turn, credentials, connection, pauses that the
-//! server asked for, and the answer. A request is sent again only when that cannot do harm: it did
-//! not leave, it only reads, or the server said to come back.
+//! Rule: the deadline covers all of a request: rate limiting, credentials, connection, pauses that
+//! the server asked for, and the response. A request is sent again only when that is safe: it was
+//! not sent, it only reads, or the server asked for a retry.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -24,34 +24,35 @@ use crate::failure::{LONGEST_PAUSE, Status, retry_after};
 use crate::request::{ApiRequest, PROTOBUF, percent_encode};
 use crate::token_bucket::{RateLimit, TokenBucket};
 
-/// How often a request is sent again because the server said so, and because its connection ended.
+/// How often a request is retried because the server asked for it, and because its connection
+/// ended.
 const ASKED_AGAIN: u32 = 10;
 const SENT_AGAIN: u32 = 2;
-/// How much of an answer that tells a failure is read.
+/// How much of an error response's body is read.
 const LONGEST_FAILURE: usize = 64 * 1024;
 
-/// What may be set; the defaults are what client-go's are, where it has any.
+/// Settings of a client; the defaults are client-go's, where it has any.
 #[derive(Debug, Clone)]
 pub struct ClientOptions {
     pub user_agent: String,
-    /// Under which name the API server notes our changes.
+    /// The field manager under which the API server records our changes.
     pub field_manager: String,
-    /// None: as many requests as we like. Watches are not counted.
+    /// `None`: no rate limit. Watches are not counted.
     pub rate: Option<RateLimit>,
     pub deadline: Duration,
-    /// For a page of a list.
+    /// For one page of a list.
     pub page_deadline: Duration,
     pub page_size: u32,
-    /// Longest answer about one object, longest page, longest line of a watch, in bytes.
+    /// The longest object, page and watch event that is accepted, in bytes.
     pub object_limit: usize,
     pub page_limit: usize,
     pub line_limit: usize,
-    /// The shortest that a watch is asked to last; the longest is twice as long.
+    /// The shortest timeout that a watch asks for; the longest is twice as long.
     pub watch_lasts: Duration,
-    /// How long a watch may say nothing, not even a bookmark, which come every minute.
+    /// How long a watch may be silent. Bookmarks come every minute.
     pub watch_silence: Duration,
     pub pings: Pings,
-    /// Changes of nodes and their leases that come within this time are read together.
+    /// Changes of nodes and their leases that arrive within this time are read together.
     pub heartbeat_stride: Duration,
     pub spread: Spread,
 }
@@ -80,7 +81,7 @@ impl Default for ClientOptions {
     }
 }
 
-/// Where numbers between zero and one come from, that spread pauses.
+/// Source of the jitter: numbers between zero and one.
 #[derive(Clone)]
 pub struct Spread(Arc<dyn Fn() -> f64 + Send + Sync>);
 
@@ -89,11 +90,11 @@ impl Spread {
         Self(Arc::new(numbers))
     }
 
-    /// From the kernel.
+    /// Random numbers from the kernel.
     pub fn random() -> Self {
         Self::new(|| {
             let mut bytes = [0_u8; 4];
-            // Without randomness nothing is spread, which is no harm.
+            // Without randomness there is no jitter, which is harmless.
             let _ = rustix::rand::getrandom(&mut bytes[..], rustix::rand::GetRandomFlags::NONBLOCK);
             f64::from(u32::from_ne_bytes(bytes)) / f64::from(u32::MAX)
         })
@@ -116,7 +117,7 @@ pub struct ApiClient {
     shared: Arc<Shared>,
     bucket: Option<Arc<Mutex<TokenBucket>>>,
     deadline: Duration,
-    /// Speaks over the connections that are read in strides.
+    /// Uses the connections that are read in batches.
     in_strides: bool,
 }
 
@@ -127,32 +128,33 @@ struct Shared {
     options: ClientOptions,
     credentials: Credentials,
     connections: Connections,
-    /// Apart, so that nothing else has to wait for their strides.
+    /// Separate, so that no other request waits for their batching.
     heartbeats: Connections,
     began: Instant,
 }
 
-/// An answer whose body is still to be read. Keeps its place on the connection.
+/// A response whose body has not been read. Keeps its slot on the connection.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) body: Incoming,
     pub(crate) generation: u64,
     pub(crate) place: Place,
-    /// Of a watch: it comes in frames of protobuf.
+    /// A watch whose events are protobuf frames.
     pub(crate) protobuf: bool,
 }
 
-/// What to do after an attempt that was no success.
+/// What to do after an attempt that failed.
 enum Next {
     Again,
     GiveUp(ClusterApiError),
 }
 
 impl ApiClient {
-    /// Makes a client; nothing is read and nobody is called yet. To be used within tokio.
+    /// Creates a client; nothing is read and no connection is opened yet. Must be called within a
+    /// tokio runtime.
     ///
     /// # Errors
-    /// When the user agent or whom to act as cannot be written into a header.
+    /// If the user agent or the user to impersonate is not a valid header value.
     pub fn new(access: ClusterAccess, options: ClientOptions) -> Result<Self, String> {
         let headers = fixed_headers(&access, &options)?;
         let connections = |stride| {
@@ -181,23 +183,23 @@ impl ApiClient {
         Self { deadline, ..self.clone() }
     }
 
-    /// The same client for somebody who waits so long for an answer about one object and no longer.
-    /// It gives up itself, a little before: a request that is dropped from outside says nothing
-    /// about its connection, and the next one would go into the same black hole.
+    /// The same client for a caller that waits at most this long for a response about one object.
+    /// The client's own deadline is a little shorter: a request that is dropped from outside
+    /// records nothing about its connection, and the next one would use the same dead connection.
     #[must_use]
     pub fn answering_within(&self, waits: Duration) -> Self {
         self.with_deadline(waits * 9 / 10)
     }
 
-    /// The same client with a rate of its own, as large as the other's: its requests never wait
-    /// behind the other's, while connections and credentials stay the same. For what must not be
-    /// late, such as the lease of a leader.
+    /// The same client with a rate limiter of its own, with the same rate: its requests never queue
+    /// behind the other's, while connections and credentials are shared. For requests that must not
+    /// be late, such as the renewal of a leader's lease.
     #[must_use]
     pub fn with_own_rate(&self) -> Self {
         Self { bucket: own_bucket(self.options().rate), ..self.clone() }
     }
 
-    /// The same client over connections that are read in strides.
+    /// The same client over the connections that are read in batches.
     pub(crate) fn in_strides(&self) -> Self {
         Self { in_strides: !self.options().heartbeat_stride.is_zero(), ..self.clone() }
     }
@@ -206,17 +208,17 @@ impl ApiClient {
         if self.in_strides { &self.shared.heartbeats } else { &self.shared.connections }
     }
 
-    /// The namespace that the kubeconfig's context names.
+    /// The namespace of the kubeconfig's context.
     #[must_use]
     pub fn namespace(&self) -> &str {
         &self.shared.access.namespace
     }
 
-    /// Looks at files and plugins now; what has changed is used from here on, and watches move to
-    /// a new connection. Requests look by themselves every few seconds.
+    /// Reads files and plugins now; what has changed is used from here on, and watches move to a
+    /// new connection. Requests check every few seconds anyway.
     ///
     /// # Errors
-    /// When there are no credentials at all.
+    /// If there are no credentials at all.
     pub async fn refresh_credentials(&self) -> Result<(), String> {
         self.shared.credentials.current(true).await.map(drop)
     }
@@ -233,14 +235,14 @@ impl ApiClient {
         self.connections().retire(place);
     }
 
-    /// Asks about one object.
+    /// Sends a request about one object and reads the whole response.
     pub(crate) async fn ask(&self, request: &ApiRequest) -> Result<Bytes, ClusterApiError> {
         let limit = self.shared.options.object_limit;
         self.ask_within(request, self.deadline, limit, BytesMut::new()).await
     }
 
-    /// Asks for an answer of limited length within limited time. It is read into a buffer, so that
-    /// many long answers after each other need not each find room.
+    /// Sends a request with a deadline and a limit on the response's size. It is read into one
+    /// buffer, so that a series of long responses needs no allocation for each.
     pub(crate) async fn ask_within(
         &self,
         request: &ApiRequest,
@@ -263,7 +265,7 @@ impl ApiClient {
         }
     }
 
-    /// Sends a request until it has a good answer, or there is nothing more to try.
+    /// Sends a request until it succeeds or no retry is left.
     pub(crate) async fn open(
         &self,
         request: &ApiRequest,
@@ -285,9 +287,9 @@ impl ApiClient {
                     }
                 }
                 Err(_) => {
-                    // It may be a black hole; the next request finds out on a new connection.
+                    // The connection may be dead; the next request finds out on a new one.
                     self.retire(&place);
-                    let cause = "nothing was heard in time".to_owned();
+                    let cause = "no response in time".to_owned();
                     return Err(ClusterApiError::Unanswered {
                         request: request.named.clone(),
                         cause,
@@ -302,7 +304,7 @@ impl ApiClient {
                 return Ok(Answer { body, generation, place, protobuf });
             }
             asked += 1;
-            // Rare and large, as connecting is.
+            // Boxed: rare and large, like connecting.
             let refusal = self.refusal(request, response, until, asked <= ASKED_AGAIN);
             match Box::pin(refusal).await {
                 Next::Again => {}
@@ -333,7 +335,7 @@ impl ApiClient {
         Ok(())
     }
 
-    /// How long a request that is made now waits for its turn.
+    /// How long a request that is made now waits for the rate limiter.
     pub(crate) fn waits_for_turn(&self) -> Duration {
         let bucket = self.bucket.as_deref();
         bucket.map_or(Duration::ZERO, |bucket| lock(bucket).wait(self.shared.began.elapsed()))
@@ -399,7 +401,7 @@ impl ApiClient {
         })
     }
 
-    /// Reads what a refusal says, and waits when it says to come back.
+    /// Reads an error response, and waits if it asks for a retry.
     async fn refusal(
         &self,
         request: &ApiRequest,
@@ -424,7 +426,7 @@ impl ApiClient {
             _ => None,
         };
         match pause {
-            // Compared as spans: a header may name more seconds than an instant can hold.
+            // Compared as durations: a header may name more seconds than an `Instant` can hold.
             Some(pause)
                 if may_ask_again && pause < until.saturating_duration_since(Instant::now()) =>
             {
@@ -444,7 +446,8 @@ fn lock(bucket: &Mutex<TokenBucket>) -> MutexGuard<'_, TokenBucket> {
     bucket.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A turn that somebody waits for; when he goes away before it has come, it is the next one's.
+/// A token of the rate limiter that a request is waiting for; it is returned if the request is
+/// dropped first.
 struct PromisedTurn<'a>(Option<&'a Mutex<TokenBucket>>);
 
 impl PromisedTurn<'_> {
@@ -461,7 +464,7 @@ impl Drop for PromisedTurn<'_> {
     }
 }
 
-/// Sending again does no harm when nothing left, or when nothing is changed by it.
+/// A retry is safe if nothing was sent, or if the request changes nothing.
 fn after_failure(request: &ApiRequest, failure: SendFailure, may_send_again: bool) -> Next {
     let SendFailure { cause, unsent } = failure;
     if may_send_again && (unsent || request.method == Method::GET) {

@@ -1,9 +1,9 @@
-//! The client as the rest of the project sees it: [`ClusterApi`].
+//! The client as the port that the rest of the project uses: [`ClusterApi`].
 //!
-//! Rule: one call, one request. Leases are written by a merge patch that carries the version it was
-//! made from, so nobody's change is overwritten unseen. Writes and events leave at once, over the
-//! connection that is read in strides: many answers come together. Lists, reads and the leases of
-//! leaders, which somebody waits for, go over another.
+//! Rule: one call, one request. A lease is written by a merge patch with the resourceVersion that
+//! it was made from, so a concurrent change is never overwritten. Writes and events go at once,
+//! over the connection that is read in batches: many responses arrive together. Lists, reads and
+//! leader leases, which have a caller waiting, go over another.
 
 use std::time::Duration;
 

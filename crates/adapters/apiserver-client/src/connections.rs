@@ -1,8 +1,9 @@
 //! A few connections, each carrying many requests.
 //!
-//! Rule: a connection of an older generation, or one that let a request down, takes no new
-//! requests, and ends when its last one has. Never more requests on a connection than the server
-//! allows, and never so many that unread answers could block each other. Knows no requests.
+//! Rule: a connection of an older generation, or one on which a request failed, takes no new
+//! requests, and closes when its last one is done. Never more requests on a connection than the
+//! server allows, and never so many that unread responses could block each other. Knows nothing
+//! about requests.
 
 use std::pin::Pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -24,20 +25,22 @@ use crate::access::ServerAddress;
 use crate::credentials::Snapshot;
 use crate::paced_socket::PacedSocket;
 
-/// An API server allows a hundred streams; beyond this we open another connection.
+/// An API server allows 100 streams; beyond this another connection is opened.
 const STREAMS: usize = 64;
-/// Stands for "the server has not said yet how many streams it allows". It says so at once; more
-/// than it allows would queue up inside the connection, out of sight, so we wait for its word.
+/// Stands for "the server has not sent its stream limit yet". It sends it at once; until then
+/// requests wait, because those beyond the limit would queue up inside the connection, out of
+/// sight.
 const UNTOLD: usize = 97;
 const LONGEST_PAUSE: Duration = Duration::from_millis(300);
-/// What may lie unread for one request; for a connection, as much for all its requests together.
+/// Flow-control window of one request; a connection's is as large as those of all its requests
+/// together.
 const STREAM_WINDOW: u32 = 256 * 1024;
 const CONNECTION_WINDOW: u32 = STREAM_WINDOW * STREAMS as u32;
 const CONNECT_WITHIN: Duration = Duration::from_secs(10);
 
 pub(crate) type Body = Full<Bytes>;
 
-/// How a connection that nobody answers on any more is noticed.
+/// How a dead connection is detected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Pings {
     pub every: Duration,
@@ -49,10 +52,10 @@ pub(crate) struct Connections {
     server: ServerAddress,
     server_name: Option<String>,
     pings: Pings,
-    /// What comes within this time is read together; nothing for as it comes.
+    /// Data that arrives within this time is read together; zero reads it as it arrives.
     stride: Duration,
     open: Mutex<Open>,
-    /// Held while connecting, so that many requests at once share what comes of it.
+    /// Held while connecting, so that concurrent requests share the result.
     connecting: tokio::sync::Mutex<()>,
 }
 
@@ -60,7 +63,7 @@ pub(crate) struct Connections {
 struct Open {
     entries: Vec<Entry>,
     next_id: u64,
-    /// Ends with us.
+    /// Aborted when this is dropped.
     drivers: JoinSet<()>,
 }
 
@@ -78,13 +81,13 @@ enum Sender {
     Many { sender: http2::SendRequest<Body>, allowed: Arc<AtomicUsize> },
 }
 
-/// The right to send one request on a connection; to be kept until its answer was read.
+/// A slot for one request on a connection; to be kept until its response was read.
 #[derive(Debug)]
 pub(crate) struct Place {
     id: u64,
     sender: Sender,
     in_flight: Arc<AtomicUsize>,
-    /// Nothing was sent on this connection before.
+    /// No request was sent on this connection before.
     pub(crate) fresh: bool,
 }
 
@@ -94,11 +97,11 @@ impl Drop for Place {
     }
 }
 
-/// Why a request got no answer.
+/// Why a request got no response.
 #[derive(Debug)]
 pub(crate) struct SendFailure {
     pub(crate) cause: String,
-    /// It certainly did not leave.
+    /// The request was certainly not sent.
     pub(crate) unsent: bool,
 }
 
@@ -119,7 +122,7 @@ impl Connections {
         }
     }
 
-    /// A place on a connection that is good for this generation; connects if there is none.
+    /// A slot on a connection of this generation; connects if there is none.
     pub(crate) async fn place(&self, snapshot: &Snapshot) -> Result<Place, String> {
         if let Some(place) = self.free_place(snapshot.generation) {
             return Ok(place);
@@ -128,13 +131,13 @@ impl Connections {
         if let Some(place) = self.free_place(snapshot.generation) {
             return Ok(place);
         }
-        // Rare and large: every request that waits here would otherwise carry its room.
+        // Boxed: rare and large; every request that waits here would otherwise carry its size.
         tokio::time::timeout(CONNECT_WITHIN, Box::pin(self.connect(snapshot)))
             .await
             .map_err(|_| format!("{}: no connection in 10s", self.server.authority()))?
     }
 
-    /// No further requests on this connection.
+    /// Sends no further requests on this connection.
     pub(crate) fn retire(&self, place: &Place) {
         self.lock().entries.retain(|entry| entry.id != place.id);
     }
@@ -146,7 +149,7 @@ impl Connections {
     fn free_place(&self, generation: u64) -> Option<Place> {
         let mut open = self.lock();
         while open.drivers.try_join_next().is_some() {}
-        // A request that set out with older credentials may as well use newer ones.
+        // A request that started with older credentials may use a connection with newer ones.
         open.entries.retain(|entry| entry.generation >= generation && !entry.sender.is_closed());
         open.entries.iter().find_map(|entry| {
             let busy = entry.in_flight.load(Ordering::Relaxed);
@@ -201,7 +204,7 @@ impl Connections {
             }
             let allowed = Arc::new(AtomicUsize::new(connection.current_max_send_streams()));
             let sender = Sender::Many { sender, allowed: allowed.clone() };
-            // Only the connection itself knows when the server allows more or fewer.
+            // Only the connection itself learns when the server changes its stream limit.
             let driver = std::future::poll_fn(move |context| {
                 let outcome = Pin::new(&mut connection).poll(context);
                 allowed.store(connection.current_max_send_streams(), Ordering::Relaxed);
@@ -221,7 +224,7 @@ impl Connections {
     {
         let mut open = self.lock();
         open.next_id += 1;
-        // Whoever waits on this connection hears of its end; there is nobody else to tell.
+        // The requests on this connection get its error; it is not reported anywhere else.
         open.drivers.spawn(async move { drop(driver.await) });
         let entry = Entry {
             id: open.next_id,
@@ -260,7 +263,7 @@ impl Sender {
 }
 
 impl Place {
-    /// Whether requests carry their address in full here, as HTTP/2 wants it.
+    /// Whether requests carry an absolute URI here, as HTTP/2 requires.
     pub(crate) fn wants_whole_address(&self) -> bool {
         matches!(self.sender, Sender::Many { .. })
     }
@@ -289,7 +292,7 @@ impl Place {
     }
 }
 
-/// An error with what caused it, since the outermost rarely says why.
+/// An error with its sources, since the outermost one rarely says why.
 pub(crate) fn causes(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();

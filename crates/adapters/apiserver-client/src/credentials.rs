@@ -1,8 +1,9 @@
-//! Who we are at the moment: read from files, plugins and inline data, and read again.
+//! The current credentials: read from files, plugins and inline data, and read again when they
+//! change.
 //!
-//! Rule: what was good stays in use until something better can be read, so a rotation caught
-//! half-way does no harm. Material for TLS that changed makes a new generation; connections of an
-//! older one take no more requests. Tokens change without one.
+//! Rule: what was valid stays in use until something better can be read, so a half-finished
+//! rotation does no harm. TLS material that changed makes a new generation; connections of an older
+//! one take no more requests. A new token makes no new generation.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -20,12 +21,12 @@ use crate::exec_plugin::{self, ExecCredential};
 use crate::secret::Secret;
 use crate::tls::TlsMaterial;
 
-/// How old what we know may be when a request is made.
+/// How old the credentials may be when a request is made.
 const CHECK_AFTER: Duration = Duration::from_secs(5);
-/// How soon a plugin may be asked again after a refusal.
+/// How soon a plugin is run again after it failed.
 const ASK_AGAIN_AFTER: Duration = Duration::from_secs(10);
 
-/// Where machines keep whom they trust; the first that is there counts, as in Go.
+/// Where systems keep their CA bundle; the first that exists is used, as in Go.
 const SYSTEM_BUNDLES: [&str; 5] = [
     "/etc/ssl/certs/ca-certificates.crt",
     "/etc/pki/tls/certs/ca-bundle.crt",
@@ -34,11 +35,11 @@ const SYSTEM_BUNDLES: [&str; 5] = [
     "/etc/ssl/cert.pem",
 ];
 
-/// What a request needs to know.
+/// The credentials of one request.
 #[derive(Debug, Clone)]
 pub(crate) struct Snapshot {
     pub(crate) generation: u64,
-    /// None for a server without TLS.
+    /// `None` for a server without TLS.
     pub(crate) tls: Option<Arc<ClientConfig>>,
     /// Marked as sensitive, so that its debug form is masked.
     pub(crate) authorization: Option<HeaderValue>,
@@ -58,7 +59,7 @@ struct State {
     material: Option<TlsMaterial>,
     checked: Option<Instant>,
     exec: Option<(ExecCredential, Instant)>,
-    /// A plugin at work: it may take longer than the request that first needed it.
+    /// A plugin that runs: it may take longer than the request that first needed it.
     asking: JoinSet<Result<ExecCredential, String>>,
     system_bundle: Option<Secret>,
 }
@@ -73,17 +74,17 @@ impl Credentials {
         }
     }
 
-    /// Tells when there is a new generation.
+    /// Notifies of a new generation.
     pub(crate) fn generations(&self) -> watch::Receiver<u64> {
         self.generation.subscribe()
     }
 
-    /// The API server did not take them: look again before the next request.
+    /// The API server rejected them: read them again before the next request.
     pub(crate) fn refused(&self) {
         self.refused.store(true, Ordering::Relaxed);
     }
 
-    /// What is good now; looks again when that was long ago, or when `look` says so.
+    /// The current credentials; reads them again if that is overdue, or if `look` is set.
     pub(crate) async fn current(&self, look: bool) -> Result<Arc<Snapshot>, String> {
         let mut state = self.state.lock().await;
         let refused = self.refused.swap(false, Ordering::Relaxed);
@@ -104,7 +105,7 @@ impl Credentials {
             }
             Err(problem) => match state.snapshot.clone() {
                 Some(snapshot) => {
-                    tracing::warn!(%problem, "credentials cannot be read again; the old ones stay");
+                    tracing::warn!(%problem, "credentials cannot be reloaded; the old ones stay");
                     state.checked = Some(Instant::now());
                     Ok(snapshot)
                 }
@@ -143,7 +144,7 @@ impl Credentials {
         Ok(Arc::new(Snapshot { generation, tls, authorization }))
     }
 
-    /// The settings in use when nothing changed, or a new generation.
+    /// The TLS settings in use if nothing changed, or a new generation.
     fn tls_of(
         &self,
         state: &mut State,

@@ -1,20 +1,20 @@
-//! An event as the API server wants it.
+//! An Event as it is sent to the API server.
 //!
-//! Rule: the form is that of upstream's recorder (core/v1, one name per object and instant), so
-//! that people and programs find what they are used to. Does not count, merge or drop: what is
-//! told is told. upstream: client-go tools/record
+//! Rule: the form is that of upstream's recorder (core/v1, a name per object and instant), so that
+//! people and programs find what they expect. Does not count, merge or drop. upstream: client-go
+//! tools/record
 
 use ports::ApiTime;
 use ports::cluster_api::{ClusterEvent, EventKind, Repetition};
 use serde::Serialize;
 use serde_json::json;
 
-/// Events about objects without a namespace live here.
+/// The namespace of events about objects without one.
 const USUAL_NAMESPACE: &str = "default";
-/// How much of an object's name gets into the event's, which may have 253 characters.
+/// How much of an object's name goes into the event's, which may have 253 characters.
 const LONGEST_NAME: usize = 200;
 
-/// An event's fields, written without a tree in between: after a start there are many.
+/// An event's fields, serialized without an intermediate tree: after a start there are many.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Document<'a> {
@@ -66,7 +66,7 @@ struct Source<'a> {
     host: &'a str,
 }
 
-/// Namespace, name and content of an event.
+/// Namespace, name and JSON of an event.
 pub(crate) fn event_body(event: &ClusterEvent) -> (String, String, Vec<u8>) {
     let about = &event.about;
     let namespace =
@@ -99,12 +99,12 @@ pub(crate) fn event_body(event: &ClusterEvent) -> (String, String, Vec<u8>) {
         reporting_component: &event.component,
         reporting_instance: &event.host,
     };
-    // Text in fixed fields can always be written.
+    // Serializing text in fixed fields cannot fail.
     let body = serde_json::to_vec(&document).unwrap_or_default();
     (namespace.to_owned(), name, body)
 }
 
-/// A patch that says how often an event came by now, and when last.
+/// A patch that sets an event's count and the time of its last occurrence.
 pub(crate) fn repetition(again: Repetition<'_>) -> Vec<u8> {
     let Repetition { count, last, message } = again;
     let mut patch = json!({"count": count, "lastTimestamp": last.to_seconds_text()});
@@ -114,8 +114,8 @@ pub(crate) fn repetition(again: Repetition<'_>) -> Vec<u8> {
     patch.to_string().into_bytes()
 }
 
-/// The object's name and the instant in hexadecimal. An object whose name no event may have (a
-/// user's, with colons in it) lends it as far as it goes.
+/// The object's name and the instant in hexadecimal. Of a name that an event may not have (a
+/// user's, with colons in it) the valid beginning is used.
 fn event_name(about: &str, at: ApiTime) -> String {
     let fitting = |character: char| {
         character.is_ascii_lowercase() || character.is_ascii_digit() || "-.".contains(character)

@@ -1,7 +1,7 @@
-//! Asks a credential plugin for a token or a certificate.
+//! Runs a credential plugin for a token or a certificate.
 //!
-//! Rule: the plugin has a deadline and a longest answer, sees no terminal, and its answer is never
-//! shown, not even when it is wrong. upstream: client-go plugin/pkg/client/auth/exec
+//! Rule: the plugin has a deadline and an output limit and no terminal, and its output is never
+//! shown, not even when it is invalid. upstream: client-go plugin/pkg/client/auth/exec
 
 use std::process::Stdio;
 use std::time::Duration;
@@ -17,7 +17,7 @@ use crate::secret::Secret;
 const DEADLINE: Duration = Duration::from_secs(60);
 const LONGEST_ANSWER: u64 = 1024 * 1024;
 
-/// What a plugin gave us.
+/// The credentials that a plugin returned.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ExecCredential {
     pub(crate) token: Option<Secret>,
@@ -42,7 +42,8 @@ struct AnswerStatus {
     client_key_data: Option<String>,
 }
 
-/// Runs the plugin. The authority is what the plugin is told to trust, if it asked for that.
+/// Runs the plugin. `authority` is passed to it as the cluster's CA, if it asked for cluster
+/// information.
 pub(crate) async fn ask(
     plugin: ExecPlugin,
     authority: Option<Secret>,
@@ -99,7 +100,7 @@ fn read_answer(answer: &[u8], api_version: &str) -> Result<ExecCredential, Strin
     if answer.len() as u64 > LONGEST_ANSWER {
         return Err(format!("the answer is longer than {LONGEST_ANSWER} bytes"));
     }
-    // The reader's own words would show what it found.
+    // The parser's error would show the output.
     let answer: Answer = serde_json::from_slice(answer)
         .map_err(|error| format!("the answer is no ExecCredential (line {})", error.line()))?;
     if answer.kind != "ExecCredential" || answer.api_version != api_version {

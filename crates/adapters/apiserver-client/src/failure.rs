@@ -1,7 +1,8 @@
-//! What an answer that is no success means.
+//! Turns an error response into an error.
 //!
-//! Rule: the code decides, the reason in the body only tells apart what shares a code. The body
-//! may be anything (a proxy's page, half a document): then its beginning is the message.
+//! Rule: the HTTP code decides, and the reason in the body only distinguishes errors that share a
+//! code. The body may be anything (a proxy's page, half a document): then its beginning is the
+//! message.
 
 use std::time::Duration;
 
@@ -12,7 +13,7 @@ use serde::Deserialize;
 
 use crate::protobuf;
 
-/// The parts of a `Status` object that say what went wrong.
+/// The parts of a `Status` object that describe an error.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct Status {
@@ -29,11 +30,12 @@ struct Details {
     retry_after_seconds: u64,
 }
 
-/// How much of a foreign text gets into a message.
+/// How much of a body that is no `Status` goes into a message.
 const SHOWN: usize = 300;
-/// When a server says that it has too many requests, and not when to come back.
+/// The pause for a 429 without `Retry-After`.
 const USUAL_PAUSE: Duration = Duration::from_secs(1);
-/// However long a server asks for: whoever is told to come back in an hour asks again after this.
+/// Upper bound of the pause that a server asks for: a server that asks for an hour is tried again
+/// after this.
 pub(crate) const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
 impl Status {
@@ -44,7 +46,7 @@ impl Status {
         }
     }
 
-    /// The same from protobuf.
+    /// Decodes a `Status` from protobuf.
     pub(crate) fn from_protobuf(bytes: Bytes) -> Result<Self, String> {
         let status = protobuf::Status::decode(bytes).map_err(|error| error.to_string())?;
         let seconds = status.details.map(|details| details.retry_after_seconds);
@@ -59,7 +61,7 @@ impl Status {
         })
     }
 
-    /// The error for this answer. `code` is HTTP's; inside a watch, the status has its own.
+    /// The error for this response. `code` is HTTP's; inside a watch, the status has its own.
     pub(crate) fn into_error(
         self,
         request: &str,
@@ -77,7 +79,7 @@ impl Status {
             429 => {
                 let told = self.details.map(|details| details.retry_after_seconds);
                 let told = told.filter(|seconds| *seconds > 0).map(Duration::from_secs);
-                // The one place where a pause that somebody else wished for is bounded.
+                // The only place that bounds the pause that a server asks for.
                 let retry_after = retry_after.or(told).unwrap_or(USUAL_PAUSE).min(LONGEST_PAUSE);
                 ClusterApiError::Throttled { request, retry_after }
             }
@@ -87,7 +89,7 @@ impl Status {
     }
 }
 
-/// The value of a `Retry-After` header, when it is a number of seconds; any number.
+/// The value of a `Retry-After` header if it is a number of seconds, of any size.
 pub(crate) fn retry_after(header: Option<&[u8]>) -> Option<Duration> {
     let seconds: u64 = std::str::from_utf8(header?).ok()?.trim().parse().ok()?;
     Some(Duration::from_secs(seconds))

@@ -1,8 +1,8 @@
-//! Reads a kubeconfig: bytes in, one [`ClusterAccess`] out.
+//! Parses a kubeconfig: bytes in, one [`ClusterAccess`] out.
 //!
-//! Rule: pure, and a mistake names file, line, field and what was expected, never a value, since
-//! any value here may be a secret. What would be ignored silently but matters for who we are or
-//! whom we trust (proxies, passwords, auth providers) is refused. Reads one file; does not merge.
+//! Rule: pure, and an error names file, line, field and what was expected, never a value, since any
+//! value here may be a secret. A field that cannot be honoured but matters for identity or trust
+//! (proxies, passwords, auth providers) is an error. Reads one file; does not merge.
 //! upstream: client-go tools/clientcmd
 
 use std::collections::BTreeMap;
@@ -33,8 +33,8 @@ pub struct KubeconfigError {
     pub problem: String,
 }
 
-/// Chooses a context (the current one, unless another is named) and reads what belongs to it.
-/// Relative paths are relative to the kubeconfig's folder, which `file` says.
+/// Selects a context (the current one, unless another is named) and reads its cluster and user.
+/// Relative paths are relative to the directory of the kubeconfig, `file`.
 pub fn parse_kubeconfig(
     bytes: &[u8],
     file: &Path,
@@ -53,7 +53,7 @@ pub fn parse_kubeconfig(
     let document = document::parse(bytes, &origin).map_err(|problem| KubeconfigError {
         place: problem.origin.to_string(),
         field: "kubeconfig".to_owned(),
-        // The parser's words may show what stands there.
+        // The parser's error may show content.
         problem: "is neither YAML nor JSON that can be read".to_owned(),
     })?;
     let root = Fields::of(&document.root, "")?;
@@ -174,7 +174,7 @@ fn read_exec(
         return Err(exec.wrong("apiVersion", "expected client.authentication.k8s.io/v1"));
     }
     if exec.text("interactiveMode")?.as_deref() == Some("Always") {
-        return Err(exec.wrong("interactiveMode", "there is nobody here to ask"));
+        return Err(exec.wrong("interactiveMode", "interactive input is not possible"));
     }
     let command = exec.needed("command")?;
     // A bare name is looked up in PATH.
@@ -199,7 +199,7 @@ fn read_exec(
     }))
 }
 
-/// What an exec plugin may know of the cluster. The authority's file, if it is one, is added when
+/// The cluster information for an exec plugin. The authority's file, if it is one, is added when
 /// the plugin is run.
 fn cluster_info(cluster: &Fields<'_>) -> Result<serde_json::Value, KubeconfigError> {
     let mut info = serde_json::Map::new();
@@ -237,7 +237,7 @@ fn plain(node: &Node) -> serde_json::Value {
     }
 }
 
-/// `FIELD-data`, or the file that `FIELD` names; the data win.
+/// `FIELD-data`, or the file that `FIELD` names; the data take precedence.
 fn material(
     fields: &Fields<'_>,
     field: &str,

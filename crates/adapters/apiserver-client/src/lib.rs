@@ -1,14 +1,15 @@
-//! Talks to a Kubernetes API server: few HTTP/2 connections, pages, watches, guarded writes.
+//! Client of a Kubernetes API server: few HTTP/2 connections, paged lists, watches, guarded writes.
 //!
-//! Rule: every request ends by its deadline, every answer has a longest length, and nothing here
-//! decides what to write. Fields that we do not know are never lost, since only patches are sent.
-//! Tokens and keys do not appear in debug output, messages or logs.
+//! Rule: every request has a deadline, every response a size limit, and nothing here decides what
+//! to write. Unknown fields are never lost, since only patches are sent. Tokens and keys do not
+//! appear in debug output, messages or logs.
 //!
-//! - [`kubeconfig`], [`access`]: whom to talk to and as whom; pure.
+//! - [`kubeconfig`], [`access`]: where the API server is and which identity to use; pure.
 //! - `request`, `failure`, `lines`, `watch_line`, `protobuf`, `watch_progress`, `back_off`,
-//!   `token_bucket`, `event_body`: what is said and what an answer means; pure.
+//!   `token_bucket`, `event_body`: requests and the meaning of responses; pure.
 //! - `credentials`, `exec_plugin`, `tls`, `connections`, [`client`], [`watch`]: the transport.
-//! - `cluster_port`: the seam that the rest of the project sees; `no_server`: where there is none.
+//! - `cluster_port`: the port that the rest of the project uses; `no_server`: its stand-in on a
+//!   node without an API server.
 
 pub mod access;
 mod back_off;

@@ -1,15 +1,14 @@
-//! Cuts a stream of bytes into events, as watches send them: lines of JSON, or frames of protobuf
-//! with their length before them.
+//! Splits a byte stream into watch events: lines of JSON, or length-prefixed frames of protobuf.
 //!
-//! Rule: at most one event and one chunk are held, and an event has a longest length; beyond it the
-//! stream is of no use any more. Empty ones are nothing. Knows neither JSON nor protobuf.
+//! Rule: at most one event and one chunk are held, and an event has a size limit; beyond it the
+//! stream is unusable. Empty events are skipped. Knows neither JSON nor protobuf.
 
 use bytes::{Buf as _, Bytes, BytesMut};
 
-/// How many bytes say a frame's length, the highest first.
+/// Size of a frame's length prefix, big-endian.
 const LENGTH: usize = 4;
 
-/// The part of a stream that is not yet an event.
+/// The part of a stream that is not a whole event yet.
 #[derive(Debug)]
 pub(crate) struct Lines {
     begun: BytesMut,
@@ -31,7 +30,7 @@ impl Lines {
         Self { framed: true, ..Self::new(limit) }
     }
 
-    /// Adds what came. To be called only when there is no further event in what came before.
+    /// Adds a chunk. Must be called only when `next` has returned everything in the previous one.
     pub(crate) fn add(&mut self, chunk: Bytes) {
         if self.chunk.is_empty() {
             self.chunk = chunk;
@@ -42,7 +41,7 @@ impl Lines {
         }
     }
 
-    /// The next whole event, without its end or its length.
+    /// The next whole event, without its line end or length prefix.
     pub(crate) fn next(&mut self) -> Result<Option<Bytes>, LineTooLong> {
         if self.framed { self.next_frame() } else { self.next_line() }
     }
@@ -55,7 +54,7 @@ impl Lines {
             if length > self.limit {
                 return Err(LineTooLong);
             }
-            // Most frames lie in one chunk, and are cut out of it without a copy.
+            // Most frames lie in one chunk and are sliced out of it without a copy.
             if self.begun.len() == LENGTH && self.chunk.len() >= length {
                 self.begun.clear();
                 let frame = self.chunk.split_to(length);
@@ -72,7 +71,7 @@ impl Lines {
         }
     }
 
-    /// Moves from the chunk until so much has begun, or the chunk is used up.
+    /// Moves bytes from the chunk until `wanted` are there, or the chunk is used up.
     fn fill(&mut self, wanted: usize) {
         let missing = wanted.saturating_sub(self.begun.len()).min(self.chunk.len());
         if missing > 0 {

@@ -1,8 +1,8 @@
-//! What a node without an API server answers to whoever wants an object of one.
+//! The [`ClusterApi`] of a node without an API server: every read fails.
 
 use ports::{ContentData, ContentError, ContentName, PodContents, PortFuture};
 
-/// Nothing can be read; that is said at once.
+/// Fails every read at once.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct NoApiServer;
 

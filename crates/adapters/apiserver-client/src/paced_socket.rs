@@ -1,14 +1,14 @@
-//! A socket that is read in strides: what comes within a stride is read together.
+//! A socket that is read in batches: data that arrives within one interval is read together.
 //!
-//! Heartbeats of a large cluster come a few at a time all the time, and each would wake the process
-//! for a handful of bytes. Nobody needs one sooner than within a fraction of a second, so after each
-//! read the socket rests: it is not even registered with the kernel's event queue, and what comes
-//! waits in the kernel, which holds the sender up if there is too much. The end of a rest is told by
-//! a timer of the kernel's: tokio's own would wake the process twice for each, once to move it from
-//! a coarse wheel to a fine one.
+//! A large cluster's heartbeats arrive a few at a time, all the time, and each would wake the
+//! process for a handful of bytes. A delay of a fraction of a second does not matter for them, so
+//! after each read the socket rests: it is not registered with the kernel's event queue, and data
+//! waits in the kernel, whose flow control slows the sender if there is too much. A kernel timer
+//! ends the rest: tokio's own would wake the process twice for each, once to move it from a coarse
+//! wheel to a fine one.
 //!
-//! Rule: costs at most one stride of latency; whoever comes after a quiet time is read at once. A
-//! connection is set up at full speed. Writing never waits for a rest.
+//! Rule: adds at most one interval of latency; data that arrives after a quiet time is read at
+//! once. A connection is set up at full speed. Writing never waits for a rest.
 
 use std::io::{self, Write as _};
 use std::os::fd::OwnedFd;
@@ -25,14 +25,14 @@ use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::Instant;
 
-/// For so long a new connection is read at full speed.
+/// How long a new connection is read at full speed.
 const SET_UP: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
 pub(crate) struct PacedSocket {
     state: State,
     rests_from: Instant,
-    /// None for a socket that never rests.
+    /// `None` for a socket that never rests.
     rest: Option<Rest>,
 }
 
@@ -40,7 +40,7 @@ pub(crate) struct PacedSocket {
 enum State {
     Awake(TcpStream),
     Resting(std::net::TcpStream),
-    /// Only after the kernel refused to have it in its event queue.
+    /// Only after the kernel refused to register it.
     Broken,
 }
 
@@ -69,7 +69,7 @@ impl Rest {
     }
 
     fn poll_end(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        // Setting it anew clears it, so it is never read.
+        // Arming it again clears it, so it is never read.
         ready!(self.timer.poll_read_ready(context))?.clear_ready();
         Poll::Ready(Ok(()))
     }
@@ -77,7 +77,7 @@ impl Rest {
 
 impl PacedSocket {
     /// # Errors
-    /// When the kernel has no timer to give.
+    /// If the kernel cannot create a timer.
     pub(crate) fn new(socket: TcpStream, stride: Duration) -> io::Result<Self> {
         let rest = if stride.is_zero() { None } else { Some(Rest::new(stride)?) };
         Ok(Self { state: State::Awake(socket), rests_from: Instant::now() + SET_UP, rest })
@@ -94,7 +94,7 @@ impl PacedSocket {
         Ok(())
     }
 
-    /// Registers it again, if it rested.
+    /// Registers the socket again if it rests.
     fn wake(&mut self) -> io::Result<Pin<&mut TcpStream>> {
         if matches!(self.state, State::Resting(_))
             && let State::Resting(socket) = std::mem::replace(&mut self.state, State::Broken)
@@ -119,7 +119,7 @@ impl AsyncRead for PacedSocket {
         }
         let before = buffer.filled().len();
         ready!(self.wake()?.poll_read(context, buffer))?;
-        // A buffer that was not filled has emptied the socket, or found its end.
+        // A buffer that was not filled means the socket is empty, or at its end.
         if buffer.remaining() > 0 && buffer.filled().len() > before {
             self.rest()?;
         }
@@ -139,7 +139,7 @@ impl AsyncWrite for PacedSocket {
                 outcome => return Poll::Ready(outcome),
             }
         }
-        // The reader finds it awake and goes on at once, which is early and no harm.
+        // The reader finds it registered and goes on at once: early, but harmless.
         self.wake()?.poll_write(context, bytes)
     }
 

@@ -1,11 +1,11 @@
-//! Objects as the API server writes them in protobuf, and how they become ours.
+//! Decodes objects from the API server's protobuf.
 //!
-//! A watcher of thousands of nodes spends most of its time on reading, and this form takes a
-//! fraction of what JSON takes. Only the fields that somebody here reads are named; the others are
+//! A watcher of thousands of nodes spends most of its time on decoding, and protobuf takes a
+//! fraction of what JSON takes. Only fields that this project reads are declared; others are
 //! skipped without a copy.
 //!
-//! Rule: says exactly what the same object says in JSON. The numbers of fields are the API's and
-//! never change (upstream: `generated.proto` of each API group).
+//! Rule: gives exactly what the same object in JSON gives. Field numbers are the API's and never
+//! change (upstream: `generated.proto` of each API group).
 
 use std::collections::BTreeMap;
 
@@ -15,12 +15,12 @@ use ports::cluster_objects as api;
 use ports::node_object::NodeObject;
 use prost::Message;
 
-/// Stands before every object and every list.
+/// Precedes every object and every list.
 pub(crate) const MAGIC: &[u8] = b"k8s\0";
 
-/// An object of ours that is listed and watched.
+/// An object type that is listed and watched.
 pub trait WatchedObject: api::ApiObject {
-    /// Whether it is requested in protobuf. Where it is not, the server answers in JSON.
+    /// Whether it is requested in protobuf; JSON otherwise.
     const IN_PROTOBUF: bool;
 
     /// Decodes an object from its protobuf form.
@@ -55,7 +55,7 @@ impl WatchedObject for api::Renewal {
     }
 }
 
-/// One object that changes every few minutes: what decoding costs does not matter.
+/// One object that changes every few minutes: the cost of decoding does not matter.
 impl WatchedObject for NodeObject {
     const IN_PROTOBUF: bool = false;
     fn from_protobuf(_: Bytes) -> Result<Self, String> {
@@ -63,7 +63,7 @@ impl WatchedObject for NodeObject {
     }
 }
 
-/// What is inside the envelope that objects come in.
+/// The content of the envelope that objects come in.
 pub(crate) fn open(mut bytes: Bytes) -> Result<Bytes, String> {
     if !bytes.starts_with(MAGIC) {
         return Err("an object in protobuf does not begin as one".to_owned());
@@ -78,7 +78,7 @@ struct Envelope {
     raw: Bytes,
 }
 
-/// An event of a watch; its object is in an envelope of its own.
+/// A watch event; its object has an envelope of its own.
 #[derive(Message)]
 pub(crate) struct Event {
     #[prost(bytes = "bytes", tag = "1")]
@@ -99,7 +99,7 @@ struct EventObject {
     raw: Bytes,
 }
 
-/// A list whose objects are yet to be read, so that one that cannot be read costs only itself.
+/// A list whose items are not decoded yet, so that one that cannot be decoded costs only itself.
 #[derive(Message)]
 pub(crate) struct List {
     #[prost(message, optional, tag = "1")]
@@ -134,7 +134,7 @@ pub(crate) struct StatusDetails {
     pub(crate) retry_after_seconds: i32,
 }
 
-/// Only who it is, for objects that cannot be read otherwise, and for bookmarks.
+/// Only the metadata, for objects that cannot be decoded otherwise, and for bookmarks.
 #[derive(Message)]
 pub(crate) struct AnyObject {
     #[prost(message, optional, tag = "1")]
@@ -159,14 +159,14 @@ struct Time {
     nanos: i32,
 }
 
-/// A time that was never set comes as nothing at all, or as an empty one.
+/// A time that was never set is absent, or empty.
 fn time(time: Option<Time>) -> Option<ApiTime> {
     let Time { seconds, nanos } = time?;
     let whole = seconds.saturating_mul(1_000_000_000);
     (seconds != 0 || nanos != 0).then(|| ApiTime::from_nanos(whole.saturating_add(nanos.into())))
 }
 
-/// Metadata as the API keeps it of pods: without labels and annotations.
+/// Metadata as kept of pods: without labels and annotations.
 #[derive(Message)]
 struct Meta {
     #[prost(string, tag = "1")]

@@ -1,8 +1,8 @@
 //! Requests as values: method, path, query, content. No transport.
 //!
-//! Rule: whatever stands in a name or a selector, it stays inside its place in the path or query;
-//! a name that could mean another path is refused. A request says what it is for without its
-//! content, so that nothing of the content gets into messages.
+//! Rule: whatever a name or a selector contains, it stays inside its part of the path or query; a
+//! name that could form another path is an error. A request can be named without its content, so
+//! that no content gets into messages.
 
 use std::fmt;
 
@@ -10,7 +10,7 @@ use hyper::Method;
 use ports::ClusterApiError;
 use ports::cluster_api::{Deletion, ObjectPath, Patch, PatchKind, Resource, Selection};
 
-/// All that is needed to send a request, save where to and who we are.
+/// What a request needs, except the server's address and the credentials.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct ApiRequest {
     pub(crate) method: Method,
@@ -31,7 +31,7 @@ impl fmt::Debug for ApiRequest {
 
 const JSON: &str = "application/json";
 pub(crate) const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
-/// For what is read in masses; whoever does not know the first answers in the second.
+/// For lists and watches; a server that has no protobuf for a type answers in JSON.
 const MASSES: &str = "application/vnd.kubernetes.protobuf, application/json";
 
 impl ApiRequest {
@@ -120,7 +120,7 @@ impl ApiRequest {
             .ask("resourceVersion", version)
     }
 
-    /// Requests the answer in protobuf, or in JSON.
+    /// Asks for the response in protobuf, or in JSON.
     #[must_use]
     pub(crate) fn in_protobuf(self, wanted: bool) -> Self {
         Self { accept: if wanted { MASSES } else { JSON }, ..self }
@@ -167,7 +167,7 @@ impl ApiRequest {
         Ok(Self { method, target, content_type: JSON, accept: JSON, body: Vec::new(), named })
     }
 
-    /// Adds to the query; nothing when the value is empty.
+    /// Adds a query parameter; none if the value is empty.
     fn ask(mut self, key: &str, value: &str) -> Self {
         if !value.is_empty() {
             self.target.push(if self.target.contains('?') { '&' } else { '?' });
@@ -194,7 +194,7 @@ fn collection(resource: Resource, namespace: Option<&str>) -> String {
     path
 }
 
-/// Writes all as `%XX` but what never has a meaning in a URL.
+/// Percent-encodes everything but characters that never have a meaning in a URL.
 pub(crate) fn percent_encode(text: &str, out: &mut String) {
     const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
     for byte in text.bytes() {

@@ -1,6 +1,6 @@
 //! Text that must not be shown.
 //!
-//! Rule: its debug form is a mask; whoever needs the content says so by name.
+//! Rule: its debug form is masked; code that needs the content calls a method for it.
 
 use std::fmt;
 

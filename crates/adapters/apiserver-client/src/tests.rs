@@ -1,5 +1,5 @@
-//! The client against a scripted peer on the loopback: what it says, and what it makes of answers
-//! that are late, cut, endless, wrong or too large.
+//! The client against a scripted peer on the loopback: what it sends, and how it handles responses
+//! that are late, cut off, endless, invalid or too large.
 
 mod peer;
 mod requests;

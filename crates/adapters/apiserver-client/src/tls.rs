@@ -1,7 +1,8 @@
-//! Makes the TLS settings of a connection from PEM bytes.
+//! Builds a connection's TLS settings from PEM bytes.
 //!
-//! Rule: the provider is named, never a global one. A certificate that does not belong to its key
-//! is refused here, since that is what a rotation looks like half-way. Reads no files.
+//! Rule: the crypto provider is explicit, never the process-wide default. A certificate that does
+//! not match its key is an error here, since that is what a half-finished rotation looks like.
+//! Reads no files.
 
 use std::sync::Arc;
 
@@ -13,10 +14,10 @@ use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme
 
 use crate::secret::Secret;
 
-/// The bytes that TLS settings are made of.
+/// The bytes that TLS settings are built from.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct TlsMaterial {
-    /// None: the server is not verified.
+    /// `None`: the server is not verified.
     pub(crate) authority: Option<Secret>,
     pub(crate) certificate: Option<(Secret, Secret)>,
 }
@@ -59,7 +60,7 @@ fn roots(pem: &Secret) -> Result<RootCertStore, String> {
         .collect::<Result<Vec<_>, _>>()
         .map_err(|error| format!("certificate authority: {error}"))?;
     let mut store = RootCertStore::empty();
-    // A bundle may hold some that nobody can read any more; one good one is enough.
+    // A bundle may hold certificates that do not parse; one good one is enough.
     let (added, ignored) = store.add_parsable_certificates(certificates);
     if added == 0 {
         return Err(format!("certificate authority: no usable certificate ({ignored} unusable)"));
@@ -67,8 +68,8 @@ fn roots(pem: &Secret) -> Result<RootCertStore, String> {
     Ok(store)
 }
 
-/// Takes any server, as `insecure-skip-tls-verify` asks; signatures are still checked, so that the
-/// server at least owns the certificate that it shows.
+/// Accepts any server, as `insecure-skip-tls-verify` asks; signatures are still checked, so that
+/// the server at least owns the certificate's key.
 #[derive(Debug)]
 struct AnyServer(Arc<CryptoProvider>);
 

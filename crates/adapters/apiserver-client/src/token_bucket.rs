@@ -1,12 +1,13 @@
-//! How many requests a second we allow ourselves.
+//! Client-side rate limiting.
 //!
-//! Rule: a plain value; the time is given and the wait is returned. Whoever takes a token has it,
-//! and waits as long as was said: so waiters keep their order. Those whose turns are close have it
-//! together, at the last one's, so that a long line wakes the process once for a few of them.
+//! Rule: a plain value; the time is an argument and the wait is the result. A caller that takes a
+//! token owns it and waits exactly as long as `take` returned, so waiters keep their order. Tokens
+//! that are due close together become due at the last one's time, so that a long queue wakes the
+//! process once for a few of them.
 
 use std::time::Duration;
 
-/// A rate in requests a second, and how many may come at once.
+/// A rate in requests per second, and the burst.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct RateLimit {
     pub per_second: f64,
@@ -14,24 +15,24 @@ pub struct RateLimit {
 }
 
 impl RateLimit {
-    /// What client-go gives a client that asks for nothing.
+    /// client-go's default.
     pub const USUAL: Self = Self { per_second: 5.0, burst: 10 };
 
-    /// None when the rate is zero or less: then there is no limit.
+    /// `None` if the rate is zero or less: then there is no limit.
     pub fn new(per_second: f64, burst: u32) -> Option<Self> {
         let burst = burst.max(1);
         (per_second.is_finite() && per_second > 0.0).then_some(Self { per_second, burst })
     }
 }
 
-/// So many have their turn together, unless that takes longer than [`LONGEST_STEP`].
+/// So many become due together, unless that takes longer than [`LONGEST_STEP`].
 const TOGETHER: f64 = 4.0;
 const LONGEST_STEP: Duration = Duration::from_millis(200);
 
 #[derive(Debug, Clone)]
 pub(crate) struct TokenBucket {
     rate: RateLimit,
-    /// May be below zero: then so many have been promised to those who wait.
+    /// Negative while waiters have tokens that are not due yet.
     tokens: f64,
     filled_at: Duration,
 }
@@ -41,8 +42,8 @@ impl TokenBucket {
         Self { rate, tokens: f64::from(rate.burst), filled_at: Duration::ZERO }
     }
 
-    /// Takes a token; the answer is how long to wait before using it. The time counts from any
-    /// fixed moment.
+    /// Takes a token; returns how long to wait before using it. The time counts from any fixed
+    /// origin.
     pub(crate) fn take(&mut self, now: Duration) -> Duration {
         let passed = now.saturating_sub(self.filled_at).as_secs_f64();
         self.filled_at = self.filled_at.max(now);
@@ -55,12 +56,12 @@ impl TokenBucket {
         wait.map_or(Duration::MAX, |wait| self.next_step(now.saturating_add(wait)) - now)
     }
 
-    /// How long whoever takes a token now will wait.
+    /// How long a caller that took a token now would wait.
     pub(crate) fn wait(&self, now: Duration) -> Duration {
         self.clone().take(now)
     }
 
-    /// The first moment for turns that is not before this one.
+    /// The first time at which tokens become due that is not before this one.
     fn next_step(&self, turn: Duration) -> Duration {
         let step = Duration::try_from_secs_f64(TOGETHER / self.rate.per_second);
         let step = step.map_or(LONGEST_STEP, |step| step.min(LONGEST_STEP)).as_nanos().max(1);
@@ -69,7 +70,7 @@ impl TokenBucket {
         turn.saturating_add(Duration::from_nanos(u64::try_from(rest).unwrap_or(u64::MAX)))
     }
 
-    /// Gives a token back that was not used.
+    /// Returns a token that was not used.
     pub(crate) fn give_back(&mut self) {
         self.tokens = (self.tokens + 1.0).min(f64::from(self.rate.burst));
     }

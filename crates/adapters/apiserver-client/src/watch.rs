@@ -1,9 +1,9 @@
-//! Lists, then watches, for ever: a feed of the objects of one kind.
+//! List, then watch, for ever: a feed of the objects of one kind.
 //!
-//! Rule: goes on from where it was, and lists again only when the API server no longer keeps that
-//! place. At most a few events wait for a slow reader, whose slowness then holds up the stream. A
-//! stream that says nothing for too long, or lasts longer than was asked for, is given up. What to
-//! ask next is `watch_progress`'s business.
+//! Rule: resumes where it was, and lists again only when the API server no longer has that
+//! resourceVersion. At most a few events wait for a slow reader, which then holds up the stream. A
+//! stream that is silent for too long, or lasts longer than was asked for, is dropped. What to
+//! request next is decided by `watch_progress`.
 
 use std::time::Duration;
 
@@ -27,48 +27,49 @@ use crate::watch_progress::{Progress, Question};
 
 /// How many events may wait for the reader.
 const WAITING: usize = 64;
-/// How much longer than was asked for a stream may last.
+/// How much longer than its timeout a stream may last.
 const MARGIN: Duration = Duration::from_secs(30);
-/// A stream that ends sooner than this is not opened again at once.
+/// A stream that ends sooner than this is not reopened at once.
 const SHORT: Duration = Duration::from_secs(1);
-/// How often a watch sees to it that new certificates are noticed.
+/// How often a watch checks for new certificates.
 const LOOK_EVERY: Duration = Duration::from_secs(60);
 
-/// How many frames of a stream are taken before its end and its connection's are thought of.
+/// How many frames are taken in a row before the stream's end and its connection are checked.
 const MOST_IN_A_ROW: u32 = 256;
 
-/// What a stream has next: a piece, its failure, or its end.
+/// The stream's next item: a frame, an error, or its end.
 type BodyFrame = Option<Result<Frame<Bytes>, hyper::Error>>;
 
-/// A feed of objects. Ends when it is dropped.
+/// A feed of objects. Stops when dropped.
 #[derive(Debug)]
 pub struct Watch<T> {
     events: mpsc::Receiver<FeedEvent<T>>,
     task: JoinSet<()>,
     client: ApiClient,
-    /// Over which changes come.
+    /// The client that changes are read with.
     stream: ApiClient,
     selection: Selection,
-    /// When it begins anew, after its task has panicked; kept here, since whoever waits may be
-    /// called away again and again.
+    /// When to restart after the task has panicked; kept here, since `next` may be cancelled and
+    /// called again and again.
     begins_at: Option<Instant>,
 }
 
 impl<T: WatchedObject> Watch<T> {
-    /// Begins to list. To be called within tokio.
+    /// Starts listing. Must be called within a tokio runtime.
     #[must_use]
     pub fn start(client: &ApiClient, selection: Selection) -> Self {
         Self::start_over(client, client.clone(), selection)
     }
 
-    /// The same for what comes all the time and nobody waits for: changes are read in strides.
+    /// The same for changes that come all the time and need no quick reaction: they are read in
+    /// batches.
     #[must_use]
     pub fn start_in_strides(client: &ApiClient, selection: Selection) -> Self {
         Self::start_over(client, client.in_strides(), selection)
     }
 
     fn start_over(client: &ApiClient, stream: ApiClient, selection: Selection) -> Self {
-        // Replaced at once; a closed channel is a watch that has yet to begin.
+        // Replaced at once; a closed channel is a watch that has to be started.
         let (_, events) = mpsc::channel(1);
         let client = client.clone();
         let task = JoinSet::new();
@@ -102,10 +103,10 @@ impl<T: WatchedObject> ObjectFeed<T> for Watch<T> {
                 if let Some(event) = self.events.recv().await {
                     return event;
                 }
-                // Only a panic ends the task; what it knew is gone, so it lists again.
+                // Only a panic ends the task; its state is lost, so it lists again.
                 let at = *self.begins_at.get_or_insert_with(|| Instant::now() + SHORT);
                 sleep_until(at).await;
-                tracing::error!(kind = T::RESOURCE.plural, "a watch panicked; it begins anew");
+                tracing::error!(kind = T::RESOURCE.plural, "a watch panicked; it is restarted");
                 self.begins_at = None;
                 self.begin();
             }
@@ -117,14 +118,14 @@ impl<T: WatchedObject> ObjectFeed<T> for Watch<T> {
     }
 }
 
-/// Waits until there are newer certificates than those of the generation.
+/// Waits until there are credentials of a newer generation.
 async fn replaced(generations: &mut tokio::sync::watch::Receiver<u64>, generation: u64) {
     if generations.wait_for(|now| *now != generation).await.is_err() {
         std::future::pending::<()>().await;
     }
 }
 
-/// The reader is gone.
+/// The reader was dropped.
 struct NobodyListens;
 
 enum Stop {
@@ -152,7 +153,7 @@ struct Follower<T> {
     back_off: BackOff,
     out: mpsc::Sender<FeedEvent<T>>,
     interrupted: bool,
-    /// Room for the next page of a list.
+    /// Buffer for the next page of a list.
     page_buffer: BytesMut,
 }
 
@@ -186,7 +187,7 @@ impl<T: WatchedObject> Follower<T> {
             | ClusterApiError::OutOfTurn { turn_in: pause, .. } => Some(*pause),
             _ => None,
         };
-        // What has expired is listed again; that is no outage.
+        // An expired version is listed again; that is no outage.
         if !matches!(error, ClusterApiError::Expired { .. }) {
             self.interrupted = true;
             self.tell(FeedEvent::Interrupted(error)).await?;
@@ -214,7 +215,7 @@ impl<T: WatchedObject> Follower<T> {
             request: request.named.clone(),
             cause,
         })?;
-        // What was read was copied out of it; the next page is about as long.
+        // The page's content was copied out of it; the next page is about as long.
         if let (Ok(mut room), false) = (room.try_into_mut(), page.token.is_empty()) {
             room.clear();
             self.page_buffer = room;
@@ -252,7 +253,7 @@ impl<T: WatchedObject> Follower<T> {
         outcome
     }
 
-    /// Reads until the stream ends well, or moves to another connection.
+    /// Reads until the stream ends normally, or moves to another connection.
     async fn read_stream(
         &mut self,
         request: &ApiRequest,
@@ -283,7 +284,7 @@ impl<T: WatchedObject> Follower<T> {
                         if let Ok(frame) = frame {
                             frame
                         } else {
-                            // The API server should have ended it, or said something.
+                            // The API server should have ended the stream, or sent something.
                             client.retire(&answer.place);
                             if !heard {
                                 self.progress.heard_nothing();
@@ -318,8 +319,8 @@ impl<T: WatchedObject> Follower<T> {
         }
     }
 
-    /// Heartbeats come many together, and all but the last need no wait with all that belongs to
-    /// it. Not too many in a row: a stream that never rests would never be looked after.
+    /// Heartbeats arrive many together; all but the last are taken without a full wait on all
+    /// branches. Not too many in a row: the other branches must get their turn.
     async fn frame_at_hand(answer: &mut Answer, in_a_row: &mut u32) -> Option<BodyFrame> {
         *in_a_row += 1;
         if *in_a_row > MOST_IN_A_ROW {

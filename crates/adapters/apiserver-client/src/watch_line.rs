@@ -1,7 +1,7 @@
-//! One event of a watch, and one page of a list, read into objects of ours, from JSON or protobuf.
+//! Decodes one watch event, or one page of a list, from JSON or protobuf.
 //!
-//! Rule: an object that cannot be read costs only itself: the others of a page, and the version
-//! that a watch has reached, are kept. Fields that we do not name are skipped, not stored.
+//! Rule: an object that cannot be decoded costs only itself: the others of a page, and the version
+//! that a watch has reached, are kept. Fields that are not declared are skipped, not stored.
 
 use std::borrow::Cow;
 
@@ -14,15 +14,15 @@ use serde_json::value::RawValue;
 use crate::failure::Status;
 use crate::protobuf::{self, WatchedObject};
 
-/// How an event says that its object is gone.
+/// The event type of a deletion.
 const DELETED: &str = "DELETED";
 
-/// What a line says.
+/// A decoded event.
 #[derive(Debug)]
 pub(crate) enum WatchLine<T> {
     Applied(T),
     Deleted(T),
-    /// All up to this version has been sent.
+    /// Everything up to this version has been sent.
     Bookmark {
         version: String,
     },
@@ -35,7 +35,7 @@ pub(crate) enum WatchLine<T> {
     Failed(Status),
 }
 
-/// An object that could not be read, and why.
+/// An object that could not be decoded, and why.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct UnreadableObject {
     pub(crate) object: String,
@@ -89,7 +89,7 @@ struct EnvelopeMeta {
     resource_version: String,
 }
 
-/// Reads one event of a watch in JSON.
+/// Decodes a watch event in JSON.
 pub(crate) fn read_line<T: ApiObject>(line: &[u8]) -> Result<WatchLine<T>, String> {
     let line: Line<'_> = serde_json::from_slice(line).map_err(|error| error.to_string())?;
     let object = line.object.get();
@@ -104,7 +104,7 @@ pub(crate) fn read_line<T: ApiObject>(line: &[u8]) -> Result<WatchLine<T>, Strin
     }
 }
 
-/// Reads one event of a watch in protobuf.
+/// Decodes a watch event in protobuf.
 pub(crate) fn read_frame<T: WatchedObject>(frame: Bytes) -> Result<WatchLine<T>, String> {
     let event = protobuf::Event::decode(frame).map_err(|error| error.to_string())?;
     let kind = event.kind.clone();
@@ -132,7 +132,7 @@ fn told<T: ApiObject>(deleted: bool, read: Result<T, (String, Envelope)>) -> Wat
     }
 }
 
-/// Reads a page, which says itself what it is written in.
+/// Decodes a page; its first bytes show the encoding.
 pub(crate) fn read_page<T: WatchedObject>(body: Bytes) -> Result<Page<T>, String> {
     if body.starts_with(protobuf::MAGIC) {
         let raw = protobuf::open(body)?;

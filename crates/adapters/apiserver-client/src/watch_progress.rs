@@ -1,7 +1,7 @@
-//! Where a watch stands: what to ask next, given what was answered.
+//! State of a list and watch: what to request next, given the responses.
 //!
-//! Rule: a pure state machine. A list that failed half-way goes on with its next page; a version
-//! that has expired means to begin again; a page that is too large is asked for in halves.
+//! Rule: a pure state machine. A list that failed half-way resumes at its next page; an expired
+//! version starts over; a page that is too large is requested in halves.
 //!
 //! ```text
 //! Start ──page──> Page(token) ──last page──> At(version) ──bookmarks, events──> At(newer)
@@ -14,7 +14,7 @@ use ports::ClusterApiError;
 pub(crate) struct Progress {
     position: Position,
     page: u32,
-    /// How many streams in a row have ended without a word.
+    /// How many streams in a row have ended without an event.
     silent: u32,
 }
 
@@ -25,7 +25,7 @@ enum Position {
     At { version: String },
 }
 
-/// What to ask the API server now.
+/// The next request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Question {
     List { token: Option<String>, limit: u32 },
@@ -47,9 +47,9 @@ impl Progress {
         }
     }
 
-    /// A stream said nothing at all, not even a bookmark. That is what a version looks like that
-    /// the API server has yet to reach, after its storage was restored from a copy: so it is not
-    /// asked for for ever.
+    /// A stream was silent, without even a bookmark. That is how a version behaves that the API
+    /// server has not reached yet, after its storage was restored from a backup: so it is not
+    /// requested for ever.
     pub(crate) fn heard_nothing(&mut self) {
         self.silent += 1;
         if self.silent >= 2 {
@@ -58,7 +58,7 @@ impl Progress {
         }
     }
 
-    /// A page came; whether the list has ended with it.
+    /// A page arrived; whether it was the last.
     pub(crate) fn page_came(&mut self, version: &str, token: &str) -> bool {
         self.position = if token.is_empty() {
             Position::At { version: version.to_owned() }
@@ -68,7 +68,7 @@ impl Progress {
         token.is_empty()
     }
 
-    /// An event or a bookmark of that version came. One without a version says nothing.
+    /// An event or a bookmark of that version arrived. One without a version changes nothing.
     pub(crate) fn reached(&mut self, version: &str) {
         self.silent = 0;
         if let Position::At { version: at } = &mut self.position
@@ -81,14 +81,14 @@ impl Progress {
     pub(crate) fn failed(&mut self, error: &ClusterApiError) {
         match (error, &self.position) {
             (ClusterApiError::Expired { .. }, _) => self.position = Position::Start,
-            // An object that is too large for a watch's line may still fit into a page.
+            // An object that is too large for a watch event may still fit into a page.
             (ClusterApiError::TooLarge { .. }, Position::At { .. }) => {
                 self.position = Position::Start;
             }
             (ClusterApiError::TooLarge { .. }, _) => self.page = (self.page / 2).max(1),
-            // A version or token that this API server does not take, such as one from before its
-            // storage was restored, would be refused for ever; and what cannot be read would be
-            // sent again.
+            // A version or token that this API server rejects, such as one from before its storage
+            // was restored, would be rejected for ever; and what cannot be decoded would be sent
+            // again.
             (ClusterApiError::Refused { .. } | ClusterApiError::Unreadable { .. }, _) => {
                 self.position = Position::Start;
             }

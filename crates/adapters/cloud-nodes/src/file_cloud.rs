@@ -1,10 +1,10 @@
-//! A cloud that is a file: somebody else keeps the list of machines.
+//! A cloud provider that is a file: an external program maintains the list of machines.
 //!
-//! Rule: the file is read anew when it has changed, and a file that cannot be read is an error, never
-//! an empty list. Absence counts only in a file that says that it is complete. One look at a time, in
-//! a thread of its own that may be left behind: on a dead network share it hangs for good, and must
-//! not take the few threads that others read their credentials with. Meanwhile every question is
-//! answered with an error at once.
+//! Rule: the file is read again when it has changed, and a file that cannot be read is an error,
+//! never an empty list. Absence counts only in a file that declares itself complete. One read at a
+//! time, on a thread of its own that may be abandoned: on a dead network share it hangs for good,
+//! and must not take one of the few threads that others read their credentials with. Until it
+//! returns every query fails at once.
 
 use std::fs::File;
 use std::io::Read as _;
@@ -22,10 +22,10 @@ use tokio::time::Instant;
 
 use crate::machine_list::{MachineList, read_list};
 
-/// For one look at the file.
+/// For one read of the file.
 const DEADLINE: Duration = Duration::from_secs(5);
 
-/// What tells one content of a file from another without reading it.
+/// Identifies a version of the file without reading it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Mark {
     device: u64,
@@ -42,7 +42,7 @@ struct Known {
 
 type Found = Result<Arc<MachineList>, String>;
 
-/// A look at the file, for everybody who asks while it lasts.
+/// A read of the file, shared by the queries that arrive while it lasts.
 #[derive(Debug)]
 struct Look {
     until: Instant,
@@ -52,7 +52,7 @@ struct Look {
 impl Look {
     fn start(path: PathBuf, known: Arc<Mutex<Option<Known>>>) -> std::io::Result<Self> {
         let (tell, found) = watch::channel(None);
-        // If it panics, what it held is let go of: so its end is seen.
+        // If it panics, the sender is dropped, so the end is noticed.
         let thread = std::thread::Builder::new().name("keelson-cloud".to_owned());
         thread.spawn(move || tell.send_replace(Some(look(&path, &known))))?;
         Ok(Self { until: Instant::now() + DEADLINE, found })
@@ -63,7 +63,7 @@ impl Look {
     }
 }
 
-/// Machines that a file names.
+/// Machines that a file lists.
 #[derive(Debug)]
 pub struct FileCloud {
     path: PathBuf,
@@ -73,13 +73,13 @@ pub struct FileCloud {
 }
 
 impl FileCloud {
-    /// Nothing is read yet.
+    /// Reads nothing yet.
     pub fn new(path: &Path) -> Self {
         let name = format!("file {}", path.display());
         Self { path: path.to_owned(), name, known: Arc::default(), look: Mutex::default() }
     }
 
-    /// The look that is under way, or a new one.
+    /// The read in flight, or a new one.
     fn look(&self) -> std::io::Result<(Instant, watch::Receiver<Option<Found>>)> {
         let mut look = self.look.lock().unwrap_or_else(PoisonError::into_inner);
         let current = match look.take().filter(|look| !look.is_over()) {

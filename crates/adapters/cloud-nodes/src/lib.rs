@@ -1,9 +1,9 @@
-//! Two small clouds for the node controller: a file of machines, and a program that knows them.
+//! Two small cloud providers for the node controller: a file of machines, and an external program.
 //!
-//! Rule: "there is no such machine" is said only on clear evidence, since a node may be deleted on
-//! it: a file must be whole (it says so behind all its machines), a program must say it in words.
-//! All else is an error that changes nothing. Both have deadlines and size limits. The formats stand
-//! in docs/cloud-providers.md. Decides nothing, writes nothing.
+//! Rule: "there is no such machine" is answered only on clear evidence, since a node may be deleted
+//! on it: a file must be whole (it says so after all its machines), a program must answer so
+//! explicitly. Everything else is an error that changes nothing. Both have deadlines and size
+//! limits. The formats are in docs/cloud-providers.md. Decides nothing, writes nothing.
 
 mod file_cloud;
 mod machine_list;

@@ -1,7 +1,7 @@
-//! The two forms in which machines are told: a list of them, and the answer about one.
+//! The two formats: a list of machines, and the answer about one machine.
 //!
-//! Rule: strict: unknown fields, wrong kinds and machines without a name are refused with file, line
-//! and field, since a misspelt field would otherwise say "gone" or "runs". Pure.
+//! Rule: strict: unknown fields, wrong kinds and machines without a name are errors with file, line
+//! and field, since a misspelt field would otherwise mean "gone" or "running". Pure.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,15 +12,15 @@ use ports::cloud_provider::{CloudAddress, CloudInstance, CloudNodeName, Instance
 const API_VERSION: &str = "keelson/v1";
 /// More machines than any cluster has nodes.
 pub(crate) const MOST_MACHINES: usize = 50_000;
-/// Address kinds of the API.
+/// Address types of the API.
 const ADDRESS_KINDS: [&str; 5] =
     ["InternalIP", "ExternalIP", "Hostname", "InternalDNS", "ExternalDNS"];
 
-/// Machines as a file or a program told them.
+/// Machines from a file or a program.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct MachineList {
     pub(crate) machines: Vec<CloudInstance>,
-    /// Whether a machine that is not in it is known not to be.
+    /// Whether a machine that is not in it does not exist.
     pub(crate) complete: bool,
 }
 
@@ -30,7 +30,7 @@ impl MachineList {
         let by_id = (!node.provider_id.is_empty())
             .then(|| self.machines.iter().find(|it| it.provider_id == node.provider_id))
             .flatten();
-        // A machine of that name with another id is another machine under the same name.
+        // A machine of that name with another id is another machine.
         by_id.or_else(|| {
             self.machines.iter().find(|it| {
                 it.node == node.name
@@ -42,8 +42,8 @@ impl MachineList {
     }
 }
 
-/// Reads a `MachineList`. Where nothing but its end shows that it is whole, the word for that stands
-/// behind the machines: a file that was cut at the end of a line must not still say it.
+/// Parses a `MachineList`. Where only its end shows that the file is whole, `complete` must come
+/// after the machines: a file that was cut at a line's end must not still contain it.
 pub(crate) fn read_list(bytes: &[u8], origin: &Origin) -> Result<MachineList, String> {
     let root = root(bytes, origin, "MachineList")?;
     let fields = Fields::of(&root, "", &["apiVersion", "kind", "machines", "complete"])?;
@@ -57,7 +57,7 @@ pub(crate) fn read_list(bytes: &[u8], origin: &Origin) -> Result<MachineList, St
         return Err(at(machines, "machines", &format!("expected at most {MOST_MACHINES}")));
     }
     let mut list = MachineList { complete: fields.flag("complete")?, machines: Vec::new() };
-    // In JSON the last brace says as much, and its keys have no order.
+    // In JSON the closing brace shows the same, and keys have no order.
     let closes_itself = bytes.trim_ascii_start().starts_with(b"{");
     if let Some(complete) = fields.get("complete").filter(|_| list.complete && !closes_itself)
         && line(complete) < line(machines)
@@ -77,7 +77,7 @@ pub(crate) fn read_list(bytes: &[u8], origin: &Origin) -> Result<MachineList, St
     Ok(list)
 }
 
-/// Reads an answer about one machine; none if it says that there is no such machine.
+/// Parses an answer about one machine; `None` if it says that there is no such machine.
 pub(crate) fn read_answer(bytes: &[u8], origin: &Origin) -> Result<Option<CloudInstance>, String> {
     let root = root(bytes, origin, "Machine")?;
     let fields = Fields::of(&root, "", &["apiVersion", "kind", "exists", "machine"])?;
@@ -178,7 +178,7 @@ fn labels(fields: &Fields<'_>) -> Result<BTreeMap<String, String>, String> {
     Ok(found)
 }
 
-/// The fields of one object, none of them unknown; `null` is as good as absent.
+/// The fields of one object, none of them unknown; `null` counts as absent.
 struct Fields<'a> {
     entries: &'a BTreeMap<String, Node>,
     path: String,
@@ -204,7 +204,7 @@ impl<'a> Fields<'a> {
         self.entries.get(field).filter(|node| !node.is_null())
     }
 
-    /// A string, or nothing.
+    /// A string, or `None`.
     fn text(&self, field: &str) -> Result<String, String> {
         match self.get(field) {
             None => Ok(String::new()),
@@ -224,7 +224,7 @@ impl<'a> Fields<'a> {
     }
 }
 
-/// The line on which it stands; none for what is from no file.
+/// The line that a node is on; `None` for content that is from no file.
 fn line(node: &Node) -> Option<u32> {
     match node.origin {
         Origin::File { line, .. } | Origin::DropIn { line, .. } => Some(line),

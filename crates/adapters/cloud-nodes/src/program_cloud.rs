@@ -1,8 +1,8 @@
-//! A cloud that is a program: asked on standard input, answering on standard output.
+//! A cloud provider that is a program: query on standard input, answer on standard output.
 //!
-//! Rule: one question per run, a deadline for each, a limit on what is read, few at once; a program
-//! that ends with anything but 0, is late, or says something else than the format is an error. Its
-//! whole process group ends with the deadline. The first line of its standard error is shown.
+//! Rule: one query per run, a deadline for each, an output limit, few at once; a program that exits
+//! with anything but 0, is late, or prints anything else than the format is an error. Its whole
+//! process group is killed at the deadline. The first line of its standard error is shown.
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -21,12 +21,12 @@ use tokio::sync::Semaphore;
 use crate::machine_list::{read_answer, read_list};
 
 const DEADLINE: Duration = Duration::from_secs(10);
-/// Runs at the same time.
+/// Concurrent runs.
 const AT_ONCE: usize = 4;
-/// How much of its complaints is kept.
+/// How much of its standard error is kept.
 const LONGEST_COMPLAINT: u64 = 4096;
 
-/// Machines that a program knows.
+/// Machines that a program reports.
 #[derive(Debug)]
 pub struct ProgramCloud {
     program: PathBuf,
@@ -36,7 +36,7 @@ pub struct ProgramCloud {
 }
 
 impl ProgramCloud {
-    /// Nothing is run yet.
+    /// Runs nothing yet.
     pub fn new(program: &Path) -> Self {
         Self::with_deadline(program, DEADLINE)
     }
@@ -49,7 +49,7 @@ impl ProgramCloud {
 
     async fn ask(&self, verb: &str, question: &serde_json::Value) -> Result<Vec<u8>, CloudError> {
         let failed = |cause: String| CloudError { cloud: self.name.clone(), cause };
-        // The wait for a turn is within the deadline, too: callers know only one.
+        // The wait for a slot is within the deadline too: callers know only one.
         let run = async {
             let _turn = self.turns.acquire().await.map_err(|error| error.to_string())?;
             self.run(verb, question.to_string().into_bytes()).await
@@ -74,7 +74,7 @@ impl ProgramCloud {
         let limit = u64::try_from(MAX_BYTES).unwrap_or(u64::MAX);
         let (input, output, errors) =
             (child.stdin.take(), child.stdout.take(), child.stderr.take());
-        // One that answers without reading its question to the end is a good program still.
+        // A program that answers without reading all of its input is a good program still.
         let (_, answer, complaint) = tokio::join!(
             feed(input, &question),
             take(output, limit.saturating_add(1)),
@@ -101,8 +101,8 @@ impl ProgramCloud {
     }
 }
 
-/// The program's process group, which ends when this is dropped: the program is its first member
-/// and not collected yet, so that the number is still its own.
+/// The program's process group, killed when this is dropped: the program is its first member and
+/// not reaped yet, so that the id cannot have been reused.
 struct Group(Option<Pid>);
 
 impl Group {
@@ -114,20 +114,20 @@ impl Group {
 impl Drop for Group {
     fn drop(&mut self) {
         if let Some(group) = self.0 {
-            // It may be gone already.
+            // It may have exited already.
             let _ = kill_process_group(group, Signal::KILL);
         }
     }
 }
 
-/// Hands over the question and closes the pipe. The program may close its end first.
+/// Writes the query and closes the pipe. The program may close its end first.
 async fn feed(input: Option<ChildStdin>, question: &[u8]) -> std::io::Result<()> {
     let Some(mut input) = input else { return Ok(()) };
     input.write_all(question).await?;
     input.shutdown().await
 }
 
-/// Reads so much, and passes over the rest so that the program can end.
+/// Reads up to `limit` and discards the rest, so that the program can end.
 async fn take(output: Option<impl AsyncRead + Unpin>, limit: u64) -> std::io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     if let Some(output) = output {

@@ -1,12 +1,12 @@
-//! Which files make up one container's log, oldest first.
+//! The files of one container's log, oldest first.
 //!
 //! Rule: a rotated file is the log's name, a dot, `YYYYMMDD-HHMMSS`, and `.gz` once it has been
-//! packed; nothing else in the folder counts. upstream: logs/container_log_manager.go
+//! compressed; other files in the directory are ignored. upstream: logs/container_log_manager.go
 
 use crate::LogError;
 use std::path::{Path, PathBuf};
 
-/// How many bytes of a packed file are unpacked at most, so that a bomb ends.
+/// How many bytes of a compressed file are read at most, against zip bombs.
 const MOST_UNPACKED: u64 = 1 << 32;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -26,7 +26,7 @@ impl LogFile {
     }
 }
 
-/// Opens without waiting for a FIFO's other end, and only what is a regular file.
+/// Opens a regular file, without blocking on a FIFO.
 pub(crate) fn open_regular(path: &Path) -> std::io::Result<std::fs::File> {
     use rustix::fs::{Mode, OFlags};
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
@@ -38,7 +38,7 @@ pub(crate) fn open_regular(path: &Path) -> std::io::Result<std::fs::File> {
 }
 
 /// The files of the log at `path`, oldest first, the one being written last. That one may be
-/// missing for a moment while it is rotated.
+/// briefly missing during a rotation.
 pub fn log_files(path: &Path) -> Result<Vec<LogFile>, LogError> {
     let failed = |cause| LogError { path: path.display().to_string(), cause };
     let rotated = rotated_files(path).map_err(failed)?;
@@ -52,7 +52,7 @@ pub fn log_files(path: &Path) -> Result<Vec<LogFile>, LogError> {
     Ok(files)
 }
 
-/// The files that the log at `path` was rotated to, oldest first, each with its stamp.
+/// The rotated files of the log at `path`, oldest first, each with its timestamp.
 pub(crate) fn rotated_files(path: &Path) -> std::io::Result<Vec<(String, LogFile)>> {
     let (Some(folder), Some(name)) = (path.parent(), path.file_name().and_then(|n| n.to_str()))
     else {
@@ -73,7 +73,7 @@ pub(crate) fn rotated_files(path: &Path) -> std::io::Result<Vec<(String, LogFile
             rotated.push((stamp.to_owned(), LogFile { path: entry.path(), is_packed }));
         }
     }
-    // A file that is being packed is there twice for a moment: the plain one is whole.
+    // A file that is being compressed exists twice: the uncompressed one is complete.
     rotated.sort_by(|a, b| (&a.0, a.1.is_packed).cmp(&(&b.0, b.1.is_packed)));
     rotated.dedup_by(|later, earlier| later.0 == earlier.0);
     Ok(rotated)

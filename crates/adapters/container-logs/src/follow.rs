@@ -1,9 +1,9 @@
-//! Reads a log as it grows, through rotations, until its container has ended.
+//! Follows a log as it grows, through rotations, until its container has ended.
 //!
-//! Rule: woken by the kernel, never by a timer. After a rotation the old file is read to its end
-//! before the new one begins: a runtime closes the old one only after it has opened the new one. A
-//! reader that was slow reads every file that came between, packed or not, in their order; only what
-//! was removed meanwhile is lost.
+//! Rule: woken by inotify, never by a timer. After a rotation the old file is read to its end
+//! before the new one: a runtime closes the old one only after it has opened the new one. A slow
+//! reader reads every file that came in between, compressed or not, in order; only what was removed
+//! meanwhile is lost.
 
 use crate::LogError;
 use crate::files::{LogFile, open_regular, rotated_files};
@@ -16,11 +16,12 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use tokio::net::unix::pipe;
 
-/// Enough of a line to know its moment by.
+/// Enough of a line to identify it by its timestamp.
 const BEGINNING: usize = 64;
 
-/// Hands on what there is of the selection and then all that comes, until `take` breaks off or
-/// `ended` says that nothing more will be written; what was written before that is handed on still.
+/// Passes on the selected lines that exist and then all new ones, until `take` breaks off or
+/// `ended` reports that nothing more will be written; what was written before that is still passed
+/// on.
 pub async fn follow(
     path: &Path,
     selection: &Selection,
@@ -28,7 +29,7 @@ pub async fn follow(
     ended: impl Future<Output = ()> + Send,
 ) -> Result<(), LogError> {
     let failed = |cause| LogError { path: path.display().to_string(), cause };
-    // Watched before it is read, so that nothing falls in between.
+    // The watch is set before the first read, so that nothing is missed in between.
     let watch = FolderWatch::start(path).map_err(failed)?;
     let mut current = Current::open(path).map_err(failed)?;
     let mut stop = false;
@@ -66,17 +67,18 @@ struct Current {
     path: PathBuf,
     file: File,
     lines: LineBuffer,
-    /// Where the reading on begins.
+    /// Where reading continues.
     begins: Bound,
-    /// It was opened by the log's own name; otherwise it had been rotated before.
+    /// Opened by the log's own name; otherwise it was rotated already.
     was_written: bool,
-    /// The newest stamp when it was opened; its own where it had been rotated. What came later has
-    /// a later one.
+    /// The newest timestamp of a rotated file when it was opened; its own if it was rotated
+    /// already. Files rotated later have a later one.
     stamp: Option<String>,
 }
 
 impl Current {
-    /// Opens at the end of what is whole now: that is read at once, the rest as it comes.
+    /// Opens the file and remembers where its last whole line ends: up to there is read at once,
+    /// the rest as it comes.
     fn open(path: &Path) -> std::io::Result<Self> {
         let (mut file, stamp) = loop {
             let before = newest_stamp(path)?;
@@ -101,8 +103,7 @@ impl Current {
         read_through(&mut self.file, &mut self.lines, selection, take)
     }
 
-    /// Turns to the file that comes next, once it is in use. True when it did, or should be asked
-    /// again.
+    /// Switches to the next file once it is in use. `true` if it did, or should be called again.
     fn move_on(
         &mut self,
         selection: &Selection,
@@ -134,7 +135,7 @@ impl Current {
         if newest_stamp(&self.path)? != newest {
             return Ok(ControlFlow::Continue(true));
         }
-        // The old one may still grow until the first line stands in the new one, so it is asked last.
+        // The old one may still grow until the new one has its first line, so it is checked last.
         let new = next.metadata()?;
         let old = self.file.metadata()?;
         let is_other = (old.dev(), old.ino()) != (new.dev(), new.ino());
@@ -149,7 +150,7 @@ impl Current {
         Ok(ControlFlow::Continue(true))
     }
 
-    /// Turns to a file that has been rotated. One that is packed is read at once: it is whole.
+    /// Switches to a rotated file. One that is compressed is read at once: it is complete.
     fn turn_to(
         &mut self,
         stamp: String,
@@ -160,7 +161,7 @@ impl Current {
         let opened = open_regular(&next.path).and_then(|file| Ok((file, next.open()?)));
         let (mut file, mut content) = match opened {
             Ok(opened) => opened,
-            // Packed or removed just now: the next listing tells which.
+            // Just compressed or removed: the next listing shows which.
             Err(gone) if gone.kind() == ErrorKind::NotFound => {
                 return Ok(ControlFlow::Continue(true));
             }
@@ -177,8 +178,8 @@ impl Current {
         Ok(flow.map_continue(|()| true))
     }
 
-    /// Whether that is the file which is being read, by now under another name or packed. Lines
-    /// begin with the nanosecond at which they were written, so no two files begin alike.
+    /// Whether that is the file being read, possibly renamed or compressed. Lines begin with the
+    /// nanosecond at which they were written, so no two files begin alike.
     fn is_at(&self, other: &LogFile) -> std::io::Result<bool> {
         let mut own = [0; BEGINNING];
         let length = self.file.read_at(&mut own, 0)?;
@@ -196,7 +197,7 @@ fn newest_stamp(path: &Path) -> std::io::Result<Option<String>> {
     Ok(rotated_files(path)?.pop().map(|(stamp, _)| stamp))
 }
 
-/// Hands on all whole lines up to the end of what there is.
+/// Passes on all whole lines up to the end of the file.
 fn read_through(
     content: &mut dyn Read,
     lines: &mut LineBuffer,
@@ -220,7 +221,7 @@ fn read_through(
     }
 }
 
-/// Where the last whole line ends. A line that is longer than any is taken as ended.
+/// Where the last whole line ends. A line beyond the size limit counts as ended.
 fn end_of_last_line(file: &mut File, length: u64) -> std::io::Result<u64> {
     let from = length.saturating_sub(MOST_LINE_BYTES as u64);
     file.seek(SeekFrom::Start(from))?;
@@ -233,7 +234,7 @@ fn end_of_last_line(file: &mut File, length: u64) -> std::io::Result<u64> {
     })
 }
 
-/// Whatever happens in the log's folder.
+/// Watches the log's directory.
 struct FolderWatch {
     events: pipe::Receiver,
 }
@@ -246,12 +247,12 @@ impl FolderWatch {
         let descriptor = inotify::init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC)?;
         let what = WatchFlags::MODIFY | WatchFlags::CREATE | WatchFlags::MOVE;
         inotify::add_watch(&descriptor, folder, what)?;
-        // Not a pipe, but read like one: see the lock file's watch in host-process.
+        // An inotify descriptor, read like a pipe: see the lock file's watch in host-process.
         Ok(Self { events: pipe::Receiver::from_owned_fd_unchecked(descriptor)? })
     }
 
     async fn wait(&self) -> std::io::Result<()> {
-        // Which events they are does not matter: the file is looked at in any case.
+        // Which events they are does not matter: the file is checked in any case.
         let mut buffer = [0_u8; 4096];
         loop {
             self.events.readable().await?;

@@ -1,8 +1,9 @@
 //! Reads the log files of containers: across rotated files, the last lines, as they grow.
 //!
-//! Rule: memory does not grow with a log: whole lines are handed on as they are read, and a line
-//! longer than [`MOST_LINE_BYTES`] comes in pieces. What is no log line is left out. Reading blocks
-//! on the disk, so servers read on a thread of their own; [`follow`] waits without polling.
+//! Rule: memory use does not depend on the log's size: whole lines are passed on as they are read,
+//! and a line longer than [`MOST_LINE_BYTES`] comes in pieces. Lines that are not in the CRI log
+//! format are skipped. Reading blocks on the disk, so servers read on a thread of their own;
+//! [`follow`] waits without polling.
 
 mod files;
 mod follow;

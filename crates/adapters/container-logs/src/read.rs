@@ -1,7 +1,7 @@
-//! Reads what there is: all of it, the last lines, what is newer than a time.
+//! Reads the existing log: all of it, the last lines, or what is newer than a time.
 //!
 //! Rule: lines are counted as the container wrote them: pieces of one line are one line. The last
-//! lines are found from the newest file backwards, so that old files are not read for nothing.
+//! lines are searched from the newest file backwards, so that old files are not read needlessly.
 
 use crate::LogError;
 use crate::files::{LogFile, log_files};
@@ -13,13 +13,13 @@ use std::ops::ControlFlow;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-/// Runtimes cut lines at 16 KiB; four times that is more than any of theirs.
+/// Runtimes split lines at 16 KiB; this is four times as much.
 pub const MOST_LINE_BYTES: usize = 64 * 1024;
 
-/// Which lines.
+/// Which lines to read.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Selection {
-    /// At most so many, the last ones.
+    /// At most the last so many.
     pub tail: Option<usize>,
     /// Not older than this.
     pub since: Option<ApiTime>,
@@ -32,13 +32,13 @@ pub struct Entry {
     /// As the runtime wrote it.
     pub time: String,
     pub stream: LogStream,
-    /// Whether the line goes on in the next entry of the same stream.
+    /// Whether the line continues in the next entry of the same stream.
     pub is_partial: bool,
     pub text: Vec<u8>,
 }
 
 impl Selection {
-    /// The line as an entry, if it is one and is wanted. The number of lines is not looked at.
+    /// The line as an entry, if it is one and is selected. `tail` is not applied here.
     pub(crate) fn entry(&self, line: &[u8]) -> Option<Entry> {
         let line = parse(line)?;
         if self.stream.is_some_and(|stream| stream != line.stream) {
@@ -58,7 +58,7 @@ impl Selection {
     }
 }
 
-/// A place in a file, however the file is called by now.
+/// A position in a file, which may have been renamed since.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Bound {
     pub device: u64,
@@ -66,7 +66,7 @@ pub(crate) struct Bound {
     pub length: u64,
 }
 
-/// Hands on what there is of a container's log, oldest first, until `take` breaks off.
+/// Passes on a container's log, oldest first, until `take` breaks off.
 pub fn read_logs(
     path: &Path,
     selection: &Selection,
@@ -75,7 +75,7 @@ pub fn read_logs(
     read_until(path, selection, None, take)
 }
 
-/// The same, but nothing that stands at the bound or after it.
+/// The same, but nothing at the bound or after it.
 pub(crate) fn read_until(
     path: &Path,
     selection: &Selection,
@@ -102,7 +102,7 @@ pub(crate) fn read_until(
     Ok(())
 }
 
-/// The files to read, the last one perhaps only up to a length.
+/// The files to read; the last one may be read only up to a length.
 struct Files {
     names: Vec<LogFile>,
     last_length: Option<u64>,
@@ -116,8 +116,8 @@ impl Files {
             std::fs::metadata(&file.path)
                 .is_ok_and(|known| (known.dev(), known.ino()) == (bound.device, bound.inode))
         };
-        // Where it is gone it was packed or removed, which only happens to files long rotated: then
-        // nothing but the older ones is known to come before it.
+        // If it is missing it was compressed or removed, which only happens to files long rotated:
+        // then only the older ones certainly come before it.
         match names.iter().position(is_bound) {
             Some(at) => names.truncate(at + 1),
             None => names.clear(),
@@ -125,7 +125,7 @@ impl Files {
         Ok(Self { names, last_length: Some(bound.length) })
     }
 
-    /// The file in which the last `wanted` lines begin, and how many of its lines come before.
+    /// The file in which the last `wanted` lines begin, and how many of its lines to skip.
     fn start_of_last(
         &self,
         selection: &Selection,
@@ -146,7 +146,7 @@ impl Files {
         Ok((0, 0))
     }
 
-    /// A rotated file may be gone by now: then it has nothing to tell.
+    /// A rotated file may have been removed: then it has no entries.
     fn each_entry(
         &self,
         at: usize,
@@ -185,11 +185,11 @@ impl Files {
     }
 }
 
-/// Bytes as they come in, lines as they go out. A line that is too long is dropped.
+/// Splits bytes into lines. A line that is too long is dropped.
 #[derive(Debug, Default)]
 pub(crate) struct LineBuffer {
     bytes: VecDeque<u8>,
-    /// How far it has been searched for the end of a line.
+    /// How far it has been searched for a line end.
     searched: usize,
     is_dropping: bool,
 }
@@ -199,7 +199,7 @@ impl LineBuffer {
         self.bytes.extend(chunk);
     }
 
-    /// The next whole line, without its end.
+    /// The next whole line, without its line end.
     pub(crate) fn next_line(&mut self) -> Option<Vec<u8>> {
         loop {
             let end = self.bytes.iter().skip(self.searched).position(|byte| *byte == b'\n');

@@ -1,12 +1,13 @@
-//! Runs credential provider programs: a request on standard input, an answer on standard output.
+//! Runs image credential provider plugins: a request on standard input, a response on standard
+//! output.
 //!
-//! Rules: one run per question, a deadline for each, a limit on what is read; a program that ends
-//! with anything but 0, is late or writes too much has given no answer, and its whole process group
-//! ends with the deadline. Nothing that a program writes is ever shown: what it says on standard
-//! error may be the login too, so only its length is told, and how to run it by hand. Decides
-//! nothing about images and keeps no answer.
+//! Rules: one run per request, a deadline for each, an output limit; a program that exits with
+//! anything but 0, is late or writes too much has no response, and its whole process group is
+//! killed at the deadline. Its output is never shown: standard error may hold the credentials too,
+//! so an error gives only its length, and the command to run it by hand. Decides nothing about
+//! images and caches nothing.
 //!
-//! upstream: pkg/credentialprovider/plugin/plugin.go (which prints what the program complains of)
+//! upstream: pkg/credentialprovider/plugin/plugin.go (which logs the program's standard error)
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -22,16 +23,16 @@ use tokio::process::{Child, ChildStdin, Command};
 #[cfg(test)]
 mod tests;
 
-/// As long as the reference waits.
+/// Upstream's timeout.
 const DEADLINE: Duration = Duration::from_secs(60);
-/// Logins are short; a whole MiB of them is a mistake.
+/// Credentials are short; a whole MiB of them is a mistake.
 const LONGEST_ANSWER: usize = 1 << 20;
 
-/// How one program is run. Its debug form tells no argument and no value: both may be keys.
+/// How one program is run. Its debug output shows no argument and no value: both may be secrets.
 #[derive(Clone, PartialEq, Eq, Default)]
 pub struct Invocation {
     pub arguments: Vec<String>,
-    /// On top of the agent's own, and before it where both have a name.
+    /// Added to the agent's own environment, and overriding it.
     pub environment: Vec<(String, String)>,
 }
 
@@ -45,7 +46,7 @@ impl fmt::Debug for Invocation {
     }
 }
 
-/// The programs of one folder, by their names in it.
+/// The programs of one directory, by file name.
 #[derive(Debug)]
 pub struct ProgramFolder {
     folder: PathBuf,
@@ -54,7 +55,7 @@ pub struct ProgramFolder {
 }
 
 impl ProgramFolder {
-    /// Nothing is run yet.
+    /// Runs nothing yet.
     pub fn new(folder: &Path, programs: BTreeMap<String, Invocation>) -> Self {
         Self { folder: folder.to_owned(), programs, deadline: DEADLINE }
     }
@@ -107,7 +108,7 @@ async fn run(program: &Path, invocation: &Invocation, request: &[u8]) -> Result<
         .map_err(|error| format!("cannot run {shown}: {error}"))?;
     let mut group = Group::of(&child);
     let (input, output, errors) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
-    // One that answers without reading its request to the end is a good program still.
+    // A program that answers without reading all of its input is a good program still.
     let (_, answer, complaint) =
         tokio::join!(feed(input, request), take(output, LONGEST_ANSWER + 1), take(errors, 0));
     let failed = |error: std::io::Error| format!("cannot read from {shown}: {error}");
@@ -127,8 +128,8 @@ async fn run(program: &Path, invocation: &Invocation, request: &[u8]) -> Result<
     Ok(answer)
 }
 
-/// The program's process group, which ends when this is dropped: the program is its first member
-/// and not collected yet, so that the number is still its own.
+/// The program's process group, killed when this is dropped: the program is its first member and
+/// not reaped yet, so that the id cannot have been reused.
 struct Group(Option<Pid>);
 
 impl Group {
@@ -140,20 +141,20 @@ impl Group {
 impl Drop for Group {
     fn drop(&mut self) {
         if let Some(group) = self.0 {
-            // It may be gone already.
+            // It may have exited already.
             let _ = kill_process_group(group, Signal::KILL);
         }
     }
 }
 
-/// Hands over the request and closes the pipe. The program may close its end first.
+/// Writes the request and closes the pipe. The program may close its end first.
 async fn feed(input: Option<ChildStdin>, request: &[u8]) -> std::io::Result<()> {
     let Some(mut input) = input else { return Ok(()) };
     input.write_all(request).await?;
     input.shutdown().await
 }
 
-/// Reads so much, and passes over the rest so that the program can end; with how much it was.
+/// Reads up to a limit and discards the rest, so that the program can end; returns the total size.
 async fn take(
     output: Option<impl AsyncRead + Unpin>,
     limit: usize,

@@ -1,4 +1,4 @@
-//! Shell scripts for programs: good ones, and all the ways in which they can be bad.
+//! Shell scripts as plugins: good ones, and ones that fail in every way.
 
 use super::*;
 use std::os::unix::fs::PermissionsExt as _;

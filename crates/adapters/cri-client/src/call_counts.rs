@@ -1,8 +1,8 @@
-//! How often each call was made, how long it took, how often it failed.
+//! Counts, durations and errors of the calls, by operation.
 //!
-//! Rules: names and bounds are upstream's. A call counts once, when its answer or its failure is
-//! there; one that its caller gave up is not counted, for nothing is known of it. A call that upstream
-//! has no name for is not counted.
+//! Rules: names and buckets are upstream's. A call counts once, when its response or its error
+//! arrives; one that its caller dropped is not counted, for its outcome is unknown. A call without
+//! a name upstream is not counted.
 //!
 //! upstream: pkg/kubelet/kuberuntime/instrumented_services.go
 
@@ -17,7 +17,7 @@ use crate::client::CriClient;
 #[cfg(test)]
 mod tests;
 
-/// Each two and a half times the one before.
+/// Each is two and a half times the one before.
 const BOUNDS: &[f64] = &[
     0.005,
     0.0125,
@@ -42,7 +42,7 @@ struct Calls {
     failed: u64,
 }
 
-/// By upstream's name of the call.
+/// By upstream's operation name.
 #[derive(Debug, Default)]
 pub(crate) struct CallCounts(Mutex<BTreeMap<&'static str, Calls>>);
 
@@ -103,7 +103,7 @@ fn sample(labels: Vec<(&'static str, String)>, count: u64) -> Sample {
     Sample { suffix: "", labels, value: count as f64 }
 }
 
-/// Upstream's word for a call.
+/// Upstream's operation name of a call.
 fn operation(call: &str) -> Option<&'static str> {
     Some(match call {
         "Version" => "version",

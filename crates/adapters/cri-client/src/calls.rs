@@ -1,7 +1,7 @@
-//! Every call with one answer, each with its limit.
+//! Every unary call, each with its limit.
 //!
-//! Rule: one line per call; a method takes the request as the wire has it and gives the answer
-//! as the wire has it. Does not interpret either. Those that open streams are in `open_streams`.
+//! Rule: one line per call; a method takes the CRI request and returns the CRI response. Does not
+//! interpret either. The calls that open streams are in `open_streams`.
 
 use cri_wire::v1;
 use ports::container_runtime::ContainerRuntimeError;

@@ -1,7 +1,7 @@
 //! The client: two transports, the limits, and the one place where a call is made.
 //!
-//! Rule: no call leaves without a name for its errors and a limit that both sides know: ours by a
-//! timer, the runtime's by the request's timeout header. Does not know the calls; `calls` lists
+//! Rule: every call has a name for its errors and a limit that is enforced on both sides: here by a
+//! timer, in the runtime by the request's timeout header. Does not know the calls; `calls` lists
 //! them.
 
 use std::future::Future;
@@ -21,7 +21,7 @@ use crate::failure::{CallFacts, from_status};
 use crate::limits::CallLimits;
 use crate::transport::{BoxedService, Transport};
 
-/// A caller of one runtime. Cheap to clone; clones share the connections.
+/// A client of one runtime. Cheap to clone; clones share the connections.
 #[derive(Debug, Clone)]
 pub struct CriClient {
     runtime: Transport,
@@ -31,7 +31,7 @@ pub struct CriClient {
 }
 
 impl CriClient {
-    /// Over sockets; where `image` is none, images are asked for at `runtime`.
+    /// Over sockets; without `image`, the image service is at `runtime` too.
     ///
     /// Must be called inside a tokio runtime. Opens nothing yet.
     pub fn connect(runtime: &Endpoint, image: Option<&Endpoint>, limits: CallLimits) -> Self {
@@ -70,7 +70,7 @@ impl CriClient {
     }
 }
 
-/// One call about to be made.
+/// One call to be made.
 pub(crate) struct Call<'a> {
     name: &'static str,
     limit: Duration,
@@ -79,7 +79,7 @@ pub(crate) struct Call<'a> {
 }
 
 impl Call<'_> {
-    /// Sends `message` by `send` and waits for all of its answer, at most as long as the limit.
+    /// Sends `message` by `send` and waits for the whole response, at most as long as the limit.
     pub(crate) async fn make<Message, Answer, Sent>(
         self,
         message: Message,
@@ -105,7 +105,7 @@ impl Call<'_> {
         Sent: Future<Output = Result<Answer, Status>>,
     {
         let Self { name: call, limit, transport, .. } = self;
-        // Looked at here because the transport would report its own refusal as a broken stream.
+        // Checked here because the transport would report its own limit as a broken stream.
         let size = message.encoded_len();
         if size > MESSAGE_SIZE_LIMIT {
             let message = format!("the request has {size} bytes, at most {MESSAGE_SIZE_LIMIT}");

@@ -1,7 +1,7 @@
 //! Where a runtime listens, as people write it in flags and configuration files.
 //!
-//! Rule: an address is either understood wholly or refused with the text that was given and what
-//! was expected. Does not look whether anything is there.
+//! Rule: an address is either valid as a whole or an error with the given text and what was
+//! expected. Does not check whether a socket is there.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -108,8 +108,8 @@ fn absolute(text: &str, path: &str) -> Result<PathBuf, EndpointError> {
     percent_decoded(text, path).map(PathBuf::from)
 }
 
-/// The reference reads the address as a URL, so `%20` in it is a space. Stricter than the decoder,
-/// which lets pass what is no code: a mistyped path would be one that nothing listens at.
+/// Upstream parses the address as a URL, so `%20` in it is a space. Stricter than the decoder,
+/// which keeps an invalid escape: a mistyped path would be one on which nothing listens.
 fn percent_decoded(text: &str, path: &str) -> Result<String, EndpointError> {
     let wrong = |part: &str| EndpointError::Encoding(text.to_owned(), part.to_owned());
     for (position, _) in path.match_indices('%') {

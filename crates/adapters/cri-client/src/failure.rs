@@ -1,8 +1,8 @@
 //! Turns what the transport reports into errors that a caller can act on.
 //!
-//! Rule: an answer of the runtime and a broken way to the runtime are never mixed up. The
-//! transport attaches a source to what it makes up itself and none to what the runtime sent. Does
-//! not decide whether to try again.
+//! Rule: an error from the runtime and a broken connection to the runtime are never mixed up. The
+//! transport attaches a source to errors that it makes itself and none to those that the runtime
+//! sent. Does not decide whether to retry.
 
 use std::error::Error;
 use std::io;
@@ -11,7 +11,7 @@ use std::time::Duration;
 use ports::container_runtime::{ContainerRuntimeError, UnavailableCause};
 use tonic::{Code, Status};
 
-/// One call as errors describe it.
+/// The facts about a call that its errors name.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct CallFacts<'a> {
     pub(crate) call: &'static str,
@@ -20,8 +20,8 @@ pub(crate) struct CallFacts<'a> {
     pub(crate) elapsed: Duration,
 }
 
-/// The transport enforces the limit too and rounds it down to whole units of its header, so it
-/// may speak this much before our own clock does.
+/// The transport enforces the limit too and rounds it down to whole units of its header, so it may
+/// time out this much before our own timer.
 const HEADER_ROUNDING: Duration = Duration::from_millis(10);
 
 pub(crate) fn from_status(status: &Status, facts: CallFacts<'_>) -> ContainerRuntimeError {
@@ -70,7 +70,7 @@ fn cause(source: &(dyn Error + 'static)) -> UnavailableCause {
     }
 }
 
-/// The last error of the chain says what happened; the ones before it only repeat where.
+/// The innermost source says what happened; the errors around it only repeat where.
 fn innermost(source: &(dyn Error + 'static)) -> String {
     chain(source).last().map(ToString::to_string).unwrap_or_default()
 }

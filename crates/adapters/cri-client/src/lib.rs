@@ -1,8 +1,8 @@
 //! Calls a CRI v1 runtime, every call with a deadline.
 //!
-//! Rule: this crate carries requests and answers and names what went wrong in terms that a caller
-//! can act on ([`ports::container_runtime::ContainerRuntimeError`]). Does not retry, cache or
-//! decide. The transport is a boxed service: a unix socket, or a runtime in the same process.
+//! Rule: this crate transports requests and responses and returns errors that a caller can act on
+//! ([`ports::container_runtime::ContainerRuntimeError`]). Does not retry, cache or decide. The
+//! transport is a boxed service: a unix socket, or a runtime in the same process.
 
 mod call_counts;
 mod calls;

@@ -1,7 +1,7 @@
-//! The client as the port that people at this machine ask through the agent.
+//! The client as the port behind the agent's local socket.
 //!
-//! Rule: translation only. A stream is the runtime's own and is passed on as it is given, an address
-//! or open; what the runtime refuses is told in its words, with its name before them.
+//! Rule: translation only. A stream is the runtime's own and is passed on as it is returned, as an
+//! address or open; the runtime's errors are passed on with its text, prefixed by its name.
 
 use cri_wire::v1;
 use ports::container_runtime::ContainerRuntimeError;
@@ -87,7 +87,7 @@ impl LocalRuntime for CriClient {
     fn remove_image<'a>(&'a self, name: &'a str) -> Answer<'a, LocalImageName> {
         Box::pin(async move {
             let image = v1::ImageSpec { image: name.to_owned(), ..v1::ImageSpec::default() };
-            // Removing what is not there succeeds in CRI; a person wants to know.
+            // Removing an image that does not exist succeeds in CRI; a person wants to know.
             let request =
                 v1::ImageStatusRequest { image: Some(image.clone()), ..Default::default() };
             let status = self.image_status(request).await;
@@ -103,7 +103,7 @@ impl LocalRuntime for CriClient {
 }
 
 impl CriClient {
-    /// What the runtime gives for that wish.
+    /// The runtime's response to a stream request.
     async fn given(&self, wish: StreamWish, manner: Manner) -> Result<Given, LocalRefusal> {
         let given = match wish {
             StreamWish::Exec { container, command } => {
@@ -136,7 +136,7 @@ impl CriClient {
         given.map_err(|error| self.refusal(&error))
     }
 
-    /// The sandbox whose network the pod with this UID has now.
+    /// The current sandbox of the pod with this UID.
     async fn sandbox_of(&self, pod: &str) -> Result<String, LocalRefusal> {
         let filter = v1::PodSandboxFilter {
             state: Some(v1::PodSandboxStateValue {
@@ -164,7 +164,7 @@ impl CriClient {
             ContainerRuntimeError::Unimplemented { call, message } => {
                 return self.cannot(&format!("does not serve {call} ({message})"));
             }
-            // Its own words say enough; the call's name is ours.
+            // The runtime's message is enough; the call's name is internal.
             ContainerRuntimeError::NotFound { message, .. } => {
                 return LocalRefusal::NotFound { message: message.clone() };
             }
@@ -175,14 +175,14 @@ impl CriClient {
     }
 }
 
-/// The number of the first process in the verbose words of a runtime.
+/// The PID of the first process in a runtime's verbose information.
 fn process_in(info: &str) -> Option<u32> {
     let info: serde_json::Value = serde_json::from_str(info).ok()?;
     let pid = info.get("pid")?.as_u64()?;
     u32::try_from(pid).ok().filter(|pid| *pid > 0)
 }
 
-/// None for what no pod owns.
+/// `None` for a container that belongs to no pod.
 fn usage(stats: v1::ContainerStats) -> Option<LocalUsage> {
     let attributes = stats.attributes?;
     let label = |name: &str| attributes.labels.get(name).cloned().unwrap_or_default();

@@ -1,7 +1,8 @@
-//! The calls that open a stream, asked in either manner: for an address, or for the stream itself.
+//! The calls that open a stream: for an address, or for the stream itself.
 //!
-//! Rule: what is asked for and what is given travel beside the messages ([`cri_wire::OpenStream`]),
-//! so they reach only a runtime in this process; any other gives an address, whatever was asked.
+//! Rule: the request for an open stream and the stream travel as extensions of the messages
+//! ([`cri_wire::OpenStream`]), so they reach only a runtime in this process; any other returns an
+//! address in either case.
 
 use cri_wire::{OpenStream, TakesOpenStream, v1};
 use ports::container_runtime::ContainerRuntimeError;
@@ -16,10 +17,10 @@ pub(crate) enum Manner {
     Open,
 }
 
-/// What a runtime gave.
+/// What a runtime returned.
 #[derive(Debug)]
 pub(crate) struct Given {
-    /// Empty where the stream is open.
+    /// Empty if the stream is open.
     pub(crate) url: String,
     pub(crate) open: Option<OpenStream>,
 }

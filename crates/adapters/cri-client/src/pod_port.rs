@@ -1,8 +1,8 @@
 //! The client as the port through which the agent runs pods.
 //!
-//! Rule: one call of the port is one call of CRI (a look at pods is a listing and the statuses of
-//! what it lists), and translation is all that happens on the way. Does not retry, remember or
-//! choose; what a call costs in time is for `limits`.
+//! Rule: one call of the port is one call of CRI (observing pods is a listing and the statuses of
+//! what it lists), with translation only. Does not retry, cache or choose; time limits are in
+//! `limits`.
 
 mod container;
 mod image;
@@ -27,12 +27,12 @@ use crate::client::CriClient;
 #[cfg(test)]
 mod tests;
 
-/// An answer that cannot be what the interface promises.
+/// The error for a response that violates the CRI contract.
 fn senseless(call: &'static str, message: String) -> ContainerRuntimeError {
     ContainerRuntimeError::Refused { call, code: "Internal".to_owned(), message }
 }
 
-/// Whole seconds, never less than asked for.
+/// Whole seconds, rounded up.
 fn seconds(time: Duration) -> i64 {
     let whole = time.as_secs().saturating_add(u64::from(time.subsec_nanos() > 0));
     i64::try_from(whole).unwrap_or(i64::MAX)
@@ -220,7 +220,8 @@ impl PodRuntime for CriClient {
     }
 }
 
-/// What was to end has ended when it is not there; runtimes differ in whether they say so.
+/// A container or sandbox that does not exist counts as stopped or removed; runtimes differ in
+/// whether they return NotFound.
 fn gone_is_done<T>(outcome: Result<T, ContainerRuntimeError>) -> Result<(), ContainerRuntimeError> {
     match outcome {
         Ok(_) | Err(ContainerRuntimeError::NotFound { .. }) => Ok(()),
@@ -228,7 +229,7 @@ fn gone_is_done<T>(outcome: Result<T, ContainerRuntimeError>) -> Result<(), Cont
     }
 }
 
-/// A thing that was made must have a name, or it could never be found again.
+/// A created object must have an id, or it could never be found again.
 fn named(call: &'static str, what: &str, id: String) -> Result<String, ContainerRuntimeError> {
     if id.is_empty() {
         return Err(senseless(call, format!("the runtime did not name {what} that it made")));

@@ -1,6 +1,6 @@
-//! The client as the port that the agent knows.
+//! The client as the port for the runtime's version and status.
 //!
-//! Rule: translation only, wire words into ours. Does not judge what a condition means.
+//! Rule: translation only. Does not judge what a condition means.
 
 use cri_wire::v1;
 use ports::PortFuture;
@@ -10,7 +10,7 @@ use ports::container_runtime::{
 
 use crate::client::CriClient;
 
-/// What the reference sends as its own version; runtimes ignore it.
+/// The version that upstream sends as its own; runtimes ignore it.
 // upstream: pkg/kubelet/kuberuntime/kuberuntime_manager.go
 const CALLER_INTERFACE_VERSION: &str = "0.1.0";
 

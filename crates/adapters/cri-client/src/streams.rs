@@ -1,8 +1,8 @@
-//! Calls whose answer comes in parts: lists too large for one message, and container events.
+//! Calls whose response comes in parts: lists too large for one message, and container events.
 //!
 //! Rule: a list in parts is one call with one limit for all of it. The event stream has no limit,
 //! since silence is its normal state; when the runtime goes away it ends with an error. Does not
-//! reopen: events only say "look again", so the caller looks again and opens a new stream.
+//! reopen: events only mean "observe again", so the caller observes and opens a new stream.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -91,8 +91,7 @@ impl CriClient {
 }
 
 impl ContainerEvents {
-    /// The next event; none when the runtime ended the stream. Nothing is lost when the wait is
-    /// dropped and taken up again.
+    /// The next event; `None` when the runtime ended the stream. Cancel-safe.
     pub async fn next(
         &mut self,
     ) -> Result<Option<v1::ContainerEventResponse>, ContainerRuntimeError> {

@@ -230,7 +230,7 @@ async fn events_come_in_order_and_end_with_the_runtime() {
         let event = events.next().await.expect("open").expect("an event");
         assert_eq!(event.container_id, expected);
     }
-    // A dropped wait loses nothing, and silence is no error.
+    // A cancelled wait loses nothing, and silence is no error.
     tokio::time::timeout(SHORT, events.next()).await.expect_err("silence");
     drop(server);
     let error = events.next().await.expect_err("the runtime died");

@@ -1,7 +1,7 @@
-//! What carries requests to a runtime: one boxed service, whatever lies behind it.
+//! The transport to a runtime: one boxed service, for either kind of runtime.
 //!
-//! Rule: callers of the client cannot tell a socket from a runtime in the same process. Connects
-//! when the first call needs it and again when a connection broke; does not wait, retry or limit.
+//! Rule: users of the client cannot tell a socket from a runtime in the same process. Connects when
+//! the first call needs it and again when a connection broke; does not wait, retry or limit.
 
 use std::fmt;
 use std::sync::Arc;
@@ -17,13 +17,13 @@ use crate::endpoint::Endpoint;
 
 pub(crate) type BoxedService = BoxCloneSyncService<Request<Body>, Response<Body>, TransportFailure>;
 
-/// What the way to the runtime reports: a type of its own because the compiler cannot prove a
-/// bare boxed error `Send` across the generated code's awaits.
+/// A transport error: a type of its own because the compiler cannot prove a bare boxed error `Send`
+/// across the generated code's awaits.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub(crate) struct TransportFailure(#[source] BoxError);
 
-/// A way to one service of a runtime. Cheap to clone; clones share the connection.
+/// A connection to one service of a runtime. Cheap to clone; clones share the connection.
 #[derive(Clone)]
 pub struct Transport {
     service: BoxedService,
@@ -52,9 +52,9 @@ impl Transport {
         }
     }
 
-    /// To a server in this process: no socket and no HTTP/2 between.
+    /// To a server in this process, without a socket or HTTP/2.
     ///
-    /// `name` is how errors call it.
+    /// `name` identifies it in errors.
     pub fn in_process<S>(name: &str, server: S) -> Self
     where
         S: Service<Request<Body>, Response = Response<Body>> + Clone + Send + Sync + 'static,
@@ -73,7 +73,7 @@ impl Transport {
         self.service.clone()
     }
 
-    /// How errors call the other side.
+    /// The server's name in errors.
     pub fn name(&self) -> &str {
         &self.name
     }

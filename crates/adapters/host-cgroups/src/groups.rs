@@ -1,8 +1,8 @@
-//! Control groups of pods: made, limited, listed, ended.
+//! Cgroups of pods: created, limited, listed, removed.
 //!
-//! Rule: a name is a list of words and the driver makes a path of it. Removing a group first ends
-//! what runs in it. What this machine's kernel cannot limit (huge pages without their controller)
-//! is left out with a warning; what it refuses is an error.
+//! Rule: a cgroup's name is a list of words, and the driver turns it into a path. Removing a cgroup
+//! first kills what runs in it. What this machine's kernel cannot limit (huge pages without their
+//! controller) is skipped with a warning; what the kernel refuses is an error.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -23,23 +23,23 @@ use crate::{slices, weight};
 #[cfg(test)]
 mod tests;
 
-/// For a call to the kernel's files or to systemd.
+/// For a call to cgroupfs or to systemd.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// For the runtime to tell its driver, since a call was made.
+/// For the runtime to report its cgroup driver, from the beginning of a call.
 const DRIVER_LIMIT: Duration = Duration::from_secs(60);
 
-/// For processes that were killed to be gone.
+/// For killed processes to be gone.
 const DEATH: Duration = Duration::from_secs(20);
 
 const MOST_CALLS: usize = 16;
 
-/// What groups are made with.
+/// The driver and hierarchies that cgroups are created with.
 #[derive(Debug, Clone)]
 pub struct CgroupSetup {
     pub hierarchy: Hierarchy,
     pub driver: Driver,
-    /// Where systemd listens, for its driver.
+    /// Systemd's sockets, for its driver.
     pub systemd: Vec<Address>,
 }
 
@@ -63,7 +63,7 @@ impl CgroupSetup {
         self.hierarchy.version() == Version::V2
     }
 
-    /// What setting limits at a group amounts to.
+    /// Whether setting limits counts as a creation or an update.
     fn making(&self, words: &[String]) -> Operation {
         let group = Self::name(words).and_then(|name| self.group(&name));
         let is_there = group.is_ok_and(|group| group.exists_somewhere());
@@ -149,7 +149,7 @@ impl CgroupSetup {
                 let last = child.path().rsplit('/').next()?;
                 match self.driver {
                     Driver::CgroupFs => Some(last.to_owned()),
-                    // Scopes and services are not ours to name.
+                    // Scopes and services are not the agent's.
                     Driver::Systemd => {
                         let name = GroupName::from_path(last, Driver::Systemd).ok()?;
                         name.words().last().map(|word| word.replace('_', "-"))
@@ -172,7 +172,7 @@ impl CgroupSetup {
     }
 }
 
-/// Version 2 counts what is below; version 1 does not.
+/// OOM kills: version 2 counts those of descendants too; version 1 does not.
 pub(crate) fn kills_in(group: &Cgroup) -> Result<u64, CgroupError> {
     let mut kills = group.out_of_memory_kills()?;
     if group.hierarchy().version() == Version::V1 {
@@ -187,7 +187,7 @@ pub(crate) fn kills_in(group: &Cgroup) -> Result<u64, CgroupError> {
     Ok(kills)
 }
 
-/// What is gone already needs no ending.
+/// A cgroup that is gone needs no removal.
 fn passed_over(error: CgroupError) -> Result<(), CgroupError> {
     if error.is_missing() { Ok(()) } else { Err(error) }
 }
@@ -213,16 +213,16 @@ fn of_unit(error: &UnitError) -> HostError {
 
 #[derive(Debug, Clone)]
 pub struct HostCgroups {
-    /// With the driver that the configuration names.
+    /// With the cgroup driver of the configuration.
     configured: Arc<CgroupSetup>,
-    /// None until the runtime has told its driver.
+    /// `None` until the runtime has reported its driver.
     setup: Arc<watch::Sender<Option<Arc<CgroupSetup>>>>,
     pub(crate) apart: Apart,
     pub(crate) times: Arc<OperationTimes>,
 }
 
 impl HostCgroups {
-    /// The driver in `configured` counts only where the runtime cannot tell its own.
+    /// The driver in `configured` applies only if the runtime cannot report its own.
     pub fn new(configured: CgroupSetup) -> Self {
         Self {
             configured: Arc::new(configured),
@@ -232,13 +232,13 @@ impl HostCgroups {
         }
     }
 
-    /// Waits until the driver is known, and not for ever.
+    /// Waits until the driver is known, within a limit.
     pub(crate) async fn setup(&self) -> Result<Arc<CgroupSetup>, HostError> {
         let mut setup = self.setup.subscribe();
         let known = tokio::time::timeout(DRIVER_LIMIT, setup.wait_for(Option::is_some)).await;
         match known.map(|known| known.map(|known| known.clone())) {
             Ok(Ok(Some(known))) => Ok(known),
-            // The sender is ours and lives as long as this does.
+            // The sender lives as long as this value.
             Ok(_) => Ok(self.configured.clone()),
             Err(_) => Err(HostError::Passing(format!(
                 "the container runtime has not told its cgroup driver (cgroupfs or systemd) for \
@@ -343,7 +343,7 @@ impl PodCgroups for HostCgroups {
     }
 }
 
-/// The same failure, with the group that it is about.
+/// The same error, with the cgroup that it is about.
 fn named(group: &str, error: &HostError) -> HostError {
     let text = format!("control group {group}: {error}");
     match error {

@@ -1,9 +1,9 @@
-//! Follows the kernel's log and tells of processes killed for memory.
+//! Follows the kernel's log and reports OOM kills.
 //!
 //! Rules: event-driven: one descriptor that wakes when the kernel writes. Records that were
-//! overwritten before they were read are skipped, and those kills are not told of. What
-//! comes while the log is followed has happened now; only what was there before is dated by the
-//! kernel's stamps, which drift from every other clock by seconds in a day.
+//! overwritten before they were read are skipped, and their OOM kills are not reported. Records
+//! that arrive while the log is followed get the current time; only older ones are dated by the
+//! kernel's timestamps, which drift from every other clock by seconds in a day.
 
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
@@ -25,7 +25,7 @@ mod tests;
 /// The kernel's own limit for one record.
 const LONGEST_RECORD: usize = 8192;
 
-/// Records read before others get their turn.
+/// Records read before the task yields.
 const BATCH: usize = 256;
 
 const NANOSECONDS: i64 = 1_000_000_000;
@@ -37,10 +37,10 @@ pub struct KernelLogError {
     source: std::io::Error,
 }
 
-/// Which records to begin with.
+/// The first record to read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Since {
-    /// What the log still has: an agent that was away hears of kills meanwhile.
+    /// The oldest record still in the log: an agent that was away gets the OOM kills in between.
     TheOldest,
     Now,
 }
@@ -50,12 +50,12 @@ pub struct KernelLog {
     descriptor: AsyncFd<OwnedFd>,
     kills: Kills,
     ready: VecDeque<MemoryKill>,
-    /// All that was there has been read.
+    /// All older records have been read.
     has_caught_up: bool,
 }
 
 impl KernelLog {
-    /// Opens `/dev/kmsg`. To be called within a runtime.
+    /// Opens `/dev/kmsg`. Must be called within a tokio runtime.
     pub fn open(since: Since) -> Result<Self, KernelLogError> {
         Self::open_at(Path::new("/dev/kmsg"), since)
     }
@@ -99,8 +99,8 @@ impl KernelLog {
     }
 }
 
-/// A log that cannot be read any more tells nothing more until the agent starts again, and nobody
-/// counts from the groups' files in its place: which of both is followed is chosen at the start.
+/// A log that cannot be read any more gives no OOM kills until the agent starts again. The counts
+/// of the cgroups' files do not replace it: which of the two is followed is chosen at the start.
 async fn give_up(error: std::io::Error) {
     warn!(%error, "the kernel's log cannot be followed any more");
     std::future::pending::<()>().await;
@@ -116,7 +116,8 @@ fn read_some(
         let length = match rustix::io::read(descriptor, &mut buffer) {
             Ok(0) => return Err(Errno::AGAIN),
             Ok(length) => length,
-            // Overwritten before it was read, or longer than any record: the next one.
+            // Overwritten before it was read, or longer than any record: continue with the next
+            // one.
             Err(Errno::PIPE | Errno::INVAL | Errno::INTR) => continue,
             Err(errno) => return Err(errno),
         };
@@ -138,7 +139,7 @@ fn read_some(
     Ok(())
 }
 
-/// The log counts from boot; what o'clock that was is said by how long ago it is.
+/// Timestamps count from boot; converts one to wall-clock time by its age.
 fn since_epoch(microseconds: i64) -> i64 {
     let ago = now(ClockId::Monotonic).saturating_sub(microseconds.saturating_mul(1000));
     now(ClockId::Realtime).saturating_sub(ago.max(0))

@@ -1,10 +1,11 @@
-//! Kills for want of memory as the groups themselves count them, where nobody tells which process.
+//! OOM kills as counted by the cgroups themselves, for machines where the kernel's log cannot be
+//! read.
 //!
-//! Rules: event-driven: a descriptor of each group becomes ready when the kernel has news of its
-//! memory, and the count is what is true. Version 1 says that memory is short before it kills, so a
-//! count that has not changed yet is read again a few times. Version 2 has news whenever a group runs
-//! into its limit, up to a hundred times a second, so it is heard at most once a second. What a group
-//! counted is gone with it.
+//! Rules: event-driven: a descriptor of each cgroup becomes ready on a memory event, and the count
+//! is authoritative. Version 1 notifies before it kills, so a count that has not changed yet is
+//! read again a few times. Version 2 notifies whenever a cgroup runs into its limit, up to a
+//! hundred times a second, so events are handled at most once a second. A cgroup's count is lost
+//! with it.
 
 use std::collections::BTreeMap;
 use std::os::fd::{AsFd as _, OwnedFd};
@@ -19,7 +20,7 @@ use tokio::task::JoinSet;
 
 use crate::groups::{CgroupSetup, HostCgroups, kills_in, of_cgroup};
 
-/// After the kernel had news: when to read again, as long as nothing has changed.
+/// After a memory event: when to read again, as long as the count has not changed.
 const READ_AGAIN: [Duration; 7] = [
     Duration::from_millis(1),
     Duration::from_millis(4),
@@ -30,12 +31,12 @@ const READ_AGAIN: [Duration; 7] = [
     Duration::from_secs(2),
 ];
 
-/// Version 2: between news without a kill and the next look.
+/// Version 2: between an event without an OOM kill and the next read.
 const CALM: Duration = Duration::from_secs(1);
 
 type Counts = BTreeMap<String, u64>;
 
-/// Waits for more kills in the groups right below than are known.
+/// Waits for more OOM kills in the direct child cgroups than are known.
 pub(crate) async fn more(
     host: &HostCgroups,
     name: &[String],
@@ -50,7 +51,7 @@ pub(crate) async fn more(
     if watches.is_empty() {
         return Err(gone());
     }
-    // What is ready is heard in tasks of its own, which end with this one.
+    // Each watch is awaited in a task of its own, which ends with this one.
     let mut news = JoinSet::new();
     for (watch, group) in watches {
         news.spawn(next_news(Watched::new(watch, group)?));
@@ -82,14 +83,14 @@ pub(crate) async fn more(
                 }
                 news.spawn(next_news(watched));
             }
-            // That group is gone, or cannot be watched any more; others may go on.
+            // That cgroup is gone, or cannot be watched any more; others may go on.
             Some(_) => {}
             None => return Err(gone()),
         }
     }
 }
 
-/// A group that is watched.
+/// A watched cgroup.
 struct Watched {
     watch: MemoryWatch,
     ready: AsyncFd<OwnedFd>,
@@ -97,7 +98,7 @@ struct Watched {
 }
 
 impl Watched {
-    /// To be called within a runtime.
+    /// Must be called within a tokio runtime.
     fn new(watch: MemoryWatch, group: Cgroup) -> Result<Self, HostError> {
         let descriptor = watch.as_fd().try_clone_to_owned();
         let ready = descriptor.and_then(|descriptor| asynchronous(descriptor, interest(&watch)));
@@ -108,13 +109,13 @@ impl Watched {
     }
 }
 
-/// The watch again, once there is news; None where there will be none.
+/// The watch again, after an event; `None` if there will be no more.
 async fn next_news(watched: Watched) -> Option<Watched> {
     let mut guard = watched.ready.ready(interest(&watched.watch)).await.ok()?;
     watched.watch.acknowledge();
     guard.clear_ready();
     drop(guard);
-    // A group that is removed makes its descriptor ready, too.
+    // Removing a cgroup makes its descriptor ready, too.
     watched.group.exists_somewhere().then_some(watched)
 }
 
@@ -127,7 +128,7 @@ fn watch_below(group: &Cgroup) -> Result<Vec<(MemoryWatch, Cgroup)>, HostError> 
     for child in below(group)? {
         match MemoryWatch::new(&child) {
             Ok(watch) => all.push((watch, child)),
-            // Half of a group, as somebody who was killed leaves it, is not worth the others' news.
+            // A half-created or half-removed cgroup must not cost the others' events.
             Err(error) if error.is_missing() || !child.exists_somewhere() => {}
             Err(error) => return Err(of_cgroup(&error)),
         }

@@ -1,8 +1,8 @@
-//! Pods' control groups, made as the configured driver makes them, and what the kernel says of
-//! processes that it killed for memory.
+//! Pods' cgroups, created as the configured driver does, and the kernel's reports of OOM kills.
 //!
-//! Rule: names, slices and files are the reference's; a limit is written as it is given. Decides no
-//! limit and no quality of service. Calls run apart from the runtime's threads under a limit.
+//! Rule: names, slices and files are upstream's; a limit is written as it is given. Decides no
+//! limit and no QoS class. Calls run on threads of their own, apart from the async runtime's, with
+//! a limit.
 
 mod groups;
 mod kernel_log;

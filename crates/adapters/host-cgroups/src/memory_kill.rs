@@ -1,21 +1,21 @@
-//! What the kernel's log says of processes that it killed for want of memory.
+//! Parses OOM kills from the kernel's log.
 //!
-//! Rule: pure. Lines of one kill may be mixed with lines of others; they belong together by the
-//! process's number. Only the kernel's own lines count: a program may write to the log too. Rows of
-//! kernels 3.10 to 6.18 are in the tests.
+//! Rule: pure. Lines of one OOM kill may be interleaved with lines of others; they are matched by
+//! PID. Only the kernel's own lines count: a program may write to the log too. Samples of kernels
+//! 3.10 to 6.18 are in the tests.
 
 use std::collections::VecDeque;
 
 #[cfg(test)]
 mod tests;
 
-/// Announced kills whose second line has not come yet.
+/// OOM kills whose second line has not arrived yet.
 const MOST_PENDING: usize = 64;
 
 /// One record of `/dev/kmsg`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Record<'a> {
-    /// The kernel's own count of its records, from zero.
+    /// The record's sequence number.
     pub(crate) number: u64,
     /// Microseconds of the kernel's clock.
     pub(crate) at: i64,
@@ -23,8 +23,8 @@ pub(crate) struct Record<'a> {
 }
 
 impl<'a> Record<'a> {
-    /// `6,1234,5678901234,-;the message`, then lines of further data. None for records that the
-    /// kernel did not write itself, or that are none.
+    /// `6,1234,5678901234,-;the message`, then lines of further data. `None` for records that the
+    /// kernel did not write itself, or that do not parse.
     pub(crate) fn parse(record: &'a str) -> Option<Self> {
         let (head, text) = record.split_once(';')?;
         let mut fields = head.split(',');
@@ -32,7 +32,7 @@ impl<'a> Record<'a> {
         let number: u64 = fields.next()?.parse().ok()?;
         let at: i64 = fields.next()?.parse().ok()?;
         let text = text.lines().next().unwrap_or_default();
-        // The facility stands above the three bits of urgency; the kernel's is 0.
+        // The facility is above the three bits of the level; the kernel's is 0.
         (priority >> 3 == 0).then_some(Self { number, at, text })
     }
 }
@@ -44,22 +44,23 @@ pub(crate) struct Kill {
     pub(crate) limited: String,
     pub(crate) victim: String,
     pub(crate) resident_bytes: u64,
-    /// It had to go because another of its group did; that one came before it.
+    /// Killed because another process of its cgroup was (`memory.oom.group`); that kill was
+    /// reported before.
     pub(crate) with_its_group: bool,
 }
 
-/// Puts the lines of a kill together.
+/// Assembles the lines of an OOM kill.
 #[derive(Debug, Default)]
 pub(crate) struct Kills {
     announced: VecDeque<Kill>,
-    /// Kernels before 4.19 name the groups before the process.
+    /// Kernels before 4.19 name the cgroups before the process.
     groups: Option<(String, String)>,
-    /// All of a group are being killed.
+    /// All processes of a cgroup are being killed.
     whole_group: Option<String>,
 }
 
 impl Kills {
-    /// Takes a line; answers with a kill when it is complete.
+    /// Adds a line; returns an OOM kill when it is complete.
     pub(crate) fn take(&mut self, text: &str) -> Option<Kill> {
         if let Some(kill) = text.strip_prefix("oom-kill:").and_then(announcement) {
             if self.announced.len() == MOST_PENDING {
@@ -86,7 +87,7 @@ impl Kills {
         let (before, rest) = text.split_once("Killed process ")?;
         let (pid, rest) = rest.split_once(" (")?;
         let pid: i32 = pid.parse().ok()?;
-        // A process may call itself anything; the kernel's own words come last.
+        // A process may have any name; the kernel's own words come last.
         let (name, sizes) = rest.rsplit_once(" total-vm:")?;
         let process = unescaped(&name[..name.rfind(')')?]);
         let resident_bytes = resident(sizes)?;
@@ -98,7 +99,7 @@ impl Kills {
             None => match (&self.whole_group, self.groups.take()) {
                 (Some(group), _) => (group.clone(), group.clone()),
                 (None, Some((victim, limited))) => (limited, victim),
-                // The whole machine ran out.
+                // The whole machine ran out of memory.
                 (None, None) if before.starts_with("Out of memory") => ("/".into(), String::new()),
                 (None, None) => (String::new(), String::new()),
             },
@@ -107,8 +108,8 @@ impl Kills {
     }
 }
 
-/// All that the process held: a cache in `/dev/shm` and mapped files count against its limit as its
-/// own memory does. Kernels before 4.5 do not tell of shared memory.
+/// All memory of the process: files in `/dev/shm` and mapped files count against its limit as its
+/// anonymous memory does. Kernels before 4.5 do not report shared memory.
 fn resident(sizes: &str) -> Option<u64> {
     let kibibytes = |name: &str| {
         let (number, _) = sizes.split_once(name)?.1.split_once("kB")?;
@@ -139,14 +140,14 @@ fn announcement(text: &str) -> Option<Kill> {
     })
 }
 
-/// The log writes bytes that are no letters as `\x1b`.
+/// The log writes other bytes as `\x1b`.
 fn unescaped(text: &str) -> String {
     let mut plain = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
     while let Some((first, after)) = rest.split_first() {
         let digits =
             after.strip_prefix(b"x").filter(|_| *first == b'\\').and_then(|hex| hex.get(..2));
-        // A number's parser would also take a sign.
+        // The integer parser would also accept a sign.
         let byte = digits
             .filter(|digits| digits.iter().all(u8::is_ascii_hexdigit))
             .and_then(|digits| std::str::from_utf8(digits).ok())

@@ -1,7 +1,7 @@
-//! How long it took to make, limit and end control groups, under upstream's name.
+//! Durations of creating, updating and removing cgroups, under upstream's metric name.
 //!
-//! Rule: only the work itself counts, not the wait for the runtime to tell its driver. Which limits
-//! are set at a group that was there is an update, as upstream has it.
+//! Rule: only the work itself counts, not the wait for the runtime to report its driver. Setting
+//! limits of an existing cgroup is an update, as upstream has it.
 //!
 //! upstream: pkg/kubelet/cm/cgroup_manager_linux.go
 
@@ -18,7 +18,7 @@ mod tests;
 
 const BOUNDS: &[f64] = &[0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0];
 
-/// What is done to a group.
+/// An operation on a cgroup.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Operation {
     Create,
@@ -40,7 +40,7 @@ impl Operation {
 pub(crate) struct OperationTimes(Mutex<BTreeMap<Operation, Histogram>>);
 
 impl OperationTimes {
-    /// Does it, and counts how long it took, also where it failed.
+    /// Runs `work` and records its duration, also if it fails.
     pub(crate) fn of<T>(&self, operation: Operation, work: impl FnOnce() -> T) -> T {
         let began = Instant::now();
         let done = work();

@@ -1,7 +1,7 @@
-//! Slices that systemd owns for us, with limits that survive its reloads.
+//! Slices owned by systemd, with limits that survive its reloads.
 //!
-//! Rule: what systemd has a property for is told to systemd too, since it writes its own values
-//! again whenever it reloads; the files have the last word (upstream: runc's systemd driver).
+//! Rule: a limit that systemd has a property for is also set in systemd, since it writes its own
+//! values again whenever it reloads; the files are written last (upstream: runc's systemd driver).
 
 use std::time::Duration;
 
@@ -13,12 +13,12 @@ use crate::weight;
 
 const LIMIT: Duration = Duration::from_secs(25);
 
-/// Ten milliseconds: systemd cuts quotas to whole percents of a second.
+/// Ten milliseconds: systemd rounds quotas to whole percents of a second.
 const STEP: u64 = 10_000;
 
 const MICROSECONDS: u64 = 1_000_000;
 
-/// Makes a slice and those above it.
+/// Starts a slice and its parents.
 pub(crate) fn make(
     places: &[Address],
     name: &GroupName,
@@ -50,7 +50,7 @@ pub(crate) fn make(
     Ok(())
 }
 
-/// Sets limits at a slice that is there.
+/// Sets limits of an existing slice.
 pub(crate) fn limit(
     places: &[Address],
     name: &GroupName,
@@ -87,7 +87,7 @@ fn fixed_properties(this: &GroupName, above: &GroupName, unified: bool) -> Vec<P
         ("DefaultDependencies", Value::Flag(false)),
     ];
     if !above.words().is_empty() {
-        // A slice is below another by its name; wanting it is what keeps it up.
+        // A slice is nested by its name; `Wants` keeps its parent up.
         properties.push(("Wants", Value::Texts(vec![above.slice()])));
     }
     properties

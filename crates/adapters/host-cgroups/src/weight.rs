@@ -1,5 +1,5 @@
-//! The weight (1 to 10000) that the reference gives a pod's or a class' group for its shares: a
-//! straight line, not the curve that container runtimes have for containers.
+//! The weight (1 to 10000) that upstream gives a pod's or a QoS class's cgroup for its shares:
+//! linear, not the curve that container runtimes use for containers.
 //!
 //! Rule: pods of two agents on one machine weigh the same. Pure.
 //!

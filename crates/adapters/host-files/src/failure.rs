@@ -1,4 +1,4 @@
-//! What the kernel said, as the port has it: will waiting help, or must somebody act?
+//! Maps a kernel error to the port's error: whether a retry can help, or an operator must act.
 
 use host_paths::{ApartError, Trouble};
 use ports::pod_host::HostError;

@@ -1,7 +1,7 @@
-//! The folders of pods under `<root>/pods`, and the doors to their logs.
+//! Directories of pods under `<root>/pods`, and the links to their logs.
 //!
-//! Rule: idempotent; made with upstream's modes whatever the umask; a pod's folder is not removed
-//! while something is mounted in it, and never through a mount (upstream: kubelet_pods.go,
+//! Rule: idempotent; created with upstream's modes whatever the umask; a pod's directory is not
+//! removed while something is mounted in it, and never through a mount (upstream: kubelet_pods.go,
 //! kubelet_volumes.go).
 
 use std::collections::BTreeSet;
@@ -23,19 +23,19 @@ use crate::failure::{of_apart, of_trouble};
 #[cfg(test)]
 mod tests;
 
-/// A local disk that takes longer than this does not answer.
+/// A local disk that takes longer than this counts as hanging.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// Calls under way at once.
+/// Concurrent calls.
 const MOST_CALLS: usize = 16;
 
-/// Names in one folder of ours.
+/// Entries in one of the agent's directories.
 pub(crate) const MOST_NAMES: usize = 1 << 20;
 
-/// Files that are compared before they are written again.
+/// Files up to this size are compared before they are written again.
 const COMPARED: usize = 1 << 20;
 
-/// The three places that hold what is a pod's.
+/// The three directories that hold a pod's files.
 #[derive(Debug)]
 pub(crate) struct Places {
     pub(crate) root: PathBuf,
@@ -51,7 +51,7 @@ pub struct HostFolders {
 
 impl HostFolders {
     /// `root` is the kubelet's root directory, `pod_logs` the configuration's `podLogsDir`, `links`
-    /// the folder that log shippers read.
+    /// the directory that log shippers read.
     pub fn new(root: &Path, pod_logs: &Path, links: &Path) -> Self {
         let places = Places {
             root: root.to_owned(),
@@ -99,7 +99,7 @@ impl Places {
         self.pods()?.make_folder(uid, 0o750)
     }
 
-    /// Makes a log folder, which must lie under the folder of pod logs.
+    /// Creates a log directory, which must be under the directory of pod logs.
     fn make_log_folder(&self, path: &str) -> Result<(), Trouble> {
         let logs = Folder::make(&self.pod_logs, 0o750)?;
         logs.make_folder(self.below_logs(path)?, 0o755)?;
@@ -109,7 +109,7 @@ impl Places {
     pub(crate) fn below_logs<'a>(&self, path: &'a str) -> Result<&'a Path, Trouble> {
         let path = Path::new(path);
         let outside = || {
-            let why = format!("not under the folder of pod logs, {}", self.pod_logs.display());
+            let why = format!("not under the directory of pod logs, {}", self.pod_logs.display());
             Trouble::refused("use the log path", path, &why)
         };
         let below = path.strip_prefix(&self.pod_logs).map_err(|_| outside())?;
@@ -145,7 +145,7 @@ impl Places {
         let mode = Mode::from_raw_mode(0o666);
         match rustix::fs::openat(&folder, termination_file, flags, mode) {
             Ok(file) => rustix::fs::fchmod(&file, mode).doing("set the mode of", &path)?,
-            // Made before this agent was started again; what is in it may be the message.
+            // Created before this agent was restarted; its content may be the termination message.
             Err(Errno::EXIST) => drop(folder.regular(termination_file, Links::Refused)?),
             Err(errno) => return Err(Trouble::new("make", &path, errno)),
         }
@@ -166,14 +166,14 @@ impl Places {
         Ok(whole)
     }
 
-    /// The end of a regular file, wherever under our roots it lies.
+    /// The end of a regular file under one of the roots.
     fn read_tail(&self, path: &str, most: usize) -> Result<Option<Vec<u8>>, Trouble> {
         let path = Path::new(path);
         let (root, below) = [&self.root, &self.pod_logs]
             .into_iter()
             .find_map(|root| Some((root, path.strip_prefix(root).ok()?)))
             .ok_or_else(|| {
-                Trouble::refused("read", path, "not under the folders of pods or of pod logs")
+                Trouble::refused("read", path, "not under the directories of pods or of pod logs")
             })?;
         let opened = Folder::open(root).and_then(|root| root.regular(below, Links::Refused));
         let mut file = match opened {
@@ -194,8 +194,8 @@ impl Places {
         let path = self.root.join("pods").join(uid);
         let mounted = mounts_beneath(&path)?;
         if let Some(first) = mounted.first() {
-            // What the kernel says of what is in use.
-            let doing = "remove the pod's folder while this is mounted:";
+            // The kernel's error for what is in use.
+            let doing = "remove the pod's directory while this is mounted:";
             return Err(Trouble::new(doing, first, Errno::BUSY));
         }
         match Folder::open(&self.root.join("pods")) {
@@ -206,7 +206,7 @@ impl Places {
     }
 }
 
-/// Whether a file is there just as it would be written.
+/// Whether the file exists with the content and mode that would be written.
 fn is_written(folder: &Folder, name: &Path, file: &PodFile) -> bool {
     let same_mode = folder.look(name).is_ok_and(|found| {
         found.is_some_and(|found| {
@@ -223,7 +223,7 @@ pub(crate) fn named(name: &str, folder: &Path) -> Result<(), Trouble> {
     check_name(name).map_err(|why| Trouble::refused("use as a name in", folder, &why))
 }
 
-/// Folders in a folder of ours; none where it is not there.
+/// Subdirectories of one of the agent's directories; none if it does not exist.
 pub(crate) fn folders_in(path: &Path) -> Result<Vec<String>, Trouble> {
     let folder = match Folder::open(path) {
         Ok(folder) => folder,
@@ -235,7 +235,7 @@ pub(crate) fn folders_in(path: &Path) -> Result<Vec<String>, Trouble> {
         let is_folder = folder
             .look(&name)?
             .is_some_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::Directory);
-        // A name that is no text was not made by us.
+        // A name that is not UTF-8 was not created by the agent.
         if let Some(name) = name.to_str().filter(|_| is_folder) {
             found.push(name.to_owned());
         }
@@ -246,7 +246,7 @@ pub(crate) fn folders_in(path: &Path) -> Result<Vec<String>, Trouble> {
 impl PodFolders for HostFolders {
     fn make_pod<'a>(&'a self, uid: &'a str, log_directory: &'a str) -> HostFuture<'a, ()> {
         let (uid, log_directory) = (uid.to_owned(), log_directory.to_owned());
-        self.call("make a pod's folders", move |places| places.make_pod(&uid, &log_directory))
+        self.call("create a pod's directories", move |places| places.make_pod(&uid, &log_directory))
     }
 
     fn make_container<'a>(
@@ -258,7 +258,7 @@ impl PodFolders for HostFolders {
     ) -> HostFuture<'a, PathBuf> {
         let [uid, container, termination_file, log_directory] =
             [uid, container, termination_file, log_directory].map(str::to_owned);
-        self.call("make a container's folders", move |places| {
+        self.call("create a container's directories", move |places| {
             places.make_container(&uid, &container, &termination_file, &log_directory)
         })
     }
@@ -284,12 +284,12 @@ impl PodFolders for HostFolders {
     }
 
     fn pods(&self) -> HostFuture<'_, Vec<String>> {
-        self.call("list the pods' folders", |places| folders_in(&places.root.join("pods")))
+        self.call("list the pods' directories", |places| folders_in(&places.root.join("pods")))
     }
 
     fn remove_pod<'a>(&'a self, uid: &'a str) -> HostFuture<'a, ()> {
         let uid = uid.to_owned();
-        self.call("remove a pod's folder", move |places| places.remove_pod(&uid))
+        self.call("remove a pod's directory", move |places| places.remove_pod(&uid))
     }
 
     fn pod_logs(&self) -> HostFuture<'_, Vec<String>> {

@@ -1,9 +1,9 @@
-//! Folders of pods, their logs and links, and the records that outlive the agent.
+//! Directories of pods, their logs and links, and the records that outlive the agent.
 //!
 //! Rule: everything is reached beneath the root that it belongs to, no symlink followed; modes and
-//! names are upstream's, so that what a reference kubelet left is found and what we leave it finds.
-//! Calls run apart from the runtime's threads under a limit. Decides nothing about which pod or
-//! record should be there.
+//! names are upstream's, so that the agent finds what a reference kubelet left, and the other way
+//! round. Calls run on threads of their own, apart from the async runtime's, with a limit. Decides
+//! nothing about which pod or record should exist.
 
 mod failure;
 mod folders;

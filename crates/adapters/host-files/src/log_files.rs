@@ -1,8 +1,8 @@
-//! Logs of containers as rotating them needs them: sizes, names, renames, packing.
+//! Log files of containers as rotation needs them: sizes, names, renames, compression.
 //!
-//! Rule: beneath the folder of pod logs, regular files only, nothing written over. A packed file is
-//! whole and on disk before the plain one goes; packing that takes too long gives up by itself, so
-//! that no forgotten thread meddles later.
+//! Rule: beneath the directory of pod logs, regular files only, nothing overwritten. A compressed
+//! file is complete and on disk before the original is removed; compression that takes too long
+//! stops by itself, so that no abandoned thread changes files later.
 //!
 //! upstream: pkg/kubelet/logs/container_log_manager.go
 
@@ -26,7 +26,7 @@ use crate::folders::{MOST_NAMES, Places, named};
 mod tests;
 
 const PACKING_LIMIT: Duration = Duration::from_secs(600);
-/// The caller waits a little longer than the work, to hear why it gave up.
+/// The caller waits a little longer than the work, to get its error.
 const PATIENCE: Duration = Duration::from_secs(30);
 const BLOCK: usize = 64 * 1024;
 
@@ -37,7 +37,7 @@ impl Places {
             Err(trouble) if trouble.is_missing() => return Ok(vec![None; logs.len()]),
             Err(trouble) => return Err(trouble),
         };
-        // One that cannot be looked at does not keep the others from being rotated.
+        // A log whose size cannot be read does not keep the others from being rotated.
         let size = |log: &String| {
             let found = top.look(self.below_logs(log).ok()?).ok()??;
             let is_file = FileType::from_raw_mode(found.st_mode) == FileType::RegularFile;
@@ -46,7 +46,7 @@ impl Places {
         Ok(logs.iter().map(size).collect())
     }
 
-    /// The folder that a log lies in.
+    /// The directory that a log is in.
     fn folder_of(&self, log: &str) -> Result<Folder, Trouble> {
         let below = self.below_logs(log)?;
         let Some(parent) = below.parent() else {
@@ -57,7 +57,7 @@ impl Places {
 
     fn log_names(&self, log: &str) -> Result<Vec<String>, Trouble> {
         let names = self.folder_of(log)?.names(MOST_NAMES)?;
-        // A name that is no text was not made by a rotation.
+        // A name that is not UTF-8 was not created by a rotation.
         Ok(names.into_iter().filter_map(|name| name.into_string().ok()).collect())
     }
 
@@ -115,7 +115,7 @@ fn write_packed(
     );
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
     let file = rustix::fs::openat(folder, half_done, flags, mode).doing("make", &path)?;
-    // The umask may have taken bits away, and whoever could read the log reads the packed one.
+    // The umask may have cleared bits; the compressed log keeps the original's mode.
     rustix::fs::fchmod(&file, mode).doing("set the mode of", &path)?;
     let mut packing = GzEncoder::new(File::from(file), Compression::default());
     let mut block = vec![0; BLOCK];

@@ -1,8 +1,8 @@
 //! Log files of containers, and the links by which log shippers find them.
 //!
-//! Rule: a link whose log is only being rotated stays (upstream: kuberuntime_gc.go), and so does one
-//! whose container may still write; only names of logs are touched, and only links to logs of this
-//! agent: others link to theirs in the same directory. Reads no log.
+//! Rule: a link whose log is only being rotated stays (upstream: kuberuntime_gc.go), and so does
+//! one whose container may still write; only names of logs are touched, and only links to this
+//! agent's logs: other agents have links in the same directory. Reads no log.
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
@@ -24,7 +24,7 @@ impl Places {
         {
             return Ok(());
         }
-        // A new link under another name takes the old one's place, so that none is missing between.
+        // A rename replaces the old link, so that one exists at any time.
         let temporary = format!("{}{}", own_temporary(), name_hash(name));
         match rustix::fs::unlinkat(&folder, &temporary, AtFlags::empty()) {
             Ok(()) | Err(Errno::NOENT) => {}
@@ -81,7 +81,7 @@ impl Places {
         Ok(())
     }
 
-    /// Links to these logs stay, whatever became of them.
+    /// Links to the logs in `keep` stay, whether or not the log exists.
     pub(crate) fn remove_dead_links(&self, keep: &BTreeSet<String>) -> Result<(), Trouble> {
         let folder = match Folder::open(&self.links) {
             Ok(folder) => folder,
@@ -91,12 +91,13 @@ impl Places {
         for name in folder.names(MOST_NAMES)? {
             let Ok(target) = rustix::fs::readlinkat(&folder, &*name, Vec::new()) else { continue };
             let target = target.to_string_lossy().into_owned();
-            // Another agent has its logs elsewhere, and its links are its own.
+            // A link to another agent's logs.
             if self.below_logs(&target).is_err() {
                 continue;
             }
             if Path::new(&name).extension() != Some(OsStr::new("log")) {
-                // An agent that was killed while it made a link has left it; we may be making ours.
+                // Left by an agent that was killed while it created a link; this process's own may
+                // be in use.
                 let text = name.to_string_lossy();
                 if text.starts_with(TEMPORARY) && !text.starts_with(&own_temporary()) {
                     let _left = rustix::fs::unlinkat(&folder, &*name, AtFlags::empty());
@@ -116,13 +117,13 @@ impl Places {
     }
 }
 
-/// What links on their way are called, and those of this process.
+/// Prefix of links that are being created, and of those of this process.
 const TEMPORARY: &str = ".linking-";
 fn own_temporary() -> String {
     format!("{TEMPORARY}{}-", std::process::id())
 }
 
-/// Whether a log is gone for good: during a rotation only its rotated name is there for a moment.
+/// Whether a log is gone for good: during a rotation it has only its rotated name for a short time.
 fn is_dead(target: &Path) -> bool {
     let gone = std::fs::symlink_metadata(target)
         .is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound);
@@ -134,7 +135,7 @@ fn is_dead(target: &Path) -> bool {
     !names.is_ok_and(|names| names.iter().any(|name| is_rotated(name, log)))
 }
 
-/// Whether a name is what a rotation made of a log: `0.log.20260101-101010`, `….gz`, `….tmp`.
+/// Whether a name is a rotated log: `0.log.20260101-101010`, `….gz`, `….tmp`.
 fn is_rotated(name: &OsStr, log: &OsStr) -> bool {
     use std::os::unix::ffi::OsStrExt as _;
     name.as_bytes()
@@ -151,7 +152,7 @@ fn log_number(name: &OsStr) -> Option<u32> {
     number.parse().ok()
 }
 
-/// Two links at once need two temporary names.
+/// Two links created at once need two temporary names.
 fn name_hash(name: &str) -> u64 {
     use std::hash::{DefaultHasher, Hash as _, Hasher as _};
     let mut hasher = DefaultHasher::new();

@@ -1,8 +1,8 @@
-//! What is written down about pulls, in the reference's folders: `<root>/image_manager/pulling` and
-//! `pulled`, a file for each subject, named by its SHA-256.
+//! Image pull records, in upstream's directories: `<root>/image_manager/pulling` and `pulled`, a
+//! file for each image, named by its SHA-256.
 //!
-//! Rule: as with our own records: whole and on disk when a save returns. Files that are named
-//! otherwise are somebody else's.
+//! Rule: as with the agent's own records: complete and on disk when a save returns. Files with
+//! other names are ignored.
 //!
 //! upstream: pkg/kubelet/images/pullmanager/fs_pullrecords.go
 
@@ -19,7 +19,7 @@ mod tests;
 
 const PLACE: &str = "image_manager";
 const PREFIX: &str = "sha256-";
-/// How the reference calls a file that it is still writing.
+/// Suffix of a file that upstream is still writing.
 const UNFINISHED: &str = ".tmp";
 
 #[derive(Debug, Clone)]

@@ -1,7 +1,8 @@
-//! Small records of ours under `<root>/keelson/`, one file each.
+//! The agent's own small records under `<root>/keelson/`, one file each.
 //!
-//! Rule: a record is whole and on disk when a save returns, and gone from disk when a removal
-//! returns. What cannot be read is named and left where it is. Knows nothing of what is in them.
+//! Rule: a record is complete and on disk when a save returns, and gone from disk when a removal
+//! returns. A record that cannot be read is reported and left in place. Knows nothing of its
+//! content.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -21,8 +22,8 @@ mod tests;
 const LIMIT: Duration = Duration::from_secs(60);
 const MOST_CALLS: usize = 8;
 
-/// No record is this long. The longest is that of a manifest of 10 MiB, in which JSON may write each
-/// byte as two.
+/// Larger than any record. The longest is that of a manifest of 10 MiB, in which JSON may write
+/// each byte as two.
 const LONGEST_RECORD: usize = 21 << 20;
 
 #[derive(Debug, Clone)]
@@ -37,13 +38,13 @@ impl HostRecords {
         Self::at(&root.join("keelson"))
     }
 
-    /// Folders of records right below a place.
+    /// Directories of records right below `place`.
     pub(crate) fn at(place: &Path) -> Self {
         let place = Arc::new(place.to_owned());
         Self { place, apart: Apart::new("records", MOST_CALLS, LIMIT) }
     }
 
-    /// One record; None where it is not there.
+    /// One record; `None` if it does not exist.
     pub(crate) fn read<'a>(
         &'a self,
         folder: &'a str,
@@ -83,7 +84,7 @@ fn make(place: &Path, folder: &str) -> Result<Folder, Trouble> {
     }
     let top = Folder::make(place, 0o700)?;
     let made = top.make_folder(folder, 0o700)?;
-    // A record is not durable in a folder that is not.
+    // A record is not durable in a directory that is not.
     top.sync()?;
     if let Some(above) = place.parent() {
         Folder::open(above)?.sync()?;
@@ -94,7 +95,7 @@ fn make(place: &Path, folder: &str) -> Result<Folder, Trouble> {
 fn load(place: &Path, folder: &str) -> Result<LoadedRecords, Trouble> {
     let mut loaded = LoadedRecords::default();
     let Some(folder) = open(place, folder)? else { return Ok(loaded) };
-    // Nobody else writes here: the root is locked by the one agent that runs.
+    // No other process writes here: the root is locked by the running agent.
     for name in folder.finished_names(MOST_NAMES)? {
         let Some(text) = name.to_str().filter(|text| !text.starts_with('.')) else {
             loaded

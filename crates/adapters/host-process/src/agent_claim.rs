@@ -1,9 +1,9 @@
-//! What an agent has of the machine beside its root directory: the cgroup above its pods and the
-//! directory of their logs. In both it removes what belongs to none of its pods, so no other agent may
-//! have pods there.
+//! The agent's claim on machine-wide names besides its root directory: the cgroup above its pods
+//! and the directory of their logs. In both it removes what belongs to none of its pods, so no
+//! other agent may have pods there.
 //!
-//! Rule: the claim ends with the process; an agent of another root may then take its pods over, as it
-//! may those of the reference. Which names these are is said by the caller.
+//! Rule: the claim ends with the process; an agent of another root may then adopt its pods, as it
+//! may those of a reference kubelet. The caller supplies the names.
 
 use std::path::Path;
 use std::time::Duration;
@@ -13,30 +13,30 @@ use machine_claims::{ClaimError, Claims, Conflict, Held, Holdings};
 #[cfg(test)]
 mod tests;
 
-/// A holder that gives way (`--exit-on-lock-contention`) may take a moment to be gone.
+/// A holder that exits on contention (`--exit-on-lock-contention`) may need some time.
 const ATTEMPTS: u32 = 20;
 const BETWEEN_ATTEMPTS: Duration = Duration::from_millis(50);
 
-/// What an agent has.
+/// The names that an agent claims.
 #[derive(Debug, Clone, Copy)]
 pub struct AgentNames<'a> {
     pub root: &'a Path,
-    /// Above all cgroups of pods; none where pods have no cgroups of their own.
+    /// Parent of all pod cgroups; `None` if pods have no cgroups of their own.
     pub cgroup: Option<&'a str>,
     pub pod_logs: &'a Path,
 }
 
 #[derive(Debug, thiserror::Error)]
 pub enum AgentClaimError {
-    /// Another agent has some of it.
+    /// Another agent holds some of it.
     #[error("{0}")]
     Held(Box<Conflict>),
     #[error("cannot claim the names of this agent: {0}")]
     Files(ClaimError),
 }
 
-/// Takes the claim for the process `pid`. Waits at most a second for a holder that is on its way out.
-/// `directory` is where the claims of the machine are.
+/// Acquires the claim for the process `pid`. Waits at most a second for a holder that is exiting.
+/// `directory` holds the claims of the machine.
 pub fn acquire(
     directory: &Path,
     names: &AgentNames<'_>,

@@ -1,13 +1,13 @@
-//! SIGTERM, SIGINT and a contended lock file as requests to end.
+//! SIGTERM, SIGINT and a contended lock file as requests to stop.
 //!
 //! Rule: SIGHUP keeps the default action of a Go program, which is to die by it: nothing is
-//! reloaded, nothing is stopped, and the service manager starts the agent again.
+//! reloaded, nothing is stopped, and the service manager restarts the agent.
 
 use crate::lock_file::ContentionWatch;
 use ports::{EndReason, EndRequests, PortFuture};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-/// Signals of this process, and optionally the lock file that it should give way for.
+/// Signals of this process, and optionally the contention of its lock file.
 #[derive(Debug)]
 pub struct EndSignals {
     terminate: Signal,
@@ -16,7 +16,7 @@ pub struct EndSignals {
 }
 
 impl EndSignals {
-    /// Takes over both signals. Needs a running tokio reactor.
+    /// Handles both signals from now on. Needs a running tokio reactor.
     pub fn listen(contention: Option<ContentionWatch>) -> std::io::Result<EndSignals> {
         Ok(EndSignals {
             terminate: signal(SignalKind::terminate())?,
@@ -42,7 +42,7 @@ impl EndRequests for EndSignals {
                 _ = self.interrupt.recv() => return EndReason::Signal("SIGINT"),
                 event = contended => event,
             };
-            // Given way once; the same wish again is not a second request.
+            // Reported once; further contention is not a second request.
             let path = self
                 .contention
                 .take()

@@ -1,9 +1,8 @@
-//! Values of the kernel that a node relies on: memory is promised freely, a process dies for want of
-//! it and not the machine, a kernel that has failed starts anew, and there are keys enough for
-//! containers.
+//! Sysctls that a node relies on: memory overcommit, an OOM kill instead of a panic, a reboot after
+//! a kernel panic, and enough keys for containers.
 //!
-//! Rule: what differs is set, or only told where the administrator protects the kernel's defaults.
-//! What this kernel refuses to have set is told and left: pods run all the same.
+//! Rule: a value that differs is set, or only reported if `protectKernelDefaults` is on. A value
+//! that the kernel refuses is reported and skipped: pods run all the same.
 //!
 //! upstream: pkg/kubelet/cm/container_manager_linux.go (setupKernelTunables)
 
@@ -12,7 +11,7 @@ use std::path::Path;
 #[cfg(test)]
 mod tests;
 
-/// A value that a node relies on: its name with points, and the value.
+/// A sysctl: its dotted name, and the value.
 type Tunable = (&'static str, i64);
 
 const WANTED: [Tunable; 6] = [
@@ -37,8 +36,8 @@ pub enum TunableError {
     Refused { path: String, wanted: i64, found: i64, cause: std::io::Error },
 }
 
-/// Sets what differs; `protect`: sets nothing and tells it instead. `folder` is `/proc/sys`.
-/// Answers with the names and values that were set, and with what is not as it should be.
+/// Sets the values that differ; with `protect` it reports them instead. `folder` is `/proc/sys`.
+/// Returns the names and values that were set, and the errors.
 pub fn set_up(folder: &Path, protect: bool) -> (Vec<(&'static str, i64)>, Vec<TunableError>) {
     let (mut set, mut wrong) = (Vec::new(), Vec::new());
     for (name, wanted) in WANTED {

@@ -1,7 +1,7 @@
 //! The agent as a process of this machine: locks, systemd's notifications, its limits, signals.
 //!
 //! Rule: one file per thing that the kernel or the service manager knows about a process. Nothing
-//! here reads the environment or decides what a failure means; values come in, results go out.
+//! here reads the environment or decides what an error means; values come in, results go out.
 
 pub mod agent_claim;
 pub mod end_signals;

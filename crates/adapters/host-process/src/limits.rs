@@ -1,7 +1,7 @@
-//! What the kernel allows this process: its badness to the OOM killer, its open files.
+//! Limits of this process: its `oom_score_adj`, its open files.
 //!
-//! Rule: set what was asked; where a capability is missing, get as near as allowed and say so.
-//! Neither is a reason not to run.
+//! Rule: set what was asked; without the capability, get as close as allowed and report it. Neither
+//! is a reason not to run.
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::path::{Path, PathBuf};

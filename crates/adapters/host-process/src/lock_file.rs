@@ -1,8 +1,9 @@
-//! The file of `--lock-file`, shared with whatever else on the machine uses the same path.
+//! The file of `--lock-file`, shared with other programs that use the same path.
 //!
 //! Rule: as upstream (pkg/util/flock, cmd/kubelet/app/server_linux.go). Taking the lock waits
 //! without limit for the holder; the file is created with mode 0600, stays empty and stays there.
-//! With `--exit-on-lock-contention` the holder gives way as soon as anybody opens or removes it.
+//! With `--exit-on-lock-contention` the holder exits as soon as another process opens or removes
+//! it.
 
 use rustix::fs::inotify::{self, CreateFlags, ReadFlags, WatchFlags};
 use rustix::fs::{FlockOperation, flock};
@@ -53,7 +54,7 @@ impl LockFile {
     }
 }
 
-/// Tells when another process wants the file.
+/// Reports when another process wants the file.
 #[derive(Debug)]
 pub struct ContentionWatch {
     path: PathBuf,
@@ -63,8 +64,8 @@ pub struct ContentionWatch {
 }
 
 impl ContentionWatch {
-    /// Starts watching; to be called once the lock is held, since one's own opening counts too.
-    /// Needs a running tokio reactor.
+    /// Starts watching; must be called once the lock is held, since the own open counts too. Needs
+    /// a running tokio reactor.
     pub fn start(path: &Path) -> Result<ContentionWatch, LockFileError> {
         let failed = |cause: std::io::Error| LockFileError {
             action: "watch lock file",
@@ -83,8 +84,8 @@ impl ContentionWatch {
         &self.path
     }
 
-    /// Waits until the file is opened or removed; says which. An error of the watch itself counts
-    /// as contention too (upstream does the same): better to give way than to hold on blindly.
+    /// Waits until the file is opened or removed; returns which. An error of the watch itself
+    /// counts as contention too (as upstream): better to exit than to keep the lock unwatched.
     pub async fn contended(&self) -> String {
         let mut buffer = [0_u8; 512];
         loop {
@@ -101,8 +102,8 @@ impl ContentionWatch {
     }
 }
 
-/// The kind of the first event in what the kernel gave: `struct inotify_event` begins with the
-/// watch's number and then the mask, 32 bits each.
+/// The kind of the first event: `struct inotify_event` begins with the watch descriptor and then
+/// the mask, 32 bits each.
 fn event_kind(bytes: &[u8]) -> ReadFlags {
     match bytes {
         [_, _, _, _, a, b, c, d, ..] => {

@@ -1,7 +1,7 @@
-//! What every scraper wants to know of a process: its memory, processor time, descriptors, age.
+//! The standard process metrics: memory, CPU time, descriptors, start time.
 //!
-//! Rule: read from `/proc` when asked, kept nowhere; what cannot be read is not told. Names are those
-//! that Prometheus' clients use.
+//! Rule: read from `/proc` at each scrape, not cached; what cannot be read is left out. Names are
+//! those of Prometheus' client libraries.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ use rustix::process::{Resource, getrlimit};
 #[cfg(test)]
 mod tests;
 
-/// The process that asks.
+/// This process.
 #[derive(Debug, Clone)]
 pub struct ProcessMetrics {
     /// `/proc`
@@ -25,7 +25,7 @@ impl Default for ProcessMetrics {
     }
 }
 
-/// Fields of `/proc/self/stat`, counted from zero behind the name of the program.
+/// Fields of `/proc/self/stat`, counted from zero after the program's name.
 const USER_TICKS: usize = 11;
 const SYSTEM_TICKS: usize = 12;
 const STARTED_TICKS: usize = 19;
@@ -81,7 +81,7 @@ impl ProcessMetrics {
     }
 }
 
-/// Seconds since the epoch when the machine was started.
+/// Boot time in seconds since the epoch.
 fn booted(processes: &Path) -> Option<f64> {
     let text = std::fs::read_to_string(processes.join("stat")).ok()?;
     text.lines().find_map(|line| line.strip_prefix("btime "))?.trim().parse().ok()

@@ -1,28 +1,28 @@
-//! Gives back the pages of our own program that lie in memory: its code and its constants.
+//! Drops the resident pages of the program itself: its code and its constants.
 //!
-//! The kernel maps a program in chunks around whatever is run or read, and keeps it mapped: a process
-//! that has started, read its configuration and run a burst of pods holds nearly all of its program
-//! for ever, while what it needs to wait is a small part. Given back, that part comes again from the
-//! page cache within microseconds, and the rest is for others to use.
+//! The kernel maps a program in chunks around whatever is run or read, and keeps it mapped: a
+//! process that has started, read its configuration and run a burst of pods has nearly all of its
+//! program resident for ever, while waiting needs a small part of it. After the drop that part is
+//! faulted in again from the page cache within microseconds, and the rest is free for other uses.
 //!
-//! Rule: only of the file that we are, and only what its own headers say is never written to. What
-//! the loader wrote to once and locked then (addresses that were filled in) looks alike in the map,
-//! and is not touched: its pages are ours alone.
+//! Rule: only pages of the program's file, and only segments that its ELF headers load without
+//! write permission. What the loader wrote once and then made read-only (RELRO) looks alike in the
+//! map, and is not touched: its pages are private.
 
 use std::fs::{self, File};
 use std::io::Read as _;
 use std::path::Path;
 
-/// The kernel's smallest piece of memory.
+/// The kernel's page size.
 const PAGE: u64 = 4096;
-/// The headers lie at the beginning of any program.
+/// The ELF headers are at the beginning of the file.
 const HEADERS: u64 = 4096;
 
-/// Gives back all of it; tells how many bytes of address space were named. What is needed comes back
-/// by itself.
+/// Drops all of them; returns how many bytes of address space were advised. Pages come back by page
+/// faults.
 ///
 /// # Errors
-/// When the process cannot read its own map or program, or the kernel refuses.
+/// If the process cannot read its own map or program, or the kernel refuses.
 pub fn give_back(process: &Path) -> std::io::Result<u64> {
     let maps = fs::read(process.join("maps"))?;
     let maps = String::from_utf8_lossy(&maps);
@@ -43,8 +43,8 @@ struct Range {
     end: usize,
 }
 
-/// Where in the file the parts begin that are loaded and never written to, to the page. `None` when
-/// it is not an ELF program of 64 bits, the low byte first.
+/// File offsets, rounded to pages, of the segments that are loaded and never written to. `None` if
+/// it is not a little-endian 64-bit ELF program.
 fn never_written(elf: &[u8]) -> Option<Vec<u64>> {
     const LOADED: u64 = 1;
     const WRITABLE: u64 = 2;
@@ -67,7 +67,7 @@ fn never_written(elf: &[u8]) -> Option<Vec<u64>> {
     Some(found)
 }
 
-/// Mappings of this file that begin where one of these parts does, and cannot be written to.
+/// Mappings of this file that begin at one of these offsets and are not writable.
 fn ranges_of(maps: &str, program: &str, constant: &[u64]) -> Vec<Range> {
     maps.lines().filter_map(|line| range_of(line, program, constant)).collect()
 }
@@ -92,10 +92,10 @@ fn give_back_range(range: &Range) -> std::io::Result<u64> {
     let length = range.end - range.begin;
     let address = std::ptr::with_exposed_provenance_mut(range.begin);
     // SAFETY: the range was read from this process's own map as private, not writable and backed by
-    // the program's file, at a part that the program's headers load without leave to write; so nobody
-    // ever wrote to it, and it stays mapped as long as the process lives. Its pages are therefore
-    // clean copies of the file; the kernel reads them in again when they are next needed, so no byte
-    // that anybody can see changes.
+    // the program's file, at a segment that the program's headers load without write permission; so
+    // it was never written to, and it stays mapped as long as the process lives. Its pages are
+    // therefore clean copies of the file; the kernel reads them in again when they are next needed,
+    // so no visible byte changes.
     let outcome = unsafe { libc::madvise(address, length, libc::MADV_DONTNEED) };
     if outcome == 0 { Ok(length as u64) } else { Err(std::io::Error::last_os_error()) }
 }

@@ -1,8 +1,8 @@
 //! The exclusive lock of a root directory: one agent per directory.
 //!
-//! Rule: the lock is the kernel's `flock` on `<root>/keelson/agent.lock`, which dies with its
-//! process; the text in the file only tells people who holds it. Nothing else is read from it, so
-//! a stale file never keeps an agent from starting. The file is never removed.
+//! Rule: the lock is the kernel's `flock` on `<root>/keelson/agent.lock`, which is released when
+//! its process dies; the text in the file only names the holder for people. Nothing else is read
+//! from it, so a stale file never keeps an agent from starting. The file is never removed.
 
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
@@ -12,9 +12,9 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// The first line of the file. Readers of another version take nothing from the lines below.
+/// The first line of the file. Other versions ignore the lines below.
 const FORMAT: &str = "keelson-agent-lock 1";
-/// A holder that gives way (`--exit-on-lock-contention`) may take a moment to be gone.
+/// A holder that exits on contention (`--exit-on-lock-contention`) may need some time.
 const ATTEMPTS: u32 = 10;
 const BETWEEN_ATTEMPTS: Duration = Duration::from_millis(50);
 
@@ -36,7 +36,7 @@ pub enum RootLockError {
     File { path: PathBuf, cause: std::io::Error },
 }
 
-/// Who holds a lock, as far as the file tells.
+/// The holder of a lock, as far as the file names it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Holder {
     Process(u32),
@@ -53,8 +53,8 @@ impl std::fmt::Display for Holder {
 }
 
 impl RootLock {
-    /// Takes the lock of `root` for the process `pid`, making the folder if it is missing.
-    /// Waits at most half a second for a holder that is on its way out.
+    /// Acquires the lock of `root` for the process `pid`, creating the directory if it is missing.
+    /// Waits at most half a second for a holder that is exiting.
     pub fn acquire(root: &Path, pid: u32) -> Result<RootLock, RootLockError> {
         let folder = root.join("keelson");
         let path = folder.join("agent.lock");
@@ -85,7 +85,7 @@ impl RootLock {
         Err(RootLockError::Held { root: root.to_path_buf(), holder: read_holder(&mut file) })
     }
 
-    /// The file that carries the lock.
+    /// The lock file.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -97,7 +97,7 @@ fn write_holder(file: &mut File, pid: u32) -> std::io::Result<()> {
     file.write_all(format!("{FORMAT}\npid {pid}\n").as_bytes())
 }
 
-/// What the file says about its holder. Bounded: the file may be anything by now.
+/// The holder that the file names. Bounded: the file may have any content.
 fn read_holder(file: &mut File) -> Holder {
     let mut text = String::new();
     if file.seek(SeekFrom::Start(0)).is_err() || file.take(256).read_to_string(&mut text).is_err() {

@@ -1,9 +1,9 @@
-//! systemd's service protocol: the notification socket and the watchdog's wish.
+//! systemd's service protocol: the notification socket and the watchdog.
 //!
-//! Rule: only when the environment asks, and the environment comes in as a value. One plain
-//! datagram per message, never blocking: a service manager that does not read costs a lost
-//! message, not a stuck agent. Sockets named by a path or in the abstract namespace; a `vsock:`
-//! address (virtual machines telling their host) is refused with a message.
+//! Rule: only if the environment asks for it, and the environment comes in as a value. One plain
+//! datagram per message, never blocking: a service manager that does not read costs a lost message,
+//! not a stuck agent. Sockets named by a path or in the abstract namespace; a `vsock:` address
+//! (virtual machines that notify their host) is an error.
 
 use ports::{ServiceState, ServiceSupervisor, ServiceSupervisorError};
 use std::ffi::OsString;
@@ -12,7 +12,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::time::Duration;
 
-/// What a service manager put into this process's environment.
+/// The environment variables set by the service manager.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ServiceEnvironment {
     /// `NOTIFY_SOCKET`
@@ -39,7 +39,7 @@ pub enum ServiceEnvironmentError {
 const SHORTEST_WATCHDOG: Duration = Duration::from_secs(1);
 
 impl ServiceEnvironment {
-    /// The watchdog's time, if it is on and meant for the process `pid`.
+    /// The watchdog's timeout, if it is on and meant for the process `pid`.
     pub fn watchdog(&self, pid: u32) -> Result<Option<Duration>, ServiceEnvironmentError> {
         let Some(text) = self.watchdog_usec.as_ref().filter(|text| !text.is_empty()) else {
             return Ok(None);
@@ -65,7 +65,7 @@ impl ServiceEnvironment {
         Ok(Some(interval))
     }
 
-    /// The socket to tell, if there is one.
+    /// The socket to notify, if there is one.
     pub fn notification_socket(
         &self,
     ) -> Result<Option<NotificationSocket>, ServiceEnvironmentError> {
@@ -119,7 +119,7 @@ fn render(state: &ServiceState) -> String {
         ServiceState::Ready => "READY=1".to_owned(),
         ServiceState::Stopping => "STOPPING=1".to_owned(),
         ServiceState::Watchdog => "WATCHDOG=1".to_owned(),
-        // A line break would begin another assignment.
+        // A newline would begin another assignment.
         ServiceState::Status(text) => format!("STATUS={}", text.replace(['\n', '\r'], " ")),
     }
 }

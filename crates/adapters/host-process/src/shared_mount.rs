@@ -1,8 +1,8 @@
-//! The root directory as a mount that is shared with others: what a container with bidirectional
-//! propagation mounts below it reaches the host, and the other way round.
+//! Makes the mount of the root directory shared: a mount that a container with bidirectional
+//! propagation makes below it reaches the host, and the other way round.
 //!
-//! Rule: a directory whose mount is shared already is left as it is; otherwise it is bound onto
-//! itself and made shared, with all below. Where that cannot be done pods run all the same.
+//! Rule: a directory whose mount is shared already is left as it is; otherwise it is bind-mounted
+//! onto itself and made recursively shared. If that fails pods run all the same.
 //!
 //! upstream: pkg/volume/util/hostutil/hostutil_linux.go (DoMakeRShared)
 
@@ -23,7 +23,7 @@ pub struct SharedMountError {
     cause: io::Error,
 }
 
-/// Makes the mount of a directory shared; whether that had to be done.
+/// Makes the mount of a directory shared; returns whether that had to be done.
 pub fn make_shared(directory: &Path) -> Result<bool, SharedMountError> {
     let failed = |doing, path: &Path, cause: io::Error| SharedMountError {
         doing,

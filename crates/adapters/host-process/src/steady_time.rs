@@ -1,7 +1,7 @@
-//! The kernel's clock since boot.
+//! The kernel's clock since boot (CLOCK_BOOTTIME).
 //!
-//! Rule: nobody can set it, it never goes back, and it goes on while the machine sleeps; the ordinary
-//! steady clock stands then.
+//! Rule: it cannot be set, never goes back, and goes on while the machine sleeps, unlike
+//! CLOCK_MONOTONIC.
 
 use std::time::Duration;
 

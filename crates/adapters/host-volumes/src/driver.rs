@@ -1,7 +1,7 @@
-//! The volume driver: each call becomes a step, and the step is done where it can do no harm.
+//! The volume driver: each call becomes a step, and the step runs where it can do no harm.
 //!
-//! Rule: every step has a limit; a process that does not end by then is killed and left to the
-//! kernel, a thread is left behind (at most as many as there are places).
+//! Rule: every step has a limit; a process that has not exited by then is killed and left to the
+//! kernel, a thread is abandoned (at most as many as there are slots).
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -19,16 +19,17 @@ use tokio::process::Command;
 use crate::failure::StepFailure;
 use crate::steps::{Act, Step, about, answer_in};
 
-/// For a step that only looks, makes or mounts.
+/// For a step that only looks, creates or mounts.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// For one that may have much to remove.
+/// For a step that may have much to remove.
 const LONG_LIMIT: Duration = Duration::from_secs(600);
 
 const MOST_THREADS: usize = 16;
 const LONGEST_ANSWER: u64 = 1 << 20;
 
-/// The program that does one step: the binary itself, told to call [`crate::answer_step`].
+/// The program that runs one step: the binary itself, with arguments that make it call
+/// [`crate::answer_step`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StepProgram {
     pub program: PathBuf,
@@ -44,7 +45,7 @@ pub struct HostVolumes {
 }
 
 impl HostVolumes {
-    /// `root` is the kubelet's root directory. Without a program all steps have threads.
+    /// `root` is the kubelet's root directory. Without a program all steps run on threads.
     pub fn new(root: &Path, program: Option<StepProgram>) -> Self {
         Self {
             root: Arc::new(root.to_owned()),
@@ -54,7 +55,7 @@ impl HostVolumes {
         }
     }
 
-    /// Another limit for steps that only look, make or mount.
+    /// Another limit for steps that only look, create or mount.
     #[must_use]
     pub fn with_limit(mut self, limit: Duration) -> Self {
         self.limit = limit;
@@ -93,7 +94,7 @@ async fn in_process(
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
-            // Dropped at the limit: killed, and waited for in the background if it lets itself be.
+            // Dropped at the limit: killed, and reaped in the background if it exits.
             .kill_on_drop(true)
             .spawn()?;
         if let Some(mut input) = child.stdin.take() {

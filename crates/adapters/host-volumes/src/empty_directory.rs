@@ -1,7 +1,7 @@
 //! emptyDir: on disk, in memory, on huge pages (upstream: volume/emptydir).
 //!
-//! Rule: a volume that was made ready is left as it is, whatever containers have done to it since;
-//! what a call that was cut off left is finished.
+//! Rule: a volume that was set up is left as it is, whatever containers have done to it since; a
+//! set-up that was interrupted is completed.
 
 use std::path::{Path, PathBuf};
 
@@ -20,7 +20,7 @@ mod tests;
 const TMPFS: u32 = 0x0102_1994;
 const HUGETLBFS: u32 = 0x9584_58f6;
 
-/// What the folder is on.
+/// The file system that the directory is on.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Medium {
     Disk,
@@ -54,7 +54,7 @@ pub(crate) fn set_up(
         }
         Medium::HugePages { page_size } => mount_huge_pages(&volume, mounted, page_size)?,
     }
-    // What is mounted hides the folder that was opened before.
+    // The mount hides the directory that was opened before.
     let volume = volumes.folder(name)?;
     if let Some(group) = ownership.group {
         give_to_group(&volume, group)?;
@@ -64,11 +64,11 @@ pub(crate) fn set_up(
 }
 
 fn kind_of(folder: &Folder) -> Result<u32, Trouble> {
-    // The magic numbers have 32 bits whatever the field has.
+    // The magic numbers have 32 bits whatever the field's width.
     Ok((file_system(folder)?.f_type & 0xffff_ffff) as u32)
 }
 
-/// Whether a volume that was ready still is.
+/// Whether a volume that was set up still is.
 fn is_there(volumes: &Folder, name: &str, medium: &Medium) -> Result<bool, Trouble> {
     let Some(volume) = present(volumes.folder(name))? else { return Ok(false) };
     if *medium == Medium::Disk {
@@ -87,7 +87,7 @@ fn mount_memory(volume: &Folder, size: Option<u64>) -> Result<(), Trouble> {
         kind: "tmpfs",
         source: "tmpfs",
         options: &options,
-        // Secrets in memory stay there; kernels before 6.4 cannot promise it.
+        // Keeps secrets out of swap; kernels before 6.4 do not have it.
         welcome: Some("noswap"),
     };
     mount_new(&new, volume)

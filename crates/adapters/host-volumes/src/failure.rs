@@ -1,4 +1,4 @@
-//! Why a step failed, in a form that can cross to another process.
+//! A step's error, in a form that can cross to another process.
 
 use host_paths::Trouble;
 use ports::pod_host::HostError;

@@ -1,7 +1,7 @@
-//! hostPath: looks whether a path of the host's is what the pod expects (upstream:
+//! hostPath: checks whether a path of the host has the type that the pod expects (upstream:
 //! volume/hostpath).
 //!
-//! Rule: the kinds and the words are upstream's; the path is followed as the administrator laid it.
+//! Rule: types and error texts are upstream's; symlinks in the path are followed.
 
 use std::io;
 use std::os::unix::fs::{DirBuilderExt as _, FileTypeExt as _, OpenOptionsExt as _};
@@ -49,7 +49,7 @@ fn make_folder(path: &Path) -> Result<PathBuf, StepFailure> {
         .recursive(true)
         .mode(0o755)
         .create(path)
-        .map_err(|error| Trouble::new("make the folder", path, error))?;
+        .map_err(|error| Trouble::new("create the directory", path, error))?;
     Ok(path.to_owned())
 }
 

@@ -1,17 +1,17 @@
-//! Where things of a pod's volumes lie (upstream: kubelet_getters.go, volume/util/subpath).
+//! Paths of a pod's volumes (upstream: kubelet_getters.go, volume/util/subpath).
 //!
-//! Rule: names are checked here, once, before a path is made of them.
+//! Rule: names are checked here, once, before a path is built from them.
 
 use std::path::{Path, PathBuf};
 
 use host_paths::{Folder, Trouble, check_name};
 
-/// The folder name of upstream's emptyDir plugin.
+/// The directory name of upstream's emptyDir plugin.
 pub(crate) const EMPTY_DIRECTORY: &str = "kubernetes.io~empty-dir";
 
 pub(crate) const SUB_PATHS: &str = "volume-subpaths";
 
-/// One pod's folder.
+/// One pod's directory.
 #[derive(Debug, Clone)]
 pub(crate) struct PodPlace {
     pub(crate) path: PathBuf,
@@ -23,18 +23,18 @@ impl PodPlace {
         Ok(Self { path: root.join("pods").join(uid) })
     }
 
-    /// The pod's folder, made where it is missing.
+    /// The pod's directory, created if it is missing.
     pub(crate) fn make(&self) -> Result<Folder, Trouble> {
         Folder::make(&self.path, 0o750)
     }
 
-    /// The pod's folder, None where it is not there.
+    /// The pod's directory, `None` if it does not exist.
     pub(crate) fn open(&self) -> Result<Option<Folder>, Trouble> {
         present(Folder::open(&self.path))
     }
 }
 
-/// None for what is not there.
+/// Turns "not found" into `None`.
 pub(crate) fn present<T>(found: Result<T, Trouble>) -> Result<Option<T>, Trouble> {
     match found {
         Ok(found) => Ok(Some(found)),

@@ -1,14 +1,14 @@
-//! Volumes that the machine itself serves: emptyDir on disk, in memory and on huge pages, hostPath,
-//! and the sub-paths of any volume.
+//! Volumes that the machine itself provides: emptyDir on disk, in memory and on huge pages,
+//! hostPath, and the sub-paths of any volume.
 //!
-//! Rule: paths and files are laid out as upstream lays them out, so that either agent can take over
-//! from the other. Nothing below a volume is trusted: the kernel resolves beneath it, and what was
+//! Rule: paths and files are laid out as upstream lays them out, so that either agent can adopt the
+//! other's volumes. Nothing below a volume is trusted: the kernel resolves beneath it, and what was
 //! found is pinned by its descriptor, not by its name. Nothing is removed through a mount.
 //!
-//! Where it runs: a step that touches only our own folders has a thread of its own. A step that
-//! touches foreign file systems (a hostPath on a dead server) runs in a process, because a thread
-//! that hangs in the kernel cannot be ended and would keep the whole agent from ending; the binary
-//! names itself as that process and calls [`answer_step`] there.
+//! Where it runs: a step that touches only the agent's own directories runs on a thread of its own.
+//! A step that touches other file systems (a hostPath on a dead server) runs in a process, because
+//! a thread that hangs in the kernel cannot be killed and would keep the whole agent from exiting;
+//! the binary executes itself as that process and calls [`answer_step`] there.
 
 mod driver;
 mod empty_directory;

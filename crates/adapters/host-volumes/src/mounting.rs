@@ -1,7 +1,7 @@
-//! Mounts made from descriptors and taken down without following anything.
+//! Mounts made from descriptors and unmounted without following symlinks.
 //!
 //! Rule: source and target are open descriptors, so that no name can be swapped between a check and
-//! the mount. An unmount names its target in a folder that is held open.
+//! the mount. An unmount names its target in a directory that is held open.
 
 use std::os::fd::{AsFd, AsRawFd as _};
 use std::path::Path;
@@ -14,22 +14,22 @@ use rustix::mount::{
     FsMountFlags, FsOpenFlags, MountAttrFlags, MoveMountFlags, OpenTreeFlags, UnmountFlags,
 };
 
-/// Mounts that may lie one upon the other at one place.
+/// Mounts that may be stacked at one mount point.
 const MOST_LAYERS: usize = 64;
 
-/// Who holds a mount for longer than all pauses together (about half a second) means it.
+/// A mount that is busy for longer than all pauses together (about half a second) is really in use.
 const LONGEST_PAUSE: Duration = Duration::from_millis(300);
 
-/// What a new file system is made with.
+/// Parameters of a new file system.
 pub(crate) struct NewFileSystem<'a> {
     pub(crate) kind: &'a str,
     pub(crate) source: &'a str,
     pub(crate) options: &'a [(&'a str, String)],
-    /// A flag that is left out where this kernel does not know it.
+    /// A mount option that is left out if this kernel does not know it.
     pub(crate) welcome: Option<&'a str>,
 }
 
-/// Makes a file system and mounts it on a folder.
+/// Creates a file system and mounts it on a directory.
 pub(crate) fn mount_new(new: &NewFileSystem<'_>, target: &Folder) -> Result<(), Trouble> {
     let path = target.path();
     let context = rustix::mount::fsopen(new.kind, FsOpenFlags::FSOPEN_CLOEXEC)
@@ -54,7 +54,7 @@ pub(crate) fn mount_new(new: &NewFileSystem<'_>, target: &Folder) -> Result<(), 
     rustix::mount::move_mount(&mount, "", target, "", flags).doing("mount on", path)
 }
 
-/// Binds what a descriptor stands for to a name in a folder.
+/// Bind-mounts the file or directory of a descriptor to a name in a directory.
 pub(crate) fn bind(source: impl AsFd, folder: &Folder, name: &str) -> Result<(), Trouble> {
     let path = folder.path_of(name);
     let flags = OpenTreeFlags::OPEN_TREE_CLONE
@@ -66,7 +66,7 @@ pub(crate) fn bind(source: impl AsFd, folder: &Folder, name: &str) -> Result<(),
     rustix::mount::move_mount(&tree, "", folder, name, flags).doing("bind to", &path)
 }
 
-/// Takes down all that is mounted at a name in a folder. No mount there is no error.
+/// Unmounts everything that is mounted at a name in a directory. No mount there is no error.
 pub(crate) fn unmount(folder: &Folder, name: &Path) -> Result<(), Trouble> {
     let target = Path::new("/proc/self/fd").join(folder.as_fd().as_raw_fd().to_string()).join(name);
     let mut layers = MOST_LAYERS;
@@ -74,7 +74,7 @@ pub(crate) fn unmount(folder: &Folder, name: &Path) -> Result<(), Trouble> {
     loop {
         match rustix::mount::unmount(&target, UnmountFlags::NOFOLLOW) {
             Ok(()) if layers > 0 => layers -= 1,
-            // Others look at new mounts (systemd, monitors) and hold them for a moment.
+            // Other processes look at new mounts (systemd, monitors) and keep them busy briefly.
             Err(Errno::BUSY) if pause < LONGEST_PAUSE => {
                 std::thread::sleep(pause);
                 pause *= 2;
@@ -86,23 +86,23 @@ pub(crate) fn unmount(folder: &Folder, name: &Path) -> Result<(), Trouble> {
     }
 }
 
-/// Takes down a mount point that is named by its whole path, going there from a folder without
-/// following a symlink.
+/// Unmounts a mount point given by its whole path, reached from a directory without following a
+/// symlink.
 pub(crate) fn unmount_below(folder: &Folder, point: &Path) -> Result<(), Trouble> {
     let real = std::fs::canonicalize(folder.path()).doing("resolve", folder.path())?;
     let (Ok(below), Some(name)) = (point.strip_prefix(&real), point.file_name()) else {
-        return Err(Trouble::refused("unmount", point, "not below the pod's folder"));
+        return Err(Trouble::refused("unmount", point, "not below the pod's directory"));
     };
     let parent = folder.folder(below.parent().unwrap_or(Path::new("")))?;
     unmount(&parent, Path::new(name))
 }
 
-/// What kind of file system a folder is on.
+/// The kind of file system that a directory is on.
 pub(crate) fn file_system(folder: &Folder) -> Result<rustix::fs::StatFs, Trouble> {
     rustix::fs::fstatfs(folder).doing("look at the file system of", folder.path())
 }
 
-/// Whether the path of the process's folders can be used at all.
+/// Whether `/proc/self/fd` can be used at all.
 pub(crate) fn check_proc() -> Result<(), Trouble> {
     let path = Path::new("/proc/self/fd");
     rustix::fs::statat(CWD, path, rustix::fs::AtFlags::empty()).map(drop).doing("use", path)

@@ -1,14 +1,14 @@
 //! Gives a volume to a group, as `fsGroup` asks (upstream: volume/volume_linux.go).
 //!
-//! Rule: what is there keeps its rights and gains the group's; folders pass their group on. No
-//! symlink is followed, no mount crossed. A file that refuses is passed over, as upstream does.
+//! Rule: modes only gain the group's bits; directories also get the setgid bit. No symlink is
+//! followed, no mount crossed. A file that cannot be changed is skipped, as upstream does.
 
 use std::path::Path;
 
 use host_paths::{Doing as _, Folder, Links, Trouble, is_mount_root};
 use rustix::fs::{AtFlags, FileType, Gid, Mode, OFlags};
 
-/// Deeper than this nobody nests; what is deeper keeps its group.
+/// Files nested deeper than this keep their group.
 const DEEPEST: usize = 256;
 
 const MOST_NAMES: usize = 1 << 20;

@@ -1,6 +1,6 @@
-//! A step of volume work as a value: done here, or carried to a process that does it.
+//! A step of volume work as a value: run here, or sent to a process that runs it.
 //!
-//! Rule: a step is complete; whoever does it needs nothing but the step. One step, one answer.
+//! Rule: a step is self-contained; running it needs nothing but the step. One step, one answer.
 
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
@@ -13,10 +13,10 @@ use crate::failure::StepFailure;
 use crate::layout::{EMPTY_DIRECTORY, PodPlace};
 use crate::{host_path, mounting, sub_path, tear_down};
 
-/// An answer begins so, on a line of its own, whatever else a process prints.
+/// An answer begins with this, on a line of its own, whatever else a process prints.
 pub(crate) const MARK: &str = "volume-step: ";
 
-/// More than a step has.
+/// Larger than any step.
 const LONGEST: u64 = 1 << 20;
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -59,7 +59,7 @@ impl Act {
 }
 
 impl Step {
-    /// Whether the step may touch a file system that is not ours, and hang there.
+    /// Whether the step may touch a file system that is not the agent's, and hang there.
     pub(crate) fn is_foreign(&self) -> bool {
         let pod = self.root.join("pods").join(&self.uid);
         match &self.act {
@@ -68,7 +68,8 @@ impl Step {
             Act::Pin { volume_path, .. } => {
                 !volume_path.starts_with(pod.join("volumes").join(EMPTY_DIRECTORY))
             }
-            // What is bound below may be of anywhere; the table tells without touching it.
+            // What is bind-mounted below may be from anywhere; the mount table shows it without
+            // touching it.
             Act::Release { .. } | Act::TearDown => {
                 mount_table::MountTable::read().is_ok_and(|table| !table.beneath(&pod).is_empty())
             }
@@ -113,8 +114,8 @@ impl Step {
     }
 }
 
-/// What the process that does one step runs: reads it, does it, answers. Fails only where it
-/// cannot speak.
+/// The entry point of the process that runs one step: reads it, runs it, writes the answer. Fails
+/// only if the answer cannot be written.
 pub fn answer_step(input: impl Read, mut output: impl Write) -> std::io::Result<()> {
     let mut text = Vec::new();
     input.take(LONGEST).read_to_end(&mut text)?;
@@ -127,7 +128,7 @@ pub fn answer_step(input: impl Read, mut output: impl Write) -> std::io::Result<
     output.flush()
 }
 
-/// The answer among what a process printed.
+/// The answer in a process's output.
 pub(crate) fn answer_in(printed: &[u8]) -> Option<StepAnswer> {
     let text = String::from_utf8_lossy(printed);
     let line = text.lines().find_map(|line| line.strip_prefix(MARK))?;

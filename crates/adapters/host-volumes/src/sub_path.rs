@@ -1,8 +1,8 @@
 //! Pins a path below a volume, so that a container sees what was found and nothing else.
 //!
-//! Rule: the kernel resolves the path beneath the volume (openat2) and the descriptor that it gave
-//! is what is bound; whatever a container swaps meanwhile, it can only reach what is below its
-//! volume already. Laid out as upstream does (volume/util/subpath/subpath_linux.go).
+//! Rule: the kernel resolves the path beneath the volume (openat2) and the resulting descriptor is
+//! bind-mounted; whatever a container swaps meanwhile, it can only reach what is below its volume
+//! already. Laid out as upstream does (volume/util/subpath/subpath_linux.go).
 
 use std::os::fd::OwnedFd;
 use std::path::{Component, Path, PathBuf};
@@ -47,14 +47,15 @@ pub(crate) fn pin(pod: &PodPlace, request: &SubPath) -> Result<PathBuf, StepFail
     }
     let bound = make_point(&folder, &name, &found).and_then(|()| bind(&found, &folder, &name));
     if let Err(trouble) = bound {
-        // Nothing that looks like a pinned path may stay where none is.
+        // Nothing that looks like a pinned path may stay if the pin failed.
         let _left = remove_point(&folder, Path::new(&name));
         return Err(trouble.into());
     }
     Ok(path)
 }
 
-/// Opens a path below a volume; what is missing becomes folders with the volume's own mode.
+/// Opens a path below a volume; missing parts are created as directories with the volume's own
+/// mode.
 fn open_or_make(volume: &Folder, wanted: &Path) -> Result<OwnedFd, Trouble> {
     match volume.open_below(wanted, OFlags::PATH, Links::Within) {
         Err(trouble) if trouble.is_missing() => {}
@@ -69,7 +70,7 @@ fn open_or_make(volume: &Folder, wanted: &Path) -> Result<OwnedFd, Trouble> {
         .filter(|part| *part != Component::CurDir)
         .map(|part| Path::new(part.as_os_str()))
         .collect();
-    // The longest beginning that is there, reached through whatever links lie within.
+    // The longest existing prefix, resolved through symlinks that stay within.
     let mut there = parts.len();
     let mut folder = loop {
         there = there.saturating_sub(1);
@@ -83,7 +84,7 @@ fn open_or_make(volume: &Folder, wanted: &Path) -> Result<OwnedFd, Trouble> {
     let mut path: PathBuf = volume.path_of(parts[..there].iter().collect::<PathBuf>());
     for name in &parts[there..] {
         path.push(name);
-        // A name that appeared meanwhile is not taken over: who put it there may have meant harm.
+        // A name that appeared meanwhile is not used: it may have been put there by an attacker.
         rustix::fs::mkdirat(&folder, *name, Mode::from_raw_mode(mode)).doing("make", &path)?;
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         folder = rustix::fs::openat(&folder, *name, flags, Mode::empty()).doing("open", &path)?;
@@ -92,9 +93,9 @@ fn open_or_make(volume: &Folder, wanted: &Path) -> Result<OwnedFd, Trouble> {
     Ok(folder)
 }
 
-/// The kernel refuses absolute links beneath a folder, also those that lead back into it. Where they
-/// lead is asked first, and that is then opened without following any: whoever swaps one meanwhile
-/// gets nothing. None where it is not below the volume.
+/// The kernel refuses absolute symlinks beneath a directory, also those that lead back into it.
+/// Such a link is resolved first, and the result is opened without following any: a process that
+/// swaps one meanwhile gains nothing. `None` if it is not below the volume.
 fn behind_absolute_links(volume: &Folder, wanted: &Path) -> Option<Result<OwnedFd, Trouble>> {
     let root = std::fs::canonicalize(volume.path()).ok()?;
     let found = std::fs::canonicalize(volume.path_of(wanted)).ok()?;
@@ -110,12 +111,12 @@ fn is_same(folder: &Folder, name: &str, found: &OwnedFd) -> Result<bool, Trouble
     Ok((there.st_dev, there.st_ino) == (found.st_dev, found.st_ino))
 }
 
-/// Makes what can be mounted over: a folder for a folder, a file for anything else.
+/// Creates a mount point: a directory for a directory, a file for anything else.
 fn make_point(folder: &Folder, name: &str, found: &OwnedFd) -> Result<(), Trouble> {
     let path = folder.path_of(name);
     let kind = rustix::fs::fstat(found).doing("look at", &path)?.st_mode;
     let is_folder = FileType::from_raw_mode(kind) == FileType::Directory;
-    // What an earlier call left may be of the other kind.
+    // An earlier call may have left a mount point of the other kind.
     remove_point(folder, Path::new(name))?;
     if is_folder {
         rustix::fs::mkdirat(folder, name, Mode::from_raw_mode(0o750)).doing("make", &path)
@@ -127,19 +128,19 @@ fn make_point(folder: &Folder, name: &str, found: &OwnedFd) -> Result<(), Troubl
     }
 }
 
-/// Unmounts what is at a name and removes the empty folder or file that was mounted over.
+/// Unmounts what is at a name and removes the empty directory or file that was the mount point.
 pub(crate) fn remove_point(folder: &Folder, name: &Path) -> Result<(), Trouble> {
     unmount(folder, name)?;
     let Err(errno) = rustix::fs::unlinkat(folder, name, AtFlags::empty()) else { return Ok(()) };
     match errno {
         Errno::NOENT => Ok(()),
         Errno::ISDIR | Errno::PERM => rustix::fs::unlinkat(folder, name, AtFlags::REMOVEDIR)
-            .doing("remove the empty folder", &folder.path_of(name)),
+            .doing("remove the empty directory", &folder.path_of(name)),
         errno => Err(Trouble::new("remove", &folder.path_of(name), errno)),
     }
 }
 
-/// Lets go of the sub-paths of one container, or of all.
+/// Releases the sub-paths of one container, or of all.
 pub(crate) fn release(pod: &PodPlace, container: Option<&str>) -> Result<(), Trouble> {
     if let Some(container) = container {
         named(container, &pod.path)?;
@@ -166,6 +167,6 @@ pub(crate) fn release(pod: &PodPlace, container: Option<&str>) -> Result<(), Tro
 pub(crate) fn remove_if_empty(folder: &Folder, name: &Path) -> Result<(), Trouble> {
     match rustix::fs::unlinkat(folder, name, AtFlags::REMOVEDIR) {
         Ok(()) | Err(Errno::NOENT | Errno::NOTEMPTY | Errno::EXIST) => Ok(()),
-        Err(errno) => Err(Trouble::new("remove the folder", &folder.path_of(name), errno)),
+        Err(errno) => Err(Trouble::new("remove the directory", &folder.path_of(name), errno)),
     }
 }

@@ -1,7 +1,7 @@
-//! Takes down all of a pod's volumes that are ours.
+//! Tears down all of a pod's volumes that this crate provides.
 //!
-//! Rule: sub-paths first, since they hold volumes; then what is mounted below each emptyDir, the
-//! deepest first; then its content. What cannot be unmounted stays whole and is named.
+//! Rule: sub-paths first, since they hold volumes; then the mounts below each emptyDir, the deepest
+//! first; then its content. What cannot be unmounted stays whole and is named in the error.
 
 use std::path::Path;
 
@@ -16,7 +16,7 @@ const MOST_NAMES: usize = 1 << 16;
 pub(crate) fn tear_down(pod: &PodPlace) -> Result<(), Trouble> {
     release(pod, None)?;
     let Some(folder) = pod.open()? else { return Ok(()) };
-    // The mark first: a volume that is half gone must not count as ready.
+    // The mark first: a volume that is half removed must not count as ready.
     remove_children(&folder, "plugins")?;
     let place = format!("volumes/{EMPTY_DIRECTORY}");
     for point in mounts_beneath(&folder.path_of(place))? {

@@ -1,4 +1,4 @@
-//! Real mounts in a folder of the test's, and what a container could do to them.
+//! Real mounts in a directory of the test's, and what a container could do to them.
 
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
@@ -11,10 +11,10 @@ use ports::pod_host::{
 
 use super::*;
 
-/// An argument that test programs take and that nobody else gives: marks the process of a step.
+/// An argument that test programs accept and that is otherwise unused: marks the process of a step.
 const PROCESS_ROLE: &str = "--include-ignored";
 
-/// A root for one test; what is mounted below goes with it, however the test ends.
+/// A root for one test; mounts below it are removed with it, however the test ends.
 struct Bed {
     folder: tempfile::TempDir,
     driver: HostVolumes,
@@ -27,7 +27,7 @@ impl Bed {
         Self { folder, driver }
     }
 
-    /// Foreign steps run in a process: this very test program, told to run one test.
+    /// Steps on other file systems run in a process: this test program, with the name of one test.
     fn with_process() -> Self {
         let mut bed = Self::new();
         let arguments = ["tests::the_process_for_one_step", "--exact", "--nocapture", PROCESS_ROLE];
@@ -98,8 +98,8 @@ fn mode(path: &Path) -> u32 {
     std::fs::symlink_metadata(path).unwrap().permissions().mode() & 0o7777
 }
 
-/// In a process that another test starts for one step (see `Bed::with_process`), this is that process; in
-/// an ordinary run it shows that no request is refused.
+/// In a process that another test starts for one step (see `Bed::with_process`), this is that
+/// process; in an ordinary run it shows that the absence of a request is an error.
 #[test]
 fn the_process_for_one_step() {
     if std::env::args().any(|argument| argument == PROCESS_ROLE) {
@@ -133,7 +133,7 @@ async fn an_empty_directory_is_open_to_all_and_stays_as_containers_left_it() {
 async fn a_group_owns_the_volume_and_what_is_made_in_it() {
     let bed = Bed::new();
     let path = bed.pod("volumes/kubernetes.io~empty-dir/data");
-    // What a call that was cut off had left.
+    // Left by a call that was interrupted.
     std::fs::create_dir_all(path.join("sub")).unwrap();
     std::fs::write(path.join("sub/file"), "").unwrap();
     symlink("/etc/passwd", path.join("link")).unwrap();
@@ -207,7 +207,7 @@ async fn host_paths_are_checked_with_upstreams_words() {
         let socket = bed.path("socket");
         let _listener = std::os::unix::net::UnixListener::bind(&socket).unwrap();
         let null = PathBuf::from("/dev/null");
-        // Made, never opened: it need not be there.
+        // Created, never opened: the device need not exist.
         let block = bed.path("block");
         let (mode_of_it, loop_0) =
             (rustix::fs::Mode::from_raw_mode(0o600), rustix::fs::makedev(7, 0));
@@ -270,11 +270,11 @@ async fn a_sub_path_is_made_pinned_and_let_go() {
         assert_eq!(mode(&volume.join("a/b/c")), 0o2775);
         std::fs::write(volume.join("a/b/c/x"), "seen").unwrap();
         assert_eq!(std::fs::read_to_string(pinned.join("x")).unwrap(), "seen");
-        // What was pinned stays what it was.
+        // The pinned file stays the same.
         std::fs::rename(volume.join("a/b"), volume.join("a/moved")).unwrap();
         symlink("/etc", volume.join("a/b")).unwrap();
         assert!(pinned.join("x").exists());
-        // Again, with another thing under the name: the old one is let go first.
+        // Again, with another file under the name: the old mount is released first.
         std::fs::remove_file(volume.join("a/b")).unwrap();
         std::fs::create_dir_all(volume.join("a/b/c")).unwrap();
         bed.pin(&volume, "a/b/c").await.unwrap();
@@ -358,7 +358,8 @@ impl Drop for Stopping<'_> {
     }
 }
 
-/// The race of CVE-2021-25741: a container swaps a folder and a symlink to the host all the time.
+/// The race of CVE-2021-25741: a container swaps a directory and a symlink to the host all the
+/// time.
 #[test]
 fn a_symlink_that_is_swapped_in_wins_nothing() {
     let bed = Bed::new();

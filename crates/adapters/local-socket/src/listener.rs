@@ -1,7 +1,7 @@
-//! A listening unix socket that takes the place of a dead one and never of a living one.
+//! A listening unix socket that replaces a stale one and never a live one.
 //!
-//! Rule: a socket file that somebody answers on is left alone; one that nobody listens on is a dead
-//! agent's and goes. What is no socket is never removed.
+//! Rule: a socket file on which a process answers is left alone; one without a listener was left by
+//! a dead agent and is removed. A file that is no socket is never removed.
 
 use std::fs;
 use std::io;
@@ -16,7 +16,7 @@ pub(crate) async fn listen(path: &Path) -> Result<UnixListener, String> {
     if let Some(folder) = path.parent() {
         let mut builder = fs::DirBuilder::new();
         let made = builder.recursive(true).mode(0o755).create(folder);
-        made.map_err(|error| format!("cannot make the folder {}: {error}", folder.display()))?;
+        made.map_err(|error| format!("cannot create the directory {}: {error}", folder.display()))?;
     }
     match fs::symlink_metadata(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
@@ -32,8 +32,8 @@ pub(crate) async fn listen(path: &Path) -> Result<UnixListener, String> {
         }
     }
     let listener = UnixListener::bind(path).map_err(|error| told("cannot listen on", &error))?;
-    // Between the two lines another user may connect where the mask allows it; the credentials of
-    // each connection are looked at in any case.
+    // Between the two calls another user may connect if the umask allows it; the credentials of
+    // each connection are checked in any case.
     fs::set_permissions(path, fs::Permissions::from_mode(0o600))
         .map_err(|error| told("cannot set the mode of", &error))?;
     Ok(listener)

@@ -1,8 +1,8 @@
-//! Which request gets which answer.
+//! Routes requests to answers.
 //!
-//! Rule: the agent's values as JSON, and nothing but; metrics alone are text. An unknown path is 404, a known one with the
-//! wrong method 405, a body that cannot be read 400; refusals of the agent have their own status and
-//! say why.
+//! Rule: the agent's values as JSON; only metrics are text. An unknown path is 404, a known one
+//! with the wrong method 405, a body that cannot be parsed 400; the agent's errors have their own
+//! status and a reason.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use ports::metrics;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-/// An answer, before it is put on the wire.
+/// A response, before it is sent.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Reply {
     pub(crate) status: StatusCode,
@@ -25,11 +25,11 @@ pub(crate) struct Reply {
 
 pub(crate) const JSON: &str = "application/json";
 
-/// Who answers.
+/// The agent and the runtime that requests are passed to.
 #[derive(Clone)]
 pub(crate) struct Desk {
     pub(crate) api: Arc<dyn LocalApi>,
-    /// None where the runtime is not for people to ask.
+    /// `None` if the runtime has no local port.
     pub(crate) runtime: Option<Arc<dyn LocalRuntime>>,
 }
 
@@ -48,7 +48,7 @@ impl Desk {
         .unwrap_or_else(|| wrong(path, method, &parts))
     }
 
-    /// None for what cannot be read.
+    /// `None` for a path that cannot be read.
     async fn read(&self, parts: &[&str], path: &str) -> Option<Reply> {
         let api = &self.api;
         Some(match parts {
@@ -85,7 +85,7 @@ impl Desk {
         })
     }
 
-    /// None for what cannot be written.
+    /// `None` for a path that cannot be written.
     async fn write(&self, parts: &[&str], path: &str, body: &[u8]) -> Option<Reply> {
         Some(match parts {
             ["pods"] => match parsed::<LocalManifests>(body) {
@@ -104,7 +104,7 @@ impl Desk {
         })
     }
 
-    /// What is had instead of an answer by who writes and offers its connection; None for what is no
+    /// The answer to a POST that offers its connection for a stream; `None` for a path that is no
     /// stream.
     pub(crate) async fn stream(
         &self,
@@ -132,7 +132,7 @@ impl Desk {
     }
 }
 
-/// None for what is no stream.
+/// `None` for a path that is no stream.
 fn stream_wish(parts: &[&str], body: &[u8]) -> Option<Result<StreamWish, Reply>> {
     let command = |id: &str| Ok((id.to_owned(), parsed::<LocalCommand>(body)?));
     Some(match parts {
@@ -147,7 +147,7 @@ fn stream_wish(parts: &[&str], body: &[u8]) -> Option<Result<StreamWish, Reply>>
     })
 }
 
-/// Metrics as they are scraped.
+/// Metrics in the text format.
 fn counted(text: String) -> Reply {
     Reply { status: StatusCode::OK, content_type: metrics::CONTENT_TYPE, body: text.into_bytes() }
 }

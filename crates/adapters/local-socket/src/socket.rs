@@ -1,9 +1,9 @@
-//! The socket itself: who may connect, how many, for how long.
+//! The socket itself: which clients may connect, how many, for how long.
 //!
-//! Rule: a connection is for questions, few at once and each for a short time, until it waits for a
-//! change or is handed to the runtime for a stream. Who waits (`logs -f`, `stop`) takes no place of
-//! questions; how many may is limited, and one more is refused with the reason. A stream lasts as
-//! long as it lasts; how many of those there are is the runtime's to limit.
+//! Rule: a connection is for requests, few at once and each for a short time, until it waits for a
+//! change or is handed to the runtime for a stream. Waiting connections (`logs -f`, `stop`) take no
+//! request slot; their number is limited, and one more is refused with the reason. A stream has no
+//! time limit here; the number of streams is the runtime's to limit.
 
 use std::convert::Infallible;
 use std::path::PathBuf;
@@ -28,19 +28,19 @@ use tokio::task::JoinSet;
 use crate::listener::listen;
 use crate::reply::{Desk, JSON, Reply};
 
-/// More than people and their scripts ask at once; the next one waits in the kernel's queue.
+/// More than people and their scripts open at once; the next one waits in the kernel's queue.
 const MOST_CONNECTIONS: usize = 16;
-/// Connections on which somebody waits for a change. They cost a task and a descriptor each.
+/// Connections that wait for a change. They cost a task and a descriptor each.
 const MOST_WAITING: usize = 128;
 const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
 const CONNECTION_TIMEOUT: Duration = Duration::from_secs(120);
-/// A manifest of the largest kind, as a JSON text.
+/// A manifest of the largest size, as a JSON string.
 const LARGEST_BODY: usize = 16 << 20;
 const BODY_TIMEOUT: Duration = Duration::from_secs(10);
 /// After a failed `accept` (no descriptors left), so that the loop does not spin.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
 
-/// Serves the agent at a path of the file system.
+/// Serves the agent's API at a path of the file system.
 #[derive(Clone)]
 pub struct LocalSocket {
     path: PathBuf,
@@ -54,13 +54,13 @@ impl LocalSocket {
         Self { path, runtime: None, listening: None }
     }
 
-    /// People may also ask this runtime: for streams, usage and images.
+    /// Adds this runtime: for streams, usage and images.
     #[must_use]
     pub fn with_runtime(self, runtime: Arc<dyn LocalRuntime>) -> Self {
         Self { runtime: Some(runtime), ..self }
     }
 
-    /// Calls `tell` each time it begins to listen.
+    /// Sets the callback for each time it begins to listen.
     #[must_use]
     pub fn when_listening(self, tell: Arc<dyn Fn() + Send + Sync>) -> Self {
         Self { listening: Some(tell), ..self }
@@ -91,7 +91,7 @@ impl LocalEndpoint for LocalSocket {
 async fn accept(listener: &UnixListener, desk: &Desk) -> String {
     let own = rustix::process::geteuid().as_raw();
     let places = Places::default();
-    // Dropped with the rest, which ends them.
+    // Dropping them aborts their tasks.
     let (mut connections, mut streams) = (JoinSet::new(), JoinSet::new());
     loop {
         tokio::select! {
@@ -112,7 +112,7 @@ async fn accept(listener: &UnixListener, desk: &Desk) -> String {
     }
 }
 
-/// Who connects next, once there is a place for a question.
+/// The next connection, once there is a slot for a request.
 async fn next(listener: &UnixListener, places: &Places) -> std::io::Result<(UnixStream, Place)> {
     let taken = places.questions.clone().acquire_owned().await.map_err(std::io::Error::other)?;
     let (stream, _) = listener.accept().await?;
@@ -132,7 +132,7 @@ impl Default for Places {
     }
 }
 
-/// What one connection counts as; one place at a time, and it goes with the connection.
+/// The slot that one connection holds; one at a time, released with the connection.
 #[derive(Clone)]
 struct Place {
     held: Arc<Mutex<Held>>,
@@ -145,7 +145,7 @@ enum Held {
 }
 
 impl Place {
-    /// From now on the connection is one that waits. False where too many do.
+    /// Turns the connection into one that waits. `false` if too many do.
     fn wait(&self) -> bool {
         let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
         if let Held::Question { .. } = *held {
@@ -160,7 +160,7 @@ fn may_ask(stream: &UnixStream, own: u32) -> Result<(), String> {
     match stream.peer_cred() {
         Ok(peer) if peer.uid() == 0 || peer.uid() == own => Ok(()),
         Ok(peer) => Err(format!("user {} may not ask this agent; root may", peer.uid())),
-        Err(error) => Err(format!("the kernel does not tell who asks: {error}")),
+        Err(error) => Err(format!("cannot read the peer's credentials: {error}")),
     }
 }
 
@@ -172,7 +172,7 @@ struct HandedOver {
 
 impl HandedOver {
     async fn carried(self) {
-        // Where it is not there any more, whoever asked has left, and so ends the stream.
+        // If it is gone, the client has disconnected, and so ends the stream.
         let Ok(upgraded) = self.upgrade.await else { return };
         let Ok(parts) = upgraded.downcast::<TokioIo<UnixStream>>() else { return };
         let Ok(connection) = parts.io.into_inner().into_std() else { return };
@@ -180,7 +180,7 @@ impl HandedOver {
     }
 }
 
-/// Answers what is asked on one connection. Some: it is a stream from now on.
+/// Serves one connection. `Some`: it is a stream from now on.
 async fn serve(
     stream: UnixStream,
     allowed: Result<(), String>,
@@ -209,12 +209,12 @@ async fn serve(
         .max_buf_size(16 * 1024)
         .serve_connection(TokioIo::new(stream), service)
         .with_upgrades();
-    // A peer's broken request or its going away is its own business.
+    // A peer's broken request or disconnect needs no report.
     let _ = tokio::time::timeout(CONNECTION_TIMEOUT, connection).await;
     handed_over.try_recv().ok()
 }
 
-/// It is answered when something changes, which may be never.
+/// The answer comes when something changes, which may be never.
 fn waits(request: &Request<Incoming>) -> bool {
     request.uri().path().starts_with("/v1/changes/")
 }
@@ -242,14 +242,14 @@ async fn reply(
     response
 }
 
-/// None: the connection becomes a stream and is handed over.
+/// `None`: the connection becomes a stream and is handed over.
 async fn answer(
     mut request: Request<Incoming>,
     desk: &Desk,
     hand_over: &mpsc::Sender<HandedOver>,
 ) -> Option<Reply> {
     let (method, path) = (request.method().clone(), request.uri().path().to_owned());
-    // Only what is written has a body; of readers nothing is taken.
+    // Only a POST has a body; others' is not read.
     if method != Method::POST {
         return Some(desk.answer(&method, &path, &[]).await);
     }
@@ -273,7 +273,7 @@ async fn answer(
     Some(desk.answer(&method, &path, &body).await)
 }
 
-/// Whoever asks can go on as a stream on the same connection.
+/// Whether the client can continue with a stream on the same connection.
 fn offers_connection(request: &Request<Incoming>) -> bool {
     let named = |name: HeaderName, word: &str| {
         let values = request.headers().get_all(name).into_iter();

@@ -1,7 +1,7 @@
 //! The gRPC health protocol over a connection of its own (upstream: pkg/probe/grpc).
 //!
-//! Rule: a server counts as reached when it speaks HTTP/2; until then the try goes on until its
-//! limit, as upstream's does. Any status but SERVING is a failure.
+//! Rule: a server counts as connected when it sends HTTP/2; until then connecting is retried up to
+//! the limit, as upstream does. Any status but SERVING is a failure.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -25,7 +25,7 @@ use crate::tcp::end;
 #[cfg(test)]
 mod tests;
 
-/// Between two tries to connect, as gRPC's first back-off has it.
+/// Between two attempts to connect: gRPC's first back-off.
 const PAUSE: Duration = Duration::from_secs(1);
 
 const UNIMPLEMENTED: u32 = 12;
@@ -38,7 +38,7 @@ pub(crate) struct GrpcTry<'a> {
     pub(crate) user_agent: &'a str,
 }
 
-/// How a call ended that did not end well.
+/// The status of a call that failed.
 #[derive(Debug)]
 struct Status {
     code: u32,
@@ -75,7 +75,7 @@ pub(crate) async fn attempt(what: &GrpcTry<'_>, limit: Duration) -> TryAnswer {
     }
 }
 
-/// Tries until the server was reached; then its answer counts, whatever it is.
+/// Retries until connected; then the server's answer counts, whatever it is.
 async fn converse(
     what: &GrpcTry<'_>,
     limit: Duration,
@@ -117,7 +117,7 @@ async fn check(
         answer = &mut call => return answer,
         ended = &mut connection => ended,
     };
-    // What had come before the connection ended is still to be read.
+    // What arrived before the connection ended is still to be read.
     match ended {
         Ok(()) => call.await,
         Err(error) => match call.await {
@@ -140,7 +140,7 @@ fn head(what: &GrpcTry<'_>, limit: Duration) -> Result<Request<()>, String> {
 
 async fn read(response: Response<h2::RecvStream>) -> Result<Result<u64, Status>, String> {
     let (head, mut body) = response.into_parts();
-    // An answer without a message has its status where the head is.
+    // A response without a message has its status in the head.
     if let Some(status) = status_of(&head.headers) {
         return Ok(Err(status));
     }
@@ -151,7 +151,7 @@ async fn read(response: Response<h2::RecvStream>) -> Result<Result<u64, Status>,
     let mut frame = Vec::new();
     while let Some(data) = body.data().await {
         let data = data.map_err(|error| error.to_string())?;
-        // Room for more is given only while more is wanted.
+        // The window grows only while more data is wanted.
         let _freed = body.flow_control().release_capacity(data.len());
         frame.extend_from_slice(&data);
         if frame.len() > LONGEST_ANSWER {
@@ -179,18 +179,18 @@ fn status_of(headers: &HeaderMap) -> Option<Status> {
     Some(Status { code, message })
 }
 
-/// A message as it was before it was encoded; what is no code in it stays as it is.
+/// Percent-decodes a status message; an invalid escape stays as it is.
 fn plain(message: &[u8]) -> String {
     percent_encoding::percent_decode(message).decode_utf8_lossy().into_owned()
 }
 
-/// A connection that notes when the other end begins to speak HTTP/2.
+/// A connection that notes when the server begins to send HTTP/2.
 struct Speaking {
     line: Line,
     reached: Arc<AtomicBool>,
 }
 
-/// Where a frame's kind stands, and the kind that a server must send first.
+/// Offset of a frame's type, and the type that a server must send first.
 const KIND: usize = 3;
 const SETTINGS: u8 = 4;
 

@@ -1,6 +1,6 @@
-//! The two messages of the gRPC health protocol (grpc.health.v1), and how gRPC frames them.
+//! The two messages of the gRPC health protocol (grpc.health.v1), and gRPC's framing.
 //!
-//! Rule: pure. A frame is read only as far as it is understood; what is longer is refused.
+//! Rule: pure. A frame is decoded only as far as needed; one that is longer is an error.
 
 /// A health answer has two bytes; this is generous.
 pub(crate) const LONGEST_ANSWER: usize = 64 << 10;
@@ -90,7 +90,7 @@ pub(crate) fn code_name(code: u32) -> String {
     name.map_or_else(|| format!("Code({code})"), |name| (*name).to_owned())
 }
 
-/// The code that stands for an HTTP status where no gRPC status came.
+/// The gRPC code for an HTTP status if there is no gRPC status.
 pub(crate) fn code_of_http(status: u16) -> u32 {
     match status {
         400 => 13,
@@ -135,7 +135,7 @@ mod tests {
         assert_eq!(&long[..8], [0, 0, 0, 1, 47, 0x0a, 0xac, 0x02]);
         assert_eq!(status_in(&[0, 0, 0, 0, 2, 8, 1]), Ok(1));
         assert_eq!(status_in(&[0, 0, 0, 0, 0]), Ok(0));
-        // Fields that we do not know are passed over.
+        // Unknown fields are skipped.
         assert_eq!(status_in(&[0, 0, 0, 0, 7, 0x12, 1, b'x', 8, 2, 0x18, 9]), Ok(2));
         let bad: [&[u8]; 6] = [
             &[],

@@ -1,8 +1,8 @@
-//! An HTTP GET and what its answer means (upstream: pkg/probe/http).
+//! An HTTP GET probe and the meaning of its response (upstream: pkg/probe/http).
 //!
-//! Rule: 200 to 399 is well; redirects are followed on the same host, ten times; one to another
-//! host is well with a warning. Certificates are not looked at. The body of a failure is never
-//! told.
+//! Rule: 200 to 399 is a success; redirects are followed on the same host, ten times; one to
+//! another host is a success with a warning. Certificates are not verified. The body of a failure
+//! is never reported.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use rustls::ClientConfig;
 #[cfg(test)]
 mod tests;
 
-/// Of a body no more is read.
+/// How much of a body is read.
 const LONGEST_BODY: usize = 10 << 10;
 
 const MOST_REDIRECTS: usize = 10;
@@ -79,7 +79,7 @@ async fn follow(
                     return TryAnswer::Failure(why);
                 }
                 followed += 1;
-                // A host of the pod's choosing stays only as long as no other is named.
+                // The pod's `Host` header is used only until a redirect names a host.
                 if place.contains("//") {
                     headers.retain(|(name, _)| !name.eq_ignore_ascii_case("host"));
                 }
@@ -97,7 +97,8 @@ async fn follow(
     }
 }
 
-/// The pod's headers, with ours where it names none; an empty one takes ours away.
+/// The pod's headers, with defaults for those that it does not set; an empty one removes the
+/// default.
 fn sent_headers(request: &HttpTry<'_>) -> Vec<(String, String)> {
     let of =
         |wanted: &str| request.headers.iter().find(|(name, _)| name.eq_ignore_ascii_case(wanted));

@@ -1,8 +1,8 @@
-//! Tries a container's network ends: HTTP and HTTPS, TCP, gRPC health.
+//! Network probes of containers: HTTP and HTTPS, TCP, gRPC health.
 //!
-//! Rule: one try, one answer, within the limit; no connection outlives it and no task is started.
-//! The words of answers are upstream's (pkg/probe), since they end in events that people read. No
-//! thresholds, no repetition, no memory.
+//! Rule: one attempt, one result, within the limit; no connection outlives it and no task is
+//! spawned. The texts of results are upstream's (pkg/probe), since they end in events that people
+//! read. No thresholds, no repetition, no memory.
 
 mod grpc;
 mod health;

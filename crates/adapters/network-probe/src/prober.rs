@@ -1,4 +1,4 @@
-//! The port: hands a try to the one that knows its protocol.
+//! The port's implementation: dispatches a probe by protocol.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use crate::{grpc, http, tcp};
 
 #[derive(Debug, Clone)]
 pub struct NetworkTries {
-    /// None where TLS cannot be used at all; then https tries fail and say so.
+    /// `None` if TLS cannot be used at all; then https probes fail with that error.
     tls: Option<Arc<ClientConfig>>,
 }
 

@@ -1,4 +1,4 @@
-//! Servers that do as they are told, for the tests of this crate.
+//! Scripted servers for the tests of this crate.
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex};
@@ -19,7 +19,7 @@ impl Drop for Server {
 }
 
 impl Server {
-    /// Answers each request with what the script makes of its head.
+    /// Answers each request with what the script returns for its head.
     pub(crate) async fn start(script: impl Fn(&str) -> Vec<u8> + Send + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
@@ -53,8 +53,8 @@ async fn read_head(stream: &mut TcpStream) -> String {
     String::from_utf8_lossy(&head).into_owned()
 }
 
-/// Sockets of the machine that waited out their time before a test began: a port that is new to us
-/// may be the far end of one that somebody else has left.
+/// Sockets of the machine in TIME_WAIT before a test began: a port that is new to the test may be
+/// the remote port of one that another process has left.
 pub(crate) struct Waiting(HashSet<(String, String)>);
 
 impl Waiting {
@@ -62,8 +62,8 @@ impl Waiting {
         Self(sockets().collect())
     }
 
-    /// Those that came since then and lead to this port. (One of a server that closed first is the
-    /// server's.)
+    /// Those that appeared since then and lead to this port. (If a server closed first, the socket
+    /// is the server's.)
     pub(crate) fn since(&self, port: u16) -> usize {
         let port = format!(":{port:04X}");
         let is_new = |it: &(String, String)| it.1.ends_with(&port) && !self.0.contains(it);

@@ -1,6 +1,6 @@
-//! Whether something listens (upstream: pkg/probe/tcp).
+//! TCP probe: whether a port accepts connections (upstream: pkg/probe/tcp).
 //!
-//! Rule: the connection is ended in order and leaves no socket behind (see `http_once`).
+//! Rule: the connection is closed in order and leaves no socket in TIME_WAIT (see `http_once`).
 
 use std::time::Duration;
 

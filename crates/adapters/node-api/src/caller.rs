@@ -1,9 +1,9 @@
-//! Callers: a name and groups, from a client certificate's subject or the API server's word.
+//! Callers: a name and groups, from a client certificate's subject or a TokenReview.
 //!
-//! Rule: only what a verified certificate or a review says. A certificate that TLS has verified is
-//! read by x509-cert; the texts of its subject are taken as Go's crypto/x509 takes them, and one
-//! that Go refuses refuses the certificate. TLS verifies once, when a connection begins, so the time
-//! of a certificate is asked for with each request.
+//! Rule: only what a verified certificate or a review contains. A certificate that TLS has verified
+//! is parsed by x509-cert; its subject's strings are accepted as Go's crypto/x509 accepts them, and
+//! one that Go rejects rejects the certificate. TLS verifies once, when a connection begins, so the
+//! certificate's validity period is checked with each request.
 //!
 //! upstream: apiserver pkg/authentication/request/x509 (CommonNameUserConversion),
 //! pkg/authentication/group, crypto/x509/parser.go (parseASN1String)
@@ -36,7 +36,7 @@ const CREDENTIAL_ID: &str = "authentication.kubernetes.io/credential-id";
 const UID: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.3.6.1.4.1.57683.2");
 
 impl Caller {
-    /// A caller that showed nothing.
+    /// The anonymous caller, without credentials.
     pub fn anonymous() -> Self {
         Self {
             name: ANONYMOUS.to_owned(),
@@ -46,8 +46,8 @@ impl Caller {
     }
 }
 
-/// The caller that a client certificate names (its common name, in the groups of its organizations),
-/// and how long it does.
+/// The caller that a client certificate names (its common name, in the groups of its
+/// organizations), and the certificate's validity period.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ClientCertificate {
     caller: Option<Caller>,
@@ -56,7 +56,7 @@ pub(crate) struct ClientCertificate {
 }
 
 impl ClientCertificate {
-    /// Reads DER; none where it is no certificate, or one whose subject is refused.
+    /// Parses DER; `None` if it is no certificate, or one whose subject is rejected.
     pub(crate) fn read(der: &[u8]) -> Option<Self> {
         let certificate = Certificate::from_der(der).ok()?;
         let certified = certificate.tbs_certificate();
@@ -93,10 +93,10 @@ impl ClientCertificate {
         })
     }
 
-    /// The caller at this time; none where the certificate has no name.
+    /// The caller at this time; `None` if the certificate has no name.
     ///
     /// # Errors
-    /// When the certificate is not valid at this time.
+    /// If the certificate is not valid at this time.
     pub(crate) fn caller_at(&self, now: SystemTime) -> Result<Option<&Caller>, NotValid> {
         if now < self.not_before || self.not_after < now {
             return Err(NotValid);
@@ -115,7 +115,7 @@ fn fingerprint(der: &[u8]) -> String {
     format!("X509SHA256={digest}")
 }
 
-/// The kinds of text that Go takes for a name; what is wrong for its kind is none.
+/// The string types that Go accepts in a name; `None` if the bytes are invalid for the type.
 fn text(value: &Any) -> Option<String> {
     let bytes = value.value();
     let checked = |is_right: fn(&u8) -> bool| {
@@ -129,21 +129,21 @@ fn text(value: &Any) -> Option<String> {
         }
         Tag::Ia5String => checked(u8::is_ascii),
         Tag::NumericString => checked(|byte| byte.is_ascii_digit() || *byte == b' '),
-        // Read as Latin-1, as most do.
+        // Decoded as Latin-1, as most parsers do.
         Tag::TeletexString => Some(bytes.iter().map(|byte| char::from(*byte)).collect()),
         Tag::BmpString => basic_plane(bytes),
         _ => None,
     }
 }
 
-/// Two bytes for each character; a last one of zero is a terminator.
+/// Two bytes per character; a final zero character is a terminator.
 fn basic_plane(bytes: &[u8]) -> Option<String> {
     let (pairs, []) = bytes.as_chunks::<2>() else { return None };
     let pairs = pairs.strip_suffix(&[[0, 0]]).unwrap_or(pairs);
     pairs.iter().map(|pair| point(u16::from_be_bytes(*pair))).collect()
 }
 
-/// No half of a pair, and nothing that is no character for ever.
+/// No surrogates and no noncharacters.
 fn point(value: u16) -> Option<char> {
     let is_none = matches!(value, 0xfdd0..=0xfdef | 0xfffe | 0xffff);
     char::from_u32(u32::from(value)).filter(|_| !is_none)

@@ -1,8 +1,8 @@
 //! The plain-HTTP health endpoint (`healthzBindAddress:healthzPort`).
 //!
-//! Rule: anybody may ask, so nobody may cost much: connections are counted and bounded, a request's
-//! head must arrive in time, replies are small. Connections live inside the `serve` future and end
-//! with it; nothing is spawned on its own.
+//! Rule: any client may connect, so none may cost much: connections are bounded, a request's head
+//! must arrive in time, replies are small. Connections live inside the `serve` future and end with
+//! it; nothing is spawned separately.
 
 use crate::health_reply;
 use hyper::body::Incoming;
@@ -87,7 +87,7 @@ async fn serve_connection(stream: TcpStream, checks: HealthChecks) {
         .header_read_timeout(HEAD_TIMEOUT)
         .max_buf_size(16 * 1024)
         .serve_connection(TokioIo::new(stream), service);
-    // A peer's broken request or its going away is its own business.
+    // A peer's broken request or disconnect needs no report.
     let _ = tokio::time::timeout(CONNECTION_TIMEOUT, connection).await;
 }
 

@@ -1,4 +1,4 @@
-//! What `/healthz` answers, as a function of the request and the checks.
+//! The response of `/healthz`, as a function of the request and the checks.
 //!
 //! Rule: bytes and status as upstream's (apiserver/pkg/server/healthz): `/healthz` for all checks,
 //! `/healthz/NAME` for one, nothing else; `?verbose` lists the checks, `?exclude=NAME` leaves one
@@ -10,7 +10,7 @@ use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// A reply, before it is put on the wire.
+/// A response, before it is sent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct HealthReply {
     pub(crate) status: u16,
@@ -82,7 +82,7 @@ fn all_checks(page: &str, query: &str, checks: &[Arc<dyn HealthCheck>]) -> Healt
     HealthReply { status: 200, body }
 }
 
-/// The query's names and values, decoded. A pair that cannot be decoded is left out.
+/// The query's names and values, decoded. A pair that cannot be decoded is skipped.
 fn parameters(query: &str) -> Vec<(String, String)> {
     query
         .split('&')
@@ -94,8 +94,8 @@ fn parameters(query: &str) -> Vec<(String, String)> {
         .collect()
 }
 
-/// A name or value of a query. Stricter than the decoder, which lets pass what is no code: the
-/// reference leaves such a pair out.
+/// A name or value of a query. Stricter than the decoder, which keeps an invalid escape: upstream
+/// skips such a pair.
 fn decoded(text: &str) -> Option<String> {
     let is_code = |code: &str| code.bytes().take(2).filter(u8::is_ascii_hexdigit).count() == 2;
     if !text.split('%').skip(1).all(is_code) {

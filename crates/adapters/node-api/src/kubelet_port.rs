@@ -1,9 +1,9 @@
 //! The kubelet's authenticated port (10250).
 //!
-//! Rule: nothing is answered, a missing path included, before the caller is known and may ask for it.
-//! Health checks, questions, and the reviews of callers that are not known yet have places of their
-//! own, so that none of them keeps another out. Streams (logs, exec, port-forward) and statistics are
-//! not here yet. upstream: pkg/kubelet/server
+//! Rule: nothing is answered, a missing path included, before the caller is authenticated and
+//! authorized. Health checks, other requests, and the reviews of new callers each have a limit of
+//! their own, so that none of them blocks another. Streams (logs, exec, port-forward) and
+//! statistics are not here yet. upstream: pkg/kubelet/server
 
 mod access;
 pub(crate) mod attributes;
@@ -33,14 +33,14 @@ use crate::review::{ReviewTimes, Reviews};
 use crate::serving_certificate::{TlsSettings, known_suites};
 
 const CONNECTIONS: usize = 512;
-/// Tokens are long, and so is what proxies add.
+/// Tokens are long, and so are the headers that proxies add.
 const HEAD_BYTES: usize = 64 * 1024;
 const HEALTH_PLACES: usize = 32;
 const QUESTION_PLACES: usize = 64;
-/// How often files are looked at; only what changed is read.
+/// How often files are checked; only changed ones are read.
 const RELOAD_PERIOD: Duration = Duration::from_secs(10);
 
-/// What the configuration says of the port.
+/// The port's part of the configuration.
 #[derive(Debug, Clone)]
 pub struct KubeletPortSettings {
     pub address: SocketAddr,
@@ -48,13 +48,14 @@ pub struct KubeletPortSettings {
     pub tls: TlsSettings,
     /// `authentication.webhook.enabled`
     pub reviews_tokens: bool,
-    /// `authentication.anonymous.enabled`; without an API server no caller is.
+    /// `authentication.anonymous.enabled`; ignored without an API server: then no caller is
+    /// anonymous.
     pub anonymous: bool,
     pub authorization: AuthorizationMode,
     pub times: ReviewTimes,
     /// `enableDebuggingHandlers`
     pub debugging_handlers: bool,
-    /// The KubeletConfiguration as it took effect, with apiVersion and kind.
+    /// The KubeletConfiguration in effect, with apiVersion and kind.
     pub configuration: serde_json::Value,
 }
 
@@ -64,7 +65,7 @@ pub struct KubeletPort {
     api: Option<Arc<dyn ClusterApi>>,
 }
 
-/// The port, taken.
+/// The port, bound.
 pub struct ListeningKubeletPort {
     listener: TcpListener,
     credentials: Arc<Credentials>,
@@ -73,15 +74,15 @@ pub struct ListeningKubeletPort {
 }
 
 impl KubeletPort {
-    /// `api`: reviews callers; none on a node of no cluster.
+    /// `api` reviews callers; `None` on a standalone node.
     pub fn new(settings: KubeletPortSettings, api: Option<Arc<dyn ClusterApi>>) -> Self {
         Self { settings, api }
     }
 
-    /// Loads the certificate and takes the address.
+    /// Loads the certificate and binds the address.
     ///
     /// # Errors
-    /// Where a file cannot be used or the address not be taken.
+    /// If a file cannot be used or the address cannot be bound.
     pub async fn listen(&self) -> Result<ListeningKubeletPort, KubeletEndpointError> {
         let settings = &self.settings;
         let tls = usable_suites(settings.tls.clone());
@@ -114,7 +115,7 @@ impl KubeletPort {
     }
 }
 
-/// Suites that are not known here are left out, so that a hardening guide's list can be used.
+/// Unknown suites are skipped, so that a hardening guide's list can be used.
 fn usable_suites(tls: TlsSettings) -> TlsSettings {
     let (known, unknown) = known_suites(&tls.cipher_suites);
     if unknown.is_empty() {
@@ -146,12 +147,12 @@ impl KubeletEndpoint for KubeletPort {
 }
 
 impl ListeningKubeletPort {
-    /// The address, with the port that was found if none was named.
+    /// The address, with the port that the kernel chose if it was 0.
     pub fn address(&self) -> Option<SocketAddr> {
         self.listener.local_addr().ok()
     }
 
-    /// Serves until `end`, and then finishes what it is answering.
+    /// Serves until `end`, and then finishes the requests in flight.
     pub async fn serve(self, api: KubeletApi, end: impl Future<Output = ()>) {
         let Self { listener, credentials, access, pages } = self;
         if let Ok(address) = listener.local_addr() {
@@ -173,7 +174,7 @@ impl ListeningKubeletPort {
             loop {
                 look.tick().await;
                 let credentials = credentials.clone();
-                // A panic in it is logged as any other; the old ones stay in use.
+                // A panic in it is logged as any other; the old credentials stay in use.
                 let _ = spawn_blocking(move || credentials.reload()).await;
             }
         };

@@ -1,9 +1,9 @@
 //! The HTTP endpoints that the node serves.
 //!
-//! Rule: an endpoint turns requests into calls of ports and answers back into bytes; it decides
-//! nothing about pods. Every listener bounds its connections and the time a peer may take.
-//! The health endpoint; the kubelet's authenticated port, as yet without streams and statistics; and
-//! a secure port and a local socket for pages that others fill (the node controller's).
+//! Rule: an endpoint turns requests into calls of ports and results back into bytes; it decides
+//! nothing about pods. Every listener bounds its connections and the time a peer may take. The
+//! health endpoint; the kubelet's authenticated port, as yet without streams and statistics; and a
+//! secure port and a local socket for pages that other crates supply (the node controller's).
 
 mod caller;
 mod health_endpoint;

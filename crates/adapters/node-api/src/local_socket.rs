@@ -1,8 +1,8 @@
-//! A socket on this machine that shows pages to its owner and to root.
+//! A unix socket that serves pages to its owner and to root.
 //!
-//! Rule: who calls is what the kernel says of the peer; nobody else gets a page, whatever the
-//! socket's permissions have become. The socket is made for its owner only, and one that a dead
-//! process left is replaced, while one that answers is not.
+//! Rule: the caller is identified by the kernel's peer credentials; other users get no page,
+//! whatever the socket's permissions have become. The socket is created for its owner only, and one
+//! that a dead process left is replaced, while one that answers is not.
 
 use std::convert::Infallible;
 use std::io::ErrorKind;
@@ -26,21 +26,21 @@ use crate::page::{Page, PageRequest, Pages};
 const MOST_CONNECTIONS: usize = 16;
 const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
 const CONNECTION_TIMEOUT: Duration = Duration::from_secs(60);
-/// For a question asked through the socket.
+/// For a request made through the socket.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 const LONGEST_ANSWER: u64 = 16 * 1024 * 1024;
 
-/// A socket that listens; its file goes when it is dropped.
+/// A listening socket; its file is removed when it is dropped.
 pub struct LocalSocket {
     listener: UnixListener,
     path: PathBuf,
 }
 
 impl LocalSocket {
-    /// Makes the socket, and its folder if need be.
+    /// Creates the socket, and its directory if needed.
     ///
     /// # Errors
-    /// When it cannot be made, or another process answers there: with the path.
+    /// If it cannot be created, or another process answers on it: a message with the path.
     pub async fn listen(path: &Path) -> Result<Self, String> {
         let failed = |error: std::io::Error| format!("{}: {error}", path.display());
         if let Some(folder) = path.parent() {
@@ -84,12 +84,12 @@ impl LocalSocket {
 
 impl Drop for LocalSocket {
     fn drop(&mut self) {
-        // Gone already is as good.
+        // It may have been removed already.
         let _ = std::fs::remove_file(&self.path);
     }
 }
 
-/// Root, and whoever runs this process.
+/// Whether the peer is root or the user of this process.
 fn may_ask(stream: &UnixStream) -> bool {
     let own = rustix::process::geteuid().as_raw();
     stream.peer_cred().is_ok_and(|peer| peer.uid() == 0 || peer.uid() == own)
@@ -114,10 +114,10 @@ async fn serve_connection(stream: UnixStream, pages: Arc<dyn Pages>) {
     let _ = timeout(CONNECTION_TIMEOUT, connection).await;
 }
 
-/// Asks a process of this machine for a page. The path must be one that needs no escaping.
+/// Requests a page from a process of this machine. The path must need no escaping.
 ///
 /// # Errors
-/// When nobody answers in time, or with something that is no page: in a sentence with the path.
+/// If there is no response in time, or it is no page: a sentence with the path.
 pub async fn ask_local(socket: &Path, path: &str) -> Result<(u16, String), String> {
     let shown = socket.display();
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/.-_".contains(&byte);
@@ -139,7 +139,7 @@ pub async fn ask_local(socket: &Path, path: &str) -> Result<(u16, String), Strin
         Err(_) => return Err(format!("{shown}: no answer within {ANSWER_TIMEOUT:?}")),
     };
     let text = String::from_utf8_lossy(&answer);
-    // Pages have a known length, so that no chunks stand between.
+    // Pages have a Content-Length, so there is no chunked encoding.
     let page = text.split_once("\r\n\r\n").and_then(|(head, body)| {
         let status = head.strip_prefix("HTTP/1.1 ")?.get(..3)?.parse().ok()?;
         Some((status, body.to_owned()))

@@ -1,6 +1,6 @@
-//! What a listener hands on and gets back: a path asked for, a page answered.
+//! What a listener passes on and gets back: a path requested, a page returned.
 //!
-//! Rule: small values; no listener knows what stands on the pages, no page knows who asked.
+//! Rule: small values; no listener knows the pages' content, no page knows its caller.
 
 use hyper::header::{CONTENT_TYPE, HeaderValue};
 use hyper::{Response, StatusCode};
@@ -8,14 +8,14 @@ use ports::{HealthChecks, PortFuture};
 
 use crate::health_reply;
 
-/// What is asked for.
+/// A request for a page.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PageRequest {
     pub path: String,
     pub query: String,
 }
 
-/// What is answered.
+/// The response.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Page {
     pub status: u16,
@@ -24,12 +24,12 @@ pub struct Page {
 }
 
 impl Page {
-    /// Text for people.
+    /// Plain text.
     pub fn text(status: u16, body: impl Into<String>) -> Self {
         Self { status, content_type: "text/plain; charset=utf-8", body: body.into() }
     }
 
-    /// There is nothing of that name.
+    /// There is no page of that name.
     pub fn not_found() -> Self {
         Self::text(404, "404 page not found\n")
     }
@@ -56,7 +56,7 @@ impl Page {
     }
 }
 
-/// Pages that a listener shows.
+/// Pages that a listener serves.
 pub trait Pages: Send + Sync {
     fn answer<'a>(&'a self, request: &'a PageRequest) -> PortFuture<'a, Page>;
 }

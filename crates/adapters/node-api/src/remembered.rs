@@ -1,7 +1,7 @@
-//! Answers that stay good for a while, a bounded number of them.
+//! A bounded cache of review results.
 //!
-//! Rule: an answer older than its time is not given; when there is no room, the oldest goes. Only a
-//! digest of a question is kept, since questions hold tokens.
+//! Rule: a result older than its time to live is not returned; when the cache is full, the oldest
+//! is dropped. Only a digest of the key is kept, since keys hold tokens.
 
 use std::collections::BTreeMap;
 use std::collections::hash_map::RandomState;
@@ -11,10 +11,10 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// More callers than ever ask for metrics.
+/// More than the callers that ever scrape metrics.
 const MOST: usize = 1024;
 
-/// 128 bits under two keys that nobody outside knows.
+/// 128 bits under two keys that are random for each process.
 type Digest = (u64, u64);
 
 #[derive(Debug)]

@@ -1,7 +1,8 @@
-//! Asks the API server who a token belongs to and what a caller may read.
+//! Asks the API server whose a token is and what a caller may read (TokenReview,
+//! SubjectAccessReview).
 //!
-//! Rule: no answer is a refusal: where the API server cannot be asked nobody gets in who is not
-//! known. Answers are remembered for the times given; tokens appear in no message.
+//! Rule: fails closed: while the API server cannot be reached, no caller is admitted without a
+//! cached result. Results are cached for the configured times; tokens appear in no message.
 //! upstream: apiserver plugin/pkg/{authenticator/token,authorizer}/webhook
 
 use std::collections::BTreeMap;
@@ -24,16 +25,16 @@ const TOKEN_REVIEWS: Resource =
     Resource { group: "authentication.k8s.io", version: "v1", plural: "tokenreviews" };
 const ACCESS_REVIEWS: Resource =
     Resource { group: "authorization.k8s.io", version: "v1", plural: "subjectaccessreviews" };
-/// Longer texts are no tokens.
+/// A longer string is no token.
 const LONGEST_TOKEN: usize = 64 * 1024;
-/// Reviews of the node's port in flight; one more is refused. Answers that are remembered need none.
+/// Reviews of the node's port in flight; one more is rejected. Cached results need none.
 const MOST_IN_FLIGHT: usize = 128;
 /// For one review with its retries.
 const REVIEW_TIME: Duration = Duration::from_secs(10);
 const RETRY_PAUSE: Duration = Duration::from_millis(500);
 const MOST_ATTEMPTS: u32 = 4;
 
-/// How long answers are remembered.
+/// How long results are cached.
 #[derive(Debug, Clone, Copy)]
 pub struct ReviewTimes {
     pub token: Duration,
@@ -41,7 +42,7 @@ pub struct ReviewTimes {
     pub refused: Duration,
 }
 
-/// The API server as a judge.
+/// Reviews by the API server.
 pub struct Reviews {
     authentication: Option<Arc<dyn ClusterApi>>,
     authorization: Option<Arc<dyn ClusterApi>>,
@@ -51,7 +52,7 @@ pub struct Reviews {
     in_flight: Places,
 }
 
-/// Why there is no review.
+/// Why a review failed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum ReviewError {
     /// No API server is configured for it.
@@ -95,7 +96,8 @@ struct AccessStatus {
 }
 
 impl Reviews {
-    /// Without an API server for one of the two, nobody is known by a token, or nobody may read.
+    /// Without an API server for tokens no caller is authenticated by one; without one for access
+    /// no caller is authorized.
     pub fn new(
         authentication: Option<Arc<dyn ClusterApi>>,
         authorization: Option<Arc<dyn ClusterApi>>,
@@ -106,7 +108,7 @@ impl Reviews {
         Self { authentication, authorization, times, tokens, permissions, in_flight }
     }
 
-    /// Whose token this is; none for nobody's.
+    /// The caller that a token belongs to; `None` if it is not valid.
     pub(crate) async fn token(&self, token: &str) -> Option<Caller> {
         match self.token_review(token).await {
             Ok(caller) => caller,
@@ -118,7 +120,7 @@ impl Reviews {
         }
     }
 
-    /// The user of a token; none where the API server knows none.
+    /// The user of a token; `None` if the API server does not know it.
     pub(crate) async fn token_review(&self, token: &str) -> Result<Option<Caller>, ReviewError> {
         let api = self.authentication.as_ref().ok_or(ReviewError::NoApiServer)?;
         if token.is_empty() || token.len() > LONGEST_TOKEN {
@@ -141,7 +143,7 @@ impl Reviews {
             groups,
             extra,
         });
-        // A token that could not be judged may be good the next time. upstream: token cache
+        // A token that could not be reviewed may be valid the next time. upstream: token cache
         if caller.is_some() || status.error.is_empty() {
             self.tokens.put(&token, caller.clone(), self.times.token);
         }
@@ -183,7 +185,7 @@ impl Reviews {
         Ok(allowed)
     }
 
-    /// One review, asked again where the API server may answer the next time.
+    /// One review, retried if the API server may answer the next time.
     async fn review<S: for<'de> Deserialize<'de>>(
         &self,
         api: &dyn ClusterApi,
@@ -207,7 +209,7 @@ impl Reviews {
         answered.map_err(|_| ReviewError::TooSlow)?.map_err(ReviewError::Api)
     }
 
-    /// Whether a caller may do this (`get`, as a rule) with a path.
+    /// Whether a caller may do this (usually `get`) with a path.
     pub(crate) async fn may(&self, caller: &Caller, verb: &str, path: &str) -> bool {
         let Some(api) = self.authorization.as_ref() else { return false };
         if let Some(known) = self.permissions.get(&(caller, verb, path)) {
@@ -228,7 +230,7 @@ impl Reviews {
         let allowed = match ask::<AccessStatus>(api.as_ref(), ACCESS_REVIEWS, &question).await {
             Ok(status) => status.allowed && !status.denied,
             Err(error) => {
-                warn!(err = %error, user = caller.name, path, "Nobody can say whether this is allowed");
+                warn!(err = %error, user = caller.name, path, "Unable to authorize the request");
                 return false;
             }
         };
@@ -238,7 +240,7 @@ impl Reviews {
     }
 }
 
-/// The same review may be answered a moment later. upstream: apiserver util/webhook
+/// Whether a retry of the same review may succeed. upstream: apiserver util/webhook
 fn is_passing(error: &ClusterApiError) -> bool {
     matches!(
         error,
@@ -253,11 +255,11 @@ async fn ask<S: for<'de> Deserialize<'de>>(
     resource: Resource,
     question: &serde_json::Value,
 ) -> Result<S, ClusterApiError> {
-    // Reviews have no names; the path wants one, and sends it nowhere.
+    // Reviews have no names; the path needs one, which is not sent.
     let path = ObjectPath { resource, namespace: None, name: "review".to_owned() };
     let answer = api.create(&path, question.to_string().into_bytes()).await?;
     let review: Review<S> = serde_json::from_slice(&answer.json).map_err(|error| {
-        // The reader's own words might show what it found.
+        // The parser's error might show content.
         let cause = format!("line {} is not what a review looks like", error.line());
         ClusterApiError::Unreadable { request: format!("POST {}", resource.plural), cause }
     })?;

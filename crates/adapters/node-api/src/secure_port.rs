@@ -1,10 +1,10 @@
-//! A port that speaks TLS and shows pages to those who may read them.
+//! A TLS port that serves pages to authorized callers.
 //!
-//! Rule: open paths are shown to anybody; for all others the caller must be known (a client
-//! certificate of our authorities, or a bearer token that the API server knows; otherwise it is the
-//! anonymous one) and the API server must say that it may read the path. Connections are counted and
-//! bounded, handshakes and heads have limits, and a slow one delays only itself. Certificates and
-//! authorities are looked at again every half minute. upstream: apiserver server/options, filters
+//! Rule: open paths are served to every caller; for all others the caller must be authenticated (a
+//! client certificate of the configured authorities, or a bearer token that the API server knows;
+//! otherwise it is anonymous) and the API server must authorize it for the path. Connections are
+//! bounded, handshakes and heads have timeouts, and a slow one delays only itself. Certificates and
+//! authorities are read again every half minute. upstream: apiserver server/options, filters
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -37,24 +37,24 @@ const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
 /// A connection is ended after this time whatever it does.
 const CONNECTION_TIMEOUT: Duration = Duration::from_secs(600);
 const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
-/// How often certificates and authorities are looked at.
+/// How often certificates and authorities are read again.
 const LOOK_AGAIN: Duration = Duration::from_secs(30);
 
 const CONFIG_MAPS: Resource = Resource { group: "", version: "v1", plural: "configmaps" };
 
-/// What the port shows and to whom.
+/// What the port serves and to which callers.
 pub struct SecurePort {
     pub address: SocketAddr,
     pub tls: TlsSettings,
-    /// Paths that anybody may read, exact or as beginnings that end in `*`.
+    /// Paths that need no authorization, exact or as prefixes that end in `*`.
     pub open_paths: Vec<String>,
     pub reviews: Reviews,
-    /// Where the cluster's own authority of client certificates is looked up, if it is.
+    /// Where the cluster's own client certificate authority is looked up, if at all.
     pub authority_lookup: Option<Arc<dyn ClusterApi>>,
     pub pages: Arc<dyn Pages>,
 }
 
-/// A port that listens.
+/// A listening port.
 pub struct ListeningPort {
     listener: TcpListener,
     state: Arc<State>,
@@ -67,10 +67,11 @@ struct State {
 }
 
 impl SecurePort {
-    /// Takes the port and makes ready.
+    /// Binds the port and loads the certificate.
     ///
     /// # Errors
-    /// When the certificate cannot be had or the port not be taken: with file or address, and why.
+    /// If the certificate cannot be loaded or the port cannot be bound: file or address, and the
+    /// cause.
     pub async fn listen(self) -> Result<ListeningPort, String> {
         let pair = Pair::load(&self.tls.source)?;
         let authorities = self.authorities().await;
@@ -82,7 +83,7 @@ impl SecurePort {
         Ok(ListeningPort { listener, state: Arc::new(state) })
     }
 
-    /// All that is there of the file's and the cluster's authorities.
+    /// The authorities of the file and of the cluster that could be read.
     async fn authorities(&self) -> Vec<Vec<u8>> {
         let mut found = Vec::new();
         if let Some(file) = &self.tls.client_authorities {
@@ -105,7 +106,7 @@ impl SecurePort {
     }
 }
 
-/// The authority that the API server publishes for those who serve beside it.
+/// The client CA that the API server publishes for extension servers.
 async fn cluster_authority(api: &dyn ClusterApi) -> Result<Vec<u8>, String> {
     let path =
         ObjectPath::namespaced(CONFIG_MAPS, "kube-system", "extension-apiserver-authentication");
@@ -118,7 +119,7 @@ async fn cluster_authority(api: &dyn ClusterApi) -> Result<Vec<u8>, String> {
 }
 
 impl ListeningPort {
-    /// The address, with the port that was found if none was named.
+    /// The address, with the port that the kernel chose if it was 0.
     pub fn address(&self) -> Option<SocketAddr> {
         self.listener.local_addr().ok()
     }
@@ -155,7 +156,7 @@ impl ListeningPort {
 }
 
 impl State {
-    /// Looks at files and the cluster; what cannot be used leaves the old in use.
+    /// Reads files and the cluster's authority again; if that fails, the old ones stay in use.
     async fn refresh(&self) {
         let pair = match &self.port.tls.source {
             crate::serving_certificate::CertificateSource::Made { .. } => Ok(self.pair.clone()),
@@ -191,8 +192,8 @@ impl State {
         self.port.pages.answer(&wanted).await
     }
 
-    /// The caller: a certificate counts before a token, and what was shown and is no good never
-    /// makes the anonymous one.
+    /// The caller: a certificate takes precedence over a token, and invalid credentials never make
+    /// the anonymous caller.
     async fn caller(&self, headers: &HeaderMap, shown: &Shown) -> Result<Caller, Page> {
         let is_good = match shown {
             Shown::Nothing => true,
@@ -211,10 +212,10 @@ impl State {
     }
 }
 
-/// What a client showed when its connection began.
+/// The client's certificate in the handshake.
 enum Shown {
     Nothing,
-    /// TLS took it, and its subject is refused.
+    /// TLS accepted it, but its subject is rejected.
     Unreadable,
     Certificate(ClientCertificate),
 }
@@ -222,7 +223,7 @@ enum Shown {
 async fn serve_connection(stream: TcpStream, state: Arc<State>) {
     let config = state.config.lock().unwrap_or_else(PoisonError::into_inner).clone();
     let acceptor = TlsAcceptor::from(config);
-    // What peers do wrong is their own business.
+    // A peer's errors need no report.
     let Ok(Ok(stream)) = timeout(HANDSHAKE_TIMEOUT, acceptor.accept(stream)).await else { return };
     let certificate = stream.get_ref().1.peer_certificates().and_then(<[_]>::first);
     let shown = Arc::new(match certificate.map(|der| ClientCertificate::read(der)) {
@@ -271,7 +272,7 @@ fn forbidden(caller: &Caller, verb: &str, path: &str) -> Page {
     status_page(403, "Forbidden", &message)
 }
 
-/// As the API server words a failure.
+/// An error as the API server formats it.
 fn status_page(code: u16, reason: &str, message: &str) -> Page {
     let body = serde_json::json!({
         "kind": "Status",

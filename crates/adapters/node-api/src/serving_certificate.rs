@@ -1,9 +1,9 @@
-//! The certificate that a listener shows, and whose client certificates it takes.
+//! A listener's serving certificate, and the authorities of its clients.
 //!
-//! Rule: files are read again when asked, and what cannot be used leaves the old in use. Without
-//! files a certificate is made here: kept in a folder if there is one (its key for its owner only),
-//! otherwise in memory. It proves nothing to anybody who did not fetch it from that folder, as
-//! kube-controller-manager's and the kubelet's own do not.
+//! Rule: files are read again when asked, and if that fails the old ones stay in use. Without files
+//! a self-signed certificate is created: kept in a directory if there is one (its key readable by
+//! its owner only), otherwise in memory. It authenticates the listener only to clients that read it
+//! from that directory, like kube-controller-manager's and the kubelet's own.
 
 use std::fs;
 use std::io::Write as _;
@@ -24,16 +24,16 @@ use rustls::server::danger::ClientCertVerifier;
 use rustls::version::{TLS12, TLS13};
 use rustls::{RootCertStore, ServerConfig, SupportedProtocolVersion};
 
-/// Larger files are no certificates.
+/// A larger file is no certificate.
 const LONGEST_PEM: u64 = 1024 * 1024;
-/// The names under which a certificate that was made here is kept.
+/// File names of a certificate that was created here.
 const KEPT_CERTIFICATE: &str = "keelson-node-controller.crt";
 const KEPT_KEY: &str = "keelson-node-controller.key";
-/// Upstream's names, in its directory of certificates.
+/// Upstream's names, in its certificate directory.
 const KUBELET_CERTIFICATE: &str = "kubelet.crt";
 const KUBELET_KEY: &str = "kubelet.key";
 const KUBELET_LIFETIME: Duration = Duration::from_secs(365 * 24 * 60 * 60);
-/// For clocks that are behind.
+/// For clients whose clocks are behind.
 const CLOCK_SKEW: Duration = Duration::from_secs(60 * 60);
 
 /// Where the certificate comes from.
@@ -43,27 +43,27 @@ pub enum CertificateSource {
         certificate: PathBuf,
         key: PathBuf,
     },
-    /// Made here, for these names and addresses; kept in the folder, if there is one.
+    /// Created here, for these names and addresses; kept in the directory, if there is one.
     Made {
         folder: Option<PathBuf>,
         names: Vec<String>,
     },
-    /// kubelet.crt and kubelet.key in `dir`, made for this host where neither is there.
+    /// kubelet.crt and kubelet.key in `dir`, created for this host if neither exists.
     Kubelet {
         dir: PathBuf,
         host: String,
     },
 }
 
-/// Which TLS a listener speaks.
+/// TLS settings of a listener.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TlsSettings {
     pub source: CertificateSource,
-    /// Refuse TLS 1.2.
+    /// Reject TLS 1.2.
     pub tls13_only: bool,
     /// Suites of TLS 1.2 by their IANA names; empty for all.
     pub cipher_suites: Vec<String>,
-    /// File of authorities of client certificates.
+    /// File of client certificate authorities.
     pub client_authorities: Option<PathBuf>,
 }
 
@@ -75,7 +75,7 @@ pub(crate) struct Pair {
 }
 
 impl Pair {
-    /// Reads or makes the pair.
+    /// Reads or creates the pair.
     pub(crate) fn load(source: &CertificateSource) -> Result<Self, String> {
         match source {
             CertificateSource::Files { certificate, key } => {
@@ -121,8 +121,8 @@ fn kubelet_pair(dir: &Path, host: &str) -> Result<Pair, String> {
     }
 }
 
-/// A certificate that an authority has signed whose key is kept nowhere; the file has both. RSA, since
-/// cipher suites may be configured that know no other.
+/// A certificate signed by an authority whose key is discarded; the file has both certificates.
+/// RSA, since cipher suites may be configured that allow nothing else.
 fn make_for_kubelet(host: &str) -> Result<Pair, rcgen::Error> {
     let now = SystemTime::now();
     let second = now.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
@@ -187,7 +187,7 @@ fn make(names: &[String]) -> Result<Pair, String> {
     Ok(Pair { certificate: certificate.pem().into_bytes(), key: key.serialize_pem().into_bytes() })
 }
 
-/// Puts the pair and the authorities of client certificates (PEM texts) into TLS settings.
+/// TLS settings from the pair and the client certificate authorities (PEM).
 pub(crate) fn server_config(
     pair: &Pair,
     settings: &TlsSettings,
@@ -197,7 +197,7 @@ pub(crate) fn server_config(
     server_config_with(pair, settings, verifier)
 }
 
-/// Judges client certificates by these authorities (PEM texts); none without any.
+/// Verifies client certificates by these authorities (PEM); `None` if there are none.
 pub(crate) fn client_verifier(
     authorities: &[Vec<u8>],
 ) -> Result<Option<Arc<dyn ClientCertVerifier>>, String> {
@@ -213,7 +213,7 @@ pub(crate) fn client_verifier(
     Ok(Some(verifier))
 }
 
-/// The same with a verifier of client certificates; without one none is asked for.
+/// The same with a verifier of client certificates; without one no certificate is requested.
 pub(crate) fn server_config_with(
     pair: &Pair,
     settings: &TlsSettings,
@@ -252,7 +252,7 @@ fn roots(authorities: &[Vec<u8>]) -> RootCertStore {
     roots
 }
 
-/// Of suites by name, those that are known and safe here, and the others.
+/// Splits suites by name into those that are known and safe, and the others.
 pub(crate) fn known_suites(names: &[String]) -> (Vec<String>, Vec<String>) {
     let known = aws_lc_rs::default_provider().cipher_suites;
     let is_known = |wanted: &&String| {
@@ -262,7 +262,7 @@ pub(crate) fn known_suites(names: &[String]) -> (Vec<String>, Vec<String>) {
     names.iter().cloned().partition(|name| is_known(&name))
 }
 
-/// The provider with the suites of TLS 1.2 that are named; those of TLS 1.3 are always all there.
+/// The provider with the named TLS 1.2 suites; those of TLS 1.3 are always all offered.
 fn provider(names: &[String]) -> Result<CryptoProvider, String> {
     let mut provider = aws_lc_rs::default_provider();
     if names.is_empty() {

@@ -1,6 +1,6 @@
 //! The certificate authorities that this machine trusts, as Go finds them.
 //!
-//! Rule: the first file of the list that is there; read again only when it changed.
+//! Rule: the first file of the list that exists; read again only when it changed.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use std::time::SystemTime;
 
 use rustls::ClientConfig;
 
-/// Where distributions keep their bundle (Go: crypto/x509/root_linux.go).
+/// Where distributions keep their CA bundle (Go: crypto/x509/root_linux.go).
 pub const CA_BUNDLES: &[&str] = &[
     "/etc/ssl/certs/ca-certificates.crt",
     "/etc/pki/tls/certs/ca-bundle.crt",

@@ -1,7 +1,7 @@
-//! One reading of a manifest URL, redirects included.
+//! One GET of a manifest URL, redirects included.
 //!
-//! Rule: as Go's default client: ten redirects, and what could be a secret is not carried to
-//! another domain. The whole of it has one limit of time.
+//! Rule: as Go's default client: ten redirects, and headers that may be secret are not sent to
+//! another domain. All of it has one timeout.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,7 +17,7 @@ const LIMIT: Duration = Duration::from_secs(10);
 
 const MOST_REDIRECTS: usize = 10;
 
-/// Headers that stay behind when a redirect leaves the domain.
+/// Headers that are dropped when a redirect leaves the domain.
 const SENSITIVE: &[&str] = &[
     "authorization",
     "cookie",
@@ -99,13 +99,13 @@ fn is_sensitive(name: &str) -> bool {
     SENSITIVE.iter().any(|known| name.eq_ignore_ascii_case(known))
 }
 
-/// Whether a redirect stays at the first host or goes below it.
+/// Whether a redirect stays at the first host or goes to a subdomain of it.
 fn is_same_domain(first: &str, next: &str) -> bool {
     let (first, next) = (first.to_ascii_lowercase(), next.to_ascii_lowercase());
     if first == next {
         return true;
     }
-    // An address has no names below it.
+    // An address has no subdomains.
     let is_address = next.contains(':') || next.contains('%');
     !is_address && next.strip_suffix(&first).is_some_and(|above| above.ends_with('.'))
 }

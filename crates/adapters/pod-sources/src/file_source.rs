@@ -1,8 +1,8 @@
-//! Manifests from a file or a folder, told when they change.
+//! Manifests from a file or a directory, reported when they change.
 //!
-//! Rule: inotify says when to look, a look reads all; a slow look every `fileCheckFrequency` makes
-//! up for events that were lost. A file that is still being written is waited for, but not for
-//! long. A file system that hangs delays this source and nothing else.
+//! Rule: inotify triggers a read, and each read is complete; a periodic read every
+//! `fileCheckFrequency` makes up for lost events. A file that is still being written is waited for,
+//! but not for long. A file system that hangs delays this source only.
 
 use std::collections::HashMap;
 use std::ffi::OsString;
@@ -25,16 +25,16 @@ use crate::watches::{self, Change, Layout, Watches};
 #[cfg(test)]
 mod tests;
 
-/// How long a look may take before the file system counts as hanging.
+/// How long a read may take before the file system counts as hanging.
 const LOOK_LIMIT: Duration = Duration::from_secs(30);
 
 /// How long a file may stay half-written before it is read as it is.
 const WRITING: Duration = Duration::from_secs(1);
 
-/// How long a new name may stay without content being written: a link, or an empty file.
+/// How long a new name may exist before anything is written to it: a link, or an empty file.
 const APPEARED: Duration = Duration::from_millis(100);
 
-/// The slow look where nothing can be watched.
+/// The period of reads if nothing can be watched.
 const UNWATCHED: Duration = Duration::from_secs(2);
 
 #[derive(Debug)]
@@ -47,13 +47,13 @@ pub struct FileSource {
     apart: Apart,
     fingerprints: Fingerprints,
     told: Option<Fingerprint>,
-    /// When the next look is due.
+    /// When the next read is due.
     look_at: Instant,
     pending: Pending,
     on_nothing_new: Hook,
 }
 
-/// Called after a look that found nothing new.
+/// Called after a read that found no change.
 struct Hook(Box<dyn Fn() + Send>);
 
 impl std::fmt::Debug for Hook {
@@ -63,7 +63,7 @@ impl std::fmt::Debug for Hook {
 }
 
 impl FileSource {
-    /// `period` is the configuration's `fileCheckFrequency`. To be called within a runtime.
+    /// `period` is the configuration's `fileCheckFrequency`. Must be called within a tokio runtime.
     pub fn new(path: &Path, period: Duration) -> Self {
         let watches = Watches::new()
             .inspect_err(|error| {
@@ -72,7 +72,7 @@ impl FileSource {
             })
             .ok();
         Self {
-            // A slash at the end would name the folder's inside, not its place.
+            // A trailing slash would name the directory's inside, not its own name.
             path: path.components().collect(),
             period: if watches.is_some() { period } else { period.min(UNWATCHED) },
             watches,
@@ -87,7 +87,7 @@ impl FileSource {
         }
     }
 
-    /// Who wants to know of looks that found nothing new: the slow ones, mostly.
+    /// Calls `hook` after each read that found no change: mostly the periodic ones.
     #[must_use]
     pub fn on_nothing_new(mut self, hook: impl Fn() + Send + 'static) -> Self {
         self.on_nothing_new = Hook(Box::new(hook));
@@ -165,7 +165,7 @@ impl FileSource {
     }
 }
 
-/// What a look needs to know, to be taken to a thread of its own.
+/// The input of a read, to be moved to a thread of its own.
 struct Place {
     path: PathBuf,
     descriptor: Option<Arc<OwnedFd>>,
@@ -180,8 +180,8 @@ struct Look {
 }
 
 impl Place {
-    /// Watches are laid before the look, so that what changes during it is heard of; where the look
-    /// shows that others are needed, it is taken again.
+    /// Watches are set before the read, so that changes during it are noticed; if the read shows
+    /// that others are needed, it is repeated.
     fn look(mut self) -> Look {
         let mut tries = 3;
         loop {
@@ -201,11 +201,11 @@ impl Place {
     }
 }
 
-/// Changes that no look has seen yet.
+/// Changes that no read has covered yet.
 #[derive(Debug, Default)]
 struct Pending {
     since: Option<Instant>,
-    /// Names that are not whole yet, and when to read them as they are.
+    /// Names that are still being written, and when to read them as they are.
     unfinished: HashMap<OsString, Instant>,
 }
 
@@ -220,7 +220,7 @@ impl Pending {
         }
     }
 
-    /// At once where all is whole; a writer that takes its time is not waited for without end.
+    /// At once if all files are complete; a slow writer is not waited for without end.
     fn due(&self, now: Instant) -> Instant {
         let longest = self.since.unwrap_or(now) + WRITING;
         self.unfinished.values().max().map_or(now, |until| longest.min(*until))

@@ -1,7 +1,7 @@
-//! Tells whether a telling differs from the last one without keeping the last one's bytes.
+//! Detects whether an update differs from the last one without keeping the last one's bytes.
 //!
-//! Rule: 128 bits under keys that are random for each process, so that nobody can make two
-//! manifests that look the same.
+//! Rule: 128 bits under keys that are random for each process, so that a client cannot construct
+//! two manifests with the same fingerprint.
 
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher as _, Hash as _, Hasher as _};

@@ -1,7 +1,7 @@
-//! Where manifests come from: a file or a folder that is watched, a URL that is asked.
+//! Pod sources: a file or a directory that is watched, a URL that is polled.
 //!
-//! Rule: a source hands over bytes, and every telling is all that it has. It decides nothing about
-//! them: no decoding, no merging, no keeping of pods.
+//! Rule: a source hands over bytes, and every update is the source's full content. It decides
+//! nothing about them: no decoding, no merging, no tracking of pods.
 
 mod bundle;
 mod fetch;
@@ -15,5 +15,5 @@ pub use bundle::CA_BUNDLES;
 pub use file_source::FileSource;
 pub use url_source::UrlSource;
 
-/// No manifest is this long or longer (upstream: config/common.go).
+/// Every manifest is shorter than this (upstream: config/common.go).
 pub const LONGEST_MANIFEST: usize = 10 << 20;

@@ -1,8 +1,8 @@
-//! Reads all that a manifest path has: one file, or the files of one folder.
+//! Reads everything at a manifest path: one file, or the files of one directory.
 //!
-//! Rule: dot names are passed over, folders are not searched, symlinks are followed as upstream
-//! follows them; what cannot be read is told with why and never blocks (upstream: config/file.go).
-//! One call, one look; does not watch.
+//! Rule: dot files are skipped, subdirectories are not searched, symlinks are followed as upstream
+//! follows them; a file that cannot be read is reported with the cause and never blocks (upstream:
+//! config/file.go). One call, one read; does not watch.
 
 use std::ffi::OsStr;
 use std::io;
@@ -19,18 +19,18 @@ use crate::LONGEST_MANIFEST;
 #[cfg(test)]
 mod tests;
 
-/// More names than this in one folder are no manifests but a mistake.
+/// More names than this in one directory are a mistake.
 const MOST_FILES: usize = 4096;
 
-/// What all manifests of a folder may have together.
+/// Limit of all manifests of a directory together.
 const MOST_BYTES: usize = 64 << 20;
 
-/// What was found, and what has to be watched to hear of the next change.
+/// The manifests, and the paths to watch for the next change.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Listing {
     pub(crate) telling: SourceTelling,
     pub(crate) shape: Shape,
-    /// Where symlinks in the folder end, when that is elsewhere.
+    /// Targets of the directory's symlinks that are outside of it.
     pub(crate) linked: Vec<PathBuf>,
 }
 
@@ -75,7 +75,7 @@ pub(crate) fn list(path: &Path) -> Listing {
             Err(trouble) => unreachable(trouble.to_string()),
         },
         Ok(Shape::Other) => unreachable(format!(
-            "the manifest path {} is neither a file nor a folder",
+            "the manifest path {} is neither a file nor a directory",
             path.display()
         )),
         Err(error) => unreachable(format!(
@@ -127,7 +127,7 @@ fn list_folder(path: &Path) -> Result<Listing, Trouble> {
     Ok(Listing { telling: SourceTelling::All(files), shape: Shape::Folder, linked })
 }
 
-/// Where a symlink ends, so that a change there is heard of.
+/// Records a symlink's target, so that a change there is noticed.
 fn note_link(path: &Path, linked: &mut Vec<PathBuf>) {
     let is_link = std::fs::symlink_metadata(path).is_ok_and(|found| found.is_symlink());
     if is_link && let Ok(target) = std::fs::canonicalize(path) {
@@ -135,7 +135,7 @@ fn note_link(path: &Path, linked: &mut Vec<PathBuf>) {
     }
 }
 
-/// None where the file has gone since it was listed.
+/// `None` if the file has been removed since it was listed.
 fn read_file(folder: &Path, name: &OsStr) -> Option<ManifestContent> {
     match content_of(folder, name) {
         Ok(bytes) => Some(ManifestContent::Bytes(bytes)),
@@ -160,7 +160,7 @@ fn read_file(folder: &Path, name: &OsStr) -> Option<ManifestContent> {
 
 fn content_of(folder: &Path, name: &OsStr) -> Result<Vec<u8>, Trouble> {
     let path = folder.join(name);
-    // The administrator's own links may lead anywhere, as upstream has it; the end must be a file.
+    // An administrator's link may lead anywhere, as upstream has it; its target must be a file.
     let end =
         std::fs::canonicalize(&path).map_err(|error| Trouble::new("resolve", &path, error))?;
     let kind = std::fs::symlink_metadata(&end)

@@ -1,9 +1,9 @@
-//! Manifests from a URL, asked for again and again.
+//! Manifests from a URL, polled.
 //!
-//! Rule: what did not change is not told again; a server that fails leaves what it said before
-//! standing. A URL that means nothing is a source all the same, one that never has anything to say:
-//! what it said when the URL was a good one must not count as gone. An answer without a byte means that there are no pods, as upstream has it
-//! (config/http.go). Proxies of the environment are not used.
+//! Rule: unchanged content is not reported again; while a server fails, its last content stands. An
+//! invalid URL is a source too, one that never reports content: the pods from the time when the URL
+//! was valid must not count as removed. An empty response means that there are no pods, as upstream
+//! has it (config/http.go). Proxies from the environment are not used.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -22,7 +22,7 @@ mod tests;
 
 #[derive(Debug)]
 pub struct UrlSource {
-    /// Or why there is none.
+    /// The error if the URL is invalid.
     target: Result<Target, String>,
     headers: Vec<(String, String)>,
     period: Duration,
@@ -46,7 +46,7 @@ impl UrlSource {
         }
     }
 
-    /// Checks https servers with this bundle instead of the machine's.
+    /// Verifies https servers with this bundle instead of the machine's.
     #[must_use]
     pub fn with_bundle(mut self, bundle: &Path) -> Self {
         self.bundle = Bundle::new(vec![bundle.to_owned()]);

@@ -1,7 +1,7 @@
-//! inotify watches that follow a path wherever it comes and goes.
+//! inotify watches that follow a path as it appears and disappears.
 //!
-//! Rule: says which names changed and how, and nothing of what is in them. A path that is not there
-//! is waited for in the nearest folder above it that is.
+//! Rule: reports which names changed and how, and nothing of their content. A path that does not
+//! exist is waited for in its nearest existing ancestor.
 
 use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
@@ -29,23 +29,24 @@ const EVENTS: WatchFlags = WatchFlags::CLOSE_WRITE
     .union(WatchFlags::MOVE_SELF)
     .union(WatchFlags::ONLYDIR);
 
-/// Symlinks whose ends are watched; further ones are heard of at the next slow look.
+/// Symlinks whose targets are watched; changes of further ones are noticed by the next periodic
+/// read.
 const MOST_LINKED: usize = 256;
 
 /// What happened, as far as a reader of manifests cares.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Change {
-    /// A name appeared; whether something is written to it is not known yet.
+    /// A name appeared; whether something is being written to it is not known yet.
     Appeared(OsString),
     /// Something is being written to it.
     Written(OsString),
-    /// A name is as whole as it will be.
+    /// A name is complete.
     Finished(OsString),
-    /// Look again, whatever it was.
+    /// Read again, for any other reason.
     Look,
 }
 
-/// Which names of a watched folder matter.
+/// Which names of a watched directory matter.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 struct Interest {
     /// All names but dot names.
@@ -62,7 +63,7 @@ impl Interest {
     }
 }
 
-/// The watched folders by the kernel's number for them.
+/// The watched directories by watch descriptor.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct Layout(HashMap<i32, Interest>);
 
@@ -80,21 +81,21 @@ impl Watches {
         Ok(Self { descriptor, layout: Layout::default() })
     }
 
-    /// What [`lay`] needs, on whatever thread.
+    /// For [`lay`], on any thread.
     pub(crate) fn descriptor(&self) -> Arc<OwnedFd> {
         self.descriptor.get_ref().clone()
     }
 
-    /// Takes over a layout that was laid.
+    /// Replaces the current layout by one that [`lay`] returned.
     pub(crate) fn adopt(&mut self, layout: Layout) {
         for number in self.layout.0.keys().filter(|number| !layout.0.contains_key(number)) {
-            // A folder that was removed has taken its watch with it.
+            // A directory that was removed has taken its watch with it.
             let _gone = inotify::remove_watch(&**self.descriptor.get_ref(), *number);
         }
         self.layout = layout;
     }
 
-    /// Waits for changes. Nothing is lost when the wait is given up.
+    /// Waits for changes. Cancel-safe.
     pub(crate) async fn changes(&mut self) -> io::Result<Vec<Change>> {
         loop {
             let mut ready = self.descriptor.readable().await?;
@@ -112,8 +113,8 @@ impl Watches {
     }
 }
 
-/// Lays the watches that a path of this shape needs. May block on the file system. Watches that
-/// are no longer needed stay until the layout is adopted.
+/// Sets the watches that a path of this shape needs. May block on the file system. Watches that are
+/// no longer needed stay until the layout is adopted.
 pub(crate) fn lay(
     descriptor: &OwnedFd,
     path: &Path,
@@ -143,7 +144,7 @@ pub(crate) fn lay(
                 entry.dots |= interest.dots;
                 entry.names.extend(interest.names);
             }
-            // Gone since it was seen: the watch above it tells of that.
+            // Removed since it was listed: the watch above it reports that.
             Err(Errno::NOENT | Errno::NOTDIR) => {}
             Err(errno) => failed = failed.and(Err(errno)),
         }
@@ -181,7 +182,7 @@ fn meaning(
         return None;
     }
     let Some(name) = name else {
-        // The watched folder itself went away or changed.
+        // The watched directory itself went away or changed.
         return Some(Change::Look);
     };
     if !interest.takes(name) {
@@ -199,7 +200,7 @@ fn meaning(
     })
 }
 
-/// The nearest folder above a path that exists, and the name in it that leads to the path.
+/// The nearest existing directory above a path, and the name in it that leads to the path.
 fn nearest_above(path: &Path, shape: Shape) -> (PathBuf, OsString) {
     let mut above = path;
     loop {

@@ -1,12 +1,12 @@
-//! The filter itself: bytes of a client in, bytes for the server out.
+//! The filter itself: bytes from a client in, bytes for the server out.
 //!
-//! Rule: as soon as one header block had to be written anew, all of the connection's blocks are,
-//! because the server then no longer has the table that later blocks refer to. Until then blocks
-//! pass as they are, so connections of well-behaved clients cost one decoding of each block and
-//! nothing else. A connection that does not begin as HTTP/2 passes unread. What a client can make
-//! this hold is bounded whatever it sends: one frame, one open header block (its bytes and its
-//! frames, so that empty ones count too), and the output of one block. Frames of every other kind
-//! are passed on as they come and never held; how many of them there may be is the server's to say.
+//! Rule: as soon as one header block had to be rewritten, all later blocks of the connection are,
+//! because the server no longer has the dynamic table that they refer to. Until then blocks pass
+//! unchanged, so connections of well-behaved clients cost one decoding of each block and nothing
+//! else. A connection that does not begin as HTTP/2 passes unfiltered. What a client can make this
+//! buffer is bounded: one frame, one open header block (its bytes and its frames, so that empty
+//! ones count too), and the output of one block. Other frames are passed on as they arrive and
+//! never buffered; their number is the server's to limit.
 
 use crate::hpack::{BlockError, Decoder, Field, encode};
 
@@ -15,17 +15,17 @@ mod tests;
 
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 const FRAME_HEADER: usize = 9;
-/// What a server takes unless it says otherwise, and ours do not.
+/// The default limit of a server, which ours do not change.
 const LARGEST_FRAME: usize = 16_384;
 const HEADERS: u8 = 1;
 const CONTINUATION: u8 = 9;
 const END_HEADERS: u8 = 4;
 const PADDED: u8 = 8;
 const PRIORITY: u8 = 0x20;
-/// Four times what the server behind takes, which answers a block that is somewhat too large and
-/// ends a connection above that.
+/// Four times what the server behind accepts, which answers a block that is somewhat too large and
+/// closes a connection above that.
 const BLOCK_BYTES: usize = 1 << 16;
-/// A block that fills its frames needs four; the server behind takes five (RFC 9113, 10.5.1).
+/// A block of the largest size needs four; the server behind accepts five (RFC 9113, 10.5.1).
 const MOST_CONTINUATIONS: usize = 16;
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -49,20 +49,20 @@ enum Stage {
     #[default]
     Preface,
     Frames,
-    /// Within a frame that is passed on: so many bytes to go.
+    /// Inside a frame that is passed on: so many bytes are left.
     Passing(usize),
     /// Not HTTP/2, or nothing that this filter understands.
     Unread,
 }
 
-/// One connection's way from client to server.
+/// The direction from client to server of one connection.
 #[derive(Debug, Default)]
 pub struct Filter {
     stage: Stage,
-    /// The start of something that is not whole yet.
+    /// The beginning of something that is incomplete.
     held: Vec<u8>,
     decoder: Decoder,
-    /// A header block whose last part has not come.
+    /// A header block whose last part has not arrived.
     open: Option<Open>,
     rewriting: bool,
 }
@@ -73,7 +73,7 @@ struct Open {
     flags: u8,
     priority: Option<[u8; 5]>,
     block: Vec<u8>,
-    /// The frames as they came.
+    /// The frames as they arrived.
     frames: Vec<u8>,
     continuations: usize,
 }
@@ -87,8 +87,9 @@ struct Frame<'a> {
 }
 
 impl Filter {
-    /// Takes from what a client sent, appends what the server shall read, and returns how much it
-    /// took. It stops after a header block, since one may be far larger written than it was sent.
+    /// Consumes bytes that a client sent, appends the bytes for the server, and returns how many it
+    /// consumed. It stops after a header block, since a rewritten one may be far larger than it
+    /// was.
     pub fn push(&mut self, input: &[u8], output: &mut Vec<u8>) -> Result<usize, FilterError> {
         let mut rest = input;
         let all = |rest: &[u8]| Ok(input.len() - rest.len());
@@ -111,7 +112,7 @@ impl Filter {
                 }
                 Stage::Preface => {
                     if !self.fill(PREFACE.len(), &mut rest) {
-                        // Something else shows early: do not keep it from the server.
+                        // Another protocol shows early: do not withhold it from the server.
                         if !PREFACE.starts_with(&self.held) {
                             self.stage = Stage::Unread;
                             continue;
@@ -131,7 +132,7 @@ impl Filter {
         }
     }
 
-    /// Fills `held` up to `size`; `false` when the input ended before.
+    /// Fills `held` up to `size`; `false` if the input ended before.
     fn fill(&mut self, size: usize, rest: &mut &[u8]) -> bool {
         let wanted = size.saturating_sub(self.held.len()).min(rest.len());
         self.held.extend_from_slice(&rest[..wanted]);
@@ -139,7 +140,7 @@ impl Filter {
         self.held.len() >= size
     }
 
-    /// One frame; `false` when it is not whole yet.
+    /// One frame; `false` if it is incomplete.
     fn frame(&mut self, rest: &mut &[u8], output: &mut Vec<u8>) -> Result<bool, FilterError> {
         if !self.fill(FRAME_HEADER, rest) {
             return Ok(false);
@@ -148,7 +149,7 @@ impl Filter {
             | usize::from(self.held[1]) << 8
             | usize::from(self.held[2]);
         let kind = self.held[3];
-        // A frame that is too large is the server's to refuse, not ours to hold.
+        // A frame that is too large is the server's to reject, and not buffered here.
         if (kind != HEADERS && kind != CONTINUATION) || size > LARGEST_FRAME {
             if self.open.is_some() {
                 return Err(FilterError::Order);
@@ -227,7 +228,7 @@ fn opened(frame: &Frame<'_>) -> Result<Open, FilterError> {
     })
 }
 
-/// Puts a host where the authority is none. `true`: something was changed.
+/// Replaces an authority that is no host. `true` if something was changed.
 fn correct(fields: &mut [Field]) -> bool {
     let mut changed = false;
     for (name, value) in fields {
@@ -239,7 +240,7 @@ fn correct(fields: &mut [Field]) -> bool {
     changed
 }
 
-/// Stricter than the standard: what passes is certainly taken by the server.
+/// Stricter than the standard: the server certainly accepts what passes.
 fn is_host(value: &[u8]) -> bool {
     let (host, port) = match value.iter().rposition(|byte| *byte == b':') {
         Some(at) if !value.ends_with(b"]") => (&value[..at], Some(&value[at + 1..])),
@@ -273,7 +274,7 @@ fn write(open: &Open, block: &[u8], output: &mut Vec<u8>) {
 }
 
 fn write_frame(kind: u8, flags: u8, stream: [u8; 4], payload: &[u8], output: &mut Vec<u8>) {
-    // Never above the largest frame, so three bytes hold it.
+    // Never above the largest frame, so three bytes suffice.
     let size = u32::try_from(payload.len()).unwrap_or(0).to_be_bytes();
     output.extend_from_slice(&size[1..]);
     output.extend_from_slice(&[kind, flags]);

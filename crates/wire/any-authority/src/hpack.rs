@@ -1,8 +1,8 @@
 //! Header compression of HTTP/2 (RFC 7541), as far as a filter needs it.
 //!
-//! Decoding is whole, with the dynamic table that the client fills; encoding uses neither table nor
-//! letter codes, so that it has no state that could differ from the server's. Input is from
-//! outside: every length is checked, and a block's decoded size has a limit.
+//! Decoding is complete, with the dynamic table that the client fills; encoding uses neither table
+//! nor Huffman codes, so that it has no state that could differ from the server's. Input is
+//! untrusted: every length is checked, and a block's decoded size has a limit.
 
 mod letters;
 mod table;
@@ -12,11 +12,12 @@ use std::collections::VecDeque;
 #[cfg(test)]
 mod tests;
 
-/// What a server offers unless it says otherwise, and ours do not.
+/// The default of a server, which ours do not change.
 const TABLE_BYTES: usize = 4096;
-/// What an entry counts for beside its words.
+/// Overhead of an entry, besides its name and value.
 const ENTRY_BYTES: usize = 32;
-/// Four times what the servers behind take; a block of references may otherwise grow without end.
+/// Four times what the servers behind accept; a block of references could otherwise grow without
+/// end.
 const BLOCK_BYTES: usize = 1 << 16;
 
 pub(crate) type Field = (Vec<u8>, Vec<u8>);
@@ -37,7 +38,7 @@ pub(crate) enum BlockError {
     TooLarge,
 }
 
-/// The fields that the other side may refer to, newest first.
+/// The dynamic table, newest entry first.
 #[derive(Debug)]
 pub(crate) struct Decoder {
     entries: VecDeque<Field>,
@@ -101,7 +102,7 @@ impl Decoder {
 
     fn remember(&mut self, field: Field) {
         let size = field.0.len() + field.1.len() + ENTRY_BYTES;
-        // One that fits nowhere empties the table, says the standard.
+        // An entry larger than the table empties it, as the standard requires.
         self.shrink_to(self.limit.saturating_sub(size));
         if size <= self.limit {
             self.bytes += size;
@@ -131,7 +132,7 @@ impl Input<'_> {
         Ok(*first)
     }
 
-    /// A number whose first bits share a byte with something else.
+    /// An integer whose first bits share a byte with other flags.
     fn number(&mut self, prefix: u8) -> Result<usize, BlockError> {
         let mask = (1_usize << prefix) - 1;
         let mut value = usize::from(self.take()?) & mask;
@@ -160,7 +161,7 @@ impl Input<'_> {
     }
 }
 
-/// Writes fields as literals that nobody remembers.
+/// Writes fields as literals without indexing.
 pub(crate) fn encode(fields: &[Field]) -> Vec<u8> {
     let mut block = Vec::new();
     for (name, value) in fields {

@@ -1,8 +1,8 @@
 //! A stream whose reading side passes through the filter.
 //!
-//! Rule: reads give filtered bytes in order; writes go through untouched. Cancelling a read loses
-//! nothing, since what was filtered and not yet read is kept here. Nothing is filtered before what
-//! was filtered earlier has been read, and large buffers are not kept.
+//! Rule: reads give filtered bytes in order; writes go through untouched. Reads are cancel-safe,
+//! since filtered bytes that are not read yet are kept here. Nothing more is filtered before they
+//! have been read, and large buffers are not kept.
 
 use std::io;
 use std::pin::Pin;
@@ -14,7 +14,7 @@ use crate::filter::Filter;
 
 const READ_BYTES: usize = 16 * 1024;
 
-/// A server's end of a connection, with the client's authorities made hosts.
+/// A server's end of a connection, with the client's authorities corrected.
 #[derive(Debug)]
 pub struct AnyAuthority<Stream> {
     stream: Stream,

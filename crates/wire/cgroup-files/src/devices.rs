@@ -1,14 +1,14 @@
-//! Rules about devices, as version 1's files take them.
+//! Device rules, as version 1's files take them.
 //!
-//! Rule: a plain value and its text. On version 2 there is no file: the runtime makes a filter
-//! program out of the same rules.
+//! Rule: a plain value and its text. On version 2 there is no file: the runtime compiles the same
+//! rules to a BPF program.
 
 /// One rule; the last that matches wins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct DeviceRule {
     pub allow: bool,
     pub kind: DeviceKind,
-    /// None is every number.
+    /// `None` matches every number.
     pub major: Option<u32>,
     pub minor: Option<u32>,
     pub access: DeviceAccess,

@@ -1,12 +1,12 @@
-//! What can go wrong with a control group's files, and how they are read and written.
+//! Errors of cgroup files, and how the files are read and written.
 //!
-//! Rule: each error carries the path; a write's error also the value. Does not retry.
+//! Rule: each error has the path; a write's error also the value. Does not retry.
 
 use std::fs::OpenOptions;
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
-/// No file of a control group that we read is longer; `memory.stat` of a big machine has 8 KiB,
+/// Larger than any cgroup file that is read; `memory.stat` of a big machine has 8 KiB,
 /// `cgroup.procs` 7 bytes per process.
 const LONGEST_FILE: u64 = 32 * 1024 * 1024;
 
@@ -35,10 +35,10 @@ pub enum CgroupError {
 }
 
 impl CgroupError {
-    /// The group, or its file, is not there.
+    /// The cgroup, or its file, does not exist.
     pub fn is_missing(&self) -> bool {
         self.kind().is_some_and(|kind| kind == io::ErrorKind::NotFound)
-            // A group that was removed while its file was open.
+            // A cgroup that was removed while its file was open.
             || self.raw().is_some_and(|raw| raw == rustix::io::Errno::NODEV.raw_os_error())
     }
 
@@ -67,7 +67,7 @@ pub(crate) fn read(path: &Path) -> Result<String> {
         .map_err(|error| CgroupError::Read { path: path.to_owned(), source: invalid(error) })
 }
 
-/// For files that hold names which others chose.
+/// For files that contain names from outside, which may not be UTF-8.
 pub(crate) fn read_bytes(path: &Path) -> Result<Vec<u8>> {
     let failed = |source| CgroupError::Read { path: path.to_owned(), source };
     let file = OpenOptions::new().read(true).open(path).map_err(failed)?;
@@ -76,12 +76,12 @@ pub(crate) fn read_bytes(path: &Path) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// The file's text, or none where this kernel, controller or group has no such file.
+/// The file's text, or `None` if this kernel, controller or cgroup has no such file.
 pub(crate) fn read_if_there(path: &Path) -> Result<Option<String>> {
     match read(path) {
         Ok(text) => Ok(Some(text)),
         Err(error) if error.is_missing() => Ok(None),
-        // Some files exist and cannot be read, as memory.peak of the root.
+        // Some files exist and cannot be read, such as memory.peak of the root.
         Err(CgroupError::Read { source, .. }) if source.raw_os_error() == Some(95) => Ok(None),
         Err(error) => Err(error),
     }
@@ -104,7 +104,7 @@ pub(crate) fn number(path: &Path, text: &str) -> Result<u64> {
     })
 }
 
-/// One write call, as the kernel wants it.
+/// One write call, as the kernel requires.
 pub(crate) fn write(path: &Path, value: &str) -> Result<()> {
     let failed =
         |source| CgroupError::Write { path: path.to_owned(), value: value.to_owned(), source };

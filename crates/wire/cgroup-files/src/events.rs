@@ -1,7 +1,7 @@
-//! Watching a group for kills by the kernel for want of memory.
+//! Watches a cgroup for OOM kills.
 //!
-//! Rule: the count is what is true; the descriptor only says "look again". Works while the group
-//! exists. Does not say which process it was.
+//! Rule: the count is authoritative; the descriptor only means "read it again". Works while the
+//! cgroup exists. Does not know which process was killed.
 
 use std::fs::File;
 use std::io::Read;
@@ -14,12 +14,11 @@ use crate::error::{CgroupError, Result, read, write};
 use crate::group::Cgroup;
 use crate::hierarchy::{Controller, Version};
 
-/// A descriptor that becomes ready (see [`MemoryWatch::interest`]) when the group's memory events
-/// change.
+/// A descriptor that becomes ready (see [`MemoryWatch::interest`]) on a memory event of the cgroup.
 #[derive(Debug)]
 pub struct MemoryWatch {
     descriptor: OwnedFd,
-    /// Version 1 forgets the registration when this is closed.
+    /// Version 1 drops the registration when this is closed.
     _control: Option<File>,
     version: Version,
 }
@@ -34,7 +33,7 @@ impl MemoryWatch {
         };
         if version == Version::V2 {
             let mut file = open("memory.events")?;
-            // A first reading arms the notification.
+            // The first read arms the notification.
             let _ = file.read(&mut [0; 1024]);
             return Ok(Self { descriptor: file.into(), _control: None, version });
         }
@@ -57,7 +56,7 @@ impl MemoryWatch {
         }
     }
 
-    /// Makes the descriptor wait for the next change; call it before reading the count.
+    /// Arms the descriptor for the next event; call it before reading the count.
     pub fn acknowledge(&self) {
         let mut buffer = [0; 1024];
         match self.version {
@@ -74,8 +73,8 @@ impl AsFd for MemoryWatch {
 }
 
 impl Cgroup {
-    /// How many processes of the group (version 2: and of groups beneath) the kernel killed for want
-    /// of memory since the group was made.
+    /// How many processes of the cgroup (version 2: and of its descendants) were OOM killed since
+    /// it was created.
     pub fn out_of_memory_kills(&self) -> Result<u64> {
         let file = match self.hierarchy().version() {
             Version::V1 => "memory.oom_control",

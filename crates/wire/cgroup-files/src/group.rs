@@ -1,8 +1,8 @@
-//! One control group: make, enter, list, freeze, kill, remove.
+//! One cgroup: create, enter, list, freeze, kill, remove.
 //!
-//! Rule: a group's path is the same in every hierarchy; what is asked twice is done once. A kill
-//! misses nobody, whatever the processes do meanwhile. Does not touch groups beside or above its
-//! own, except that version 2 passes controllers down from the parents on creation.
+//! Rule: a cgroup's path is the same in every hierarchy; operations are idempotent. A kill misses
+//! no process, whatever the processes do meanwhile. Does not touch siblings or parents, except that
+//! version 2 enables controllers in the parents on creation.
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -19,10 +19,11 @@ use crate::hierarchy::{Controller, Hierarchy, Layout, Version};
 #[cfg(test)]
 mod tests;
 
-/// Version 1 has no call that kills a group; nothing that can be killed survives so many rounds.
+/// Version 1 has no call that kills a cgroup; no process that can be killed survives so many
+/// rounds.
 const MOST_ROUNDS: u32 = 200;
 
-/// A group by its path; whether it exists is another question.
+/// A cgroup by its path, which may or may not exist.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Cgroup {
     hierarchy: Hierarchy,
@@ -69,12 +70,12 @@ impl Cgroup {
         point.join(self.path.trim_start_matches('/'))
     }
 
-    /// The folder that holds a controller's files of this group.
+    /// The directory with a controller's files of this cgroup.
     pub fn folder(&self, controller: Controller) -> Option<PathBuf> {
         self.hierarchy.point(controller).map(|point| self.beneath(point))
     }
 
-    /// The folder, or an error that says which wish needs the controller.
+    /// The directory, or an error that names the limit that needs the controller.
     pub(crate) fn folder_for(&self, controller: Controller, wanted: &str) -> Result<PathBuf> {
         self.folder(controller).ok_or_else(|| CgroupError::NoController {
             controller: controller.v1_name(),
@@ -82,22 +83,22 @@ impl Cgroup {
         })
     }
 
-    /// The group's folders, one in each hierarchy.
+    /// The cgroup's directories, one in each hierarchy.
     pub fn folders(&self) -> Vec<PathBuf> {
         self.hierarchy.points().into_iter().map(|point| self.beneath(point)).collect()
     }
 
-    /// In every hierarchy.
+    /// Whether it exists in every hierarchy.
     pub fn exists(&self) -> bool {
         self.folders().iter().all(|folder| folder.is_dir())
     }
 
-    /// In at least one hierarchy.
+    /// Whether it exists in at least one hierarchy.
     pub fn exists_somewhere(&self) -> bool {
         self.folders().iter().any(|folder| folder.is_dir())
     }
 
-    /// Makes the group and what lies above it, usable with every controller that the machine has.
+    /// Creates the cgroup and its parents, with every controller that the machine has.
     pub fn create(&self) -> Result<()> {
         match &self.hierarchy.layout {
             Layout::V2 { root, .. } => self.create_unified(root),
@@ -113,8 +114,8 @@ impl Cgroup {
         }
     }
 
-    /// Passes the controllers down from each parent. One that cannot be passed is left out: whoever
-    /// wants a limit of it hears that its file is missing.
+    /// Enables the controllers in each parent. One that cannot be enabled is skipped: setting a
+    /// limit of it then fails because its file is missing.
     fn create_unified(&self, root: &Path) -> Result<()> {
         let mut folder = root.to_owned();
         for part in self.path.split('/').filter(|part| !part.is_empty()) {
@@ -132,7 +133,7 @@ impl Cgroup {
         Ok(())
     }
 
-    /// A new cpuset of version 1 has no CPUs, and nothing can enter it before it has some.
+    /// A new cpuset of version 1 has no CPUs, and no process can enter it before it has some.
     fn inherit_cpu_set(&self, point: &Path) -> Result<()> {
         let mut folder = point.to_owned();
         for part in self.path.split('/').filter(|part| !part.is_empty()) {
@@ -148,13 +149,13 @@ impl Cgroup {
         Ok(())
     }
 
-    /// Puts a process with all its threads into the group.
+    /// Moves a process with all its threads into the cgroup.
     pub fn add_process(&self, pid: u32) -> Result<()> {
         self.door()?.admit(pid)
     }
 
-    /// The way in, held open: a process that has left for other namespaces can still be let in, and
-    /// by a caller that sees these files no more.
+    /// The cgroup's membership files, held open: they still work for a process that has entered
+    /// other namespaces, and for a caller that no longer sees the files.
     pub fn door(&self) -> Result<Door> {
         self.folders()
             .into_iter()
@@ -163,17 +164,17 @@ impl Cgroup {
             .map(|files: Vec<(PathBuf, File)>| Door { files })
     }
 
-    /// The way in of one controller only (version 1); of the group (version 2).
+    /// The membership file of one controller only (version 1); of the cgroup (version 2).
     pub fn door_of(&self, controller: Controller) -> Result<Door> {
         let folder = self.folder_for(controller, "entering it")?;
         Ok(Door { files: vec![Door::open_one(&folder, PROCESSES)?] })
     }
 
-    /// The way in for the one thread that is the caller, with whatever it starts afterwards; `beneath`
-    /// is a group that only the freezer has. Version 2 has none.
+    /// The files by which the calling thread moves itself in, with the processes that it starts
+    /// afterwards; `beneath` is a cgroup in the freezer hierarchy only. `None` on version 2.
     ///
-    /// Whoever lets in a process waits until the kernel has stopped all forks and ends on the machine,
-    /// some ten milliseconds each time. A thread that goes in itself waits for nobody.
+    /// Moving another process waits until the kernel has stopped all forks and exits on the
+    /// machine, some ten milliseconds each time. A thread that moves itself does not wait.
     pub fn door_of_caller(&self, beneath: Option<&Cgroup>) -> Result<Option<Door>> {
         if self.hierarchy.version() == Version::V2 {
             return Ok(None);
@@ -189,15 +190,15 @@ impl Cgroup {
         Ok(Some(Door { files }))
     }
 
-    /// Processes in the group itself, not in groups beneath. Those that our PID namespace cannot
-    /// see are left out.
+    /// Processes in the cgroup itself, not in its descendants. Those that the current PID namespace
+    /// cannot see are left out.
     pub fn processes(&self) -> Result<Vec<u32>> {
         processes_in(&self.listing_folder())
     }
 
-    /// Processes in the group and in every group beneath, whatever name a program gave that.
+    /// Processes in the cgroup and its descendants, including those whose names are not UTF-8.
     pub fn processes_beneath(&self) -> Result<Vec<u32>> {
-        // A process that is somewhere is in the hierarchy by which groups are followed, too.
+        // Every process is also in the hierarchy that is listed.
         let mut all = Vec::new();
         let mut open = vec![self.listing_folder()];
         while let Some(dir) = open.pop() {
@@ -207,8 +208,9 @@ impl Cgroup {
         Ok(all)
     }
 
-    /// The groups directly beneath, in any hierarchy: whoever is killed while making or removing one
-    /// leaves it in some of them. One whose name is not UTF-8 is none of ours and is left out.
+    /// The child cgroups, in any hierarchy: a process that is killed while it creates or removes
+    /// one leaves it in some of them. One whose name is not UTF-8 is not the agent's and is left
+    /// out.
     pub fn children(&self) -> Result<Vec<Self>> {
         let mut names = BTreeSet::new();
         for folder in &self.folders() {
@@ -219,8 +221,8 @@ impl Cgroup {
         names.iter().map(|name| self.child(name)).collect()
     }
 
-    /// Version 1: the hierarchy by which groups are followed. The freezer, because that is what a
-    /// kill needs; where there is none, any.
+    /// Version 1: the hierarchy that is listed. The freezer, because a kill needs it; otherwise
+    /// any.
     fn listing_folder(&self) -> PathBuf {
         self.folder(Controller::Freezer)
             .filter(|folder| folder.is_dir())
@@ -230,7 +232,7 @@ impl Cgroup {
             })
     }
 
-    /// Holds every process still, or lets them go on. Returns before all have stopped.
+    /// Freezes or thaws every process. Returns before all have stopped.
     pub fn set_frozen(&self, frozen: bool) -> Result<()> {
         match self.hierarchy.version() {
             Version::V2 => {
@@ -254,9 +256,9 @@ impl Cgroup {
         }
     }
 
-    /// SIGKILL to every process in the group and beneath, also to those that are being forked.
-    /// Returns when none is left that has not got it. On version 1 this may take a moment: do not
-    /// call it where nothing may wait.
+    /// SIGKILL to every process in the cgroup and its descendants, also to those that are being
+    /// forked. Returns when each has got it. On version 1 this may block for a while: do not call
+    /// it from async code.
     pub fn kill(&self) -> Result<()> {
         if !self.exists_somewhere() {
             return Ok(());
@@ -296,8 +298,9 @@ impl Cgroup {
         Err(CgroupError::WillNotDie { path: self.listing_folder(), rounds: MOST_ROUNDS })
     }
 
-    /// The group that a further process can be put into: this one, or, where a program in it passes
-    /// controllers down (version 2 then lets no process in), the one that its first process is in.
+    /// The cgroup that a further process can be moved into: this one, or, if a program in it
+    /// enabled controllers for its children (version 2 then lets no process in), that of its first
+    /// process.
     pub fn open_to_processes(&self, first_process: u32) -> Self {
         let passes_down = || {
             let folder = self.folder(Controller::Freezer)?;
@@ -315,7 +318,7 @@ impl Cgroup {
             .unwrap_or_else(|| self.clone())
     }
 
-    /// Whether any process is left in the group or beneath.
+    /// Whether any process is left in the cgroup or its descendants.
     pub fn is_populated(&self) -> Result<bool> {
         if self.hierarchy.version() == Version::V2
             && let Some(events) = read_if_there(&self.listing_folder().join("cgroup.events"))?
@@ -325,13 +328,12 @@ impl Cgroup {
         Ok(!self.processes_beneath()?.is_empty())
     }
 
-    /// Removes the group with all that lie beneath. Fails while a process is in one of them.
+    /// Removes the cgroup with its descendants. Fails while a process is in one of them.
     pub fn remove(&self) -> Result<()> {
         self.folders().iter().try_for_each(|folder| remove_folders(folder))
     }
 
-    /// Removes, and where it is busy tries again until `limit` is over: what was killed needs a
-    /// moment to leave.
+    /// Removes it, and retries until `limit` while it is busy: killed processes need time to exit.
     pub fn remove_within(&self, limit: Duration) -> Result<()> {
         let until = Instant::now() + limit;
         let mut pause = Duration::from_micros(500);
@@ -349,8 +351,8 @@ impl Cgroup {
         }
     }
 
-    /// Kills what is in the group and removes it, again and again until `limit` is over: on a busy
-    /// machine the dead take their time.
+    /// Kills the processes and removes the cgroup, again and again until `limit`: on a busy machine
+    /// killed processes take time to exit.
     pub fn end_within(&self, limit: Duration) -> Result<()> {
         const TURN: Duration = Duration::from_millis(500);
         let until = Instant::now() + limit;
@@ -376,7 +378,7 @@ fn processes_in(dir: &Path) -> Result<Vec<u32>> {
     Ok(text.lines().filter_map(|line| line.parse().ok()).filter(|pid| *pid != 0).collect())
 }
 
-/// The groups in one; none where it is gone.
+/// The child directories; none if it is gone.
 fn dirs_in(dir: &Path) -> Result<Vec<PathBuf>> {
     let failed = |source| CgroupError::Read { path: dir.to_owned(), source };
     let entries = match std::fs::read_dir(dir) {
@@ -394,7 +396,7 @@ fn dirs_in(dir: &Path) -> Result<Vec<PathBuf>> {
     Ok(found)
 }
 
-/// Depth first; only folders, for a group's files cannot be removed.
+/// Depth first; directories only, for a cgroup's files cannot be removed.
 fn remove_folders(folder: &Path) -> Result<()> {
     let failed = |source| CgroupError::Remove { path: folder.to_owned(), source };
     let entries = match std::fs::read_dir(folder) {
@@ -418,7 +420,7 @@ const PROCESSES: &str = "cgroup.procs";
 /// Of version 1.
 const THREADS: &str = "tasks";
 
-/// The files of a group by which processes come in, of every hierarchy, open for writing.
+/// The files of a cgroup by which processes are moved in, of every hierarchy, open for writing.
 #[derive(Debug)]
 pub struct Door {
     files: Vec<(PathBuf, File)>,
@@ -433,7 +435,7 @@ impl Door {
         Ok((path, file))
     }
 
-    /// `pid` as the caller's PID namespace names it; 0 is the caller.
+    /// `pid` in the caller's PID namespace; 0 is the caller.
     pub fn admit(&self, pid: u32) -> Result<()> {
         for (path, file) in &self.files {
             let value = pid.to_string();
@@ -447,7 +449,7 @@ impl Door {
         Ok(())
     }
 
-    /// Both ways, one after the other.
+    /// The files of both, one after the other.
     pub fn and(mut self, other: Self) -> Self {
         self.files.extend(other.files);
         self

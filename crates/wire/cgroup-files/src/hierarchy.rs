@@ -1,7 +1,7 @@
-//! The machine's control group hierarchies: which there are, where, and with which controllers.
+//! The machine's cgroup hierarchies: which there are, where, and with which controllers.
 //!
-//! Rule: looked at once and then passed around. A hybrid machine counts as version 1, because that
-//! is where its controllers are. Does not change anything.
+//! Rule: detected once and then passed around. A hybrid machine counts as version 1, because that
+//! is where its controllers are. Changes nothing.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -36,7 +36,8 @@ pub enum Controller {
     PerfEvent,
     Rdma,
     Misc,
-    /// Version 1's `name=systemd`: no controller, but where systemd looks for processes.
+    /// Version 1's `name=systemd`: no controller, but the hierarchy in which systemd tracks
+    /// processes.
     Systemd,
 }
 
@@ -89,7 +90,7 @@ pub(crate) enum Layout {
     V1 {
         /// Where each controller's hierarchy is mounted; several may share one.
         points: BTreeMap<Controller, PathBuf>,
-        /// A cgroup2 mount without controllers beside them.
+        /// A cgroup2 mount without controllers besides them.
         unified: Option<PathBuf>,
     },
     V2 {
@@ -99,7 +100,7 @@ pub(crate) enum Layout {
 }
 
 impl Hierarchy {
-    /// What this process sees mounted under `/sys/fs/cgroup`.
+    /// Detects the hierarchies that this process sees mounted under `/sys/fs/cgroup`.
     pub fn detect() -> Result<Self> {
         let path = Path::new(mount_table::PATH);
         let table = MountTable::read()
@@ -107,7 +108,7 @@ impl Hierarchy {
         Self::from_mounts(&table, Path::new("/sys/fs/cgroup"))
     }
 
-    /// What a mount table says is mounted at or beneath `base`.
+    /// The hierarchies that a mount table has at or beneath `base`.
     pub fn from_mounts(table: &MountTable, base: &Path) -> Result<Self> {
         let below = table.mounts().filter(|mount| mount.point.starts_with(base));
         let (unified, separate): (Vec<_>, Vec<_>) = below
@@ -130,7 +131,7 @@ impl Hierarchy {
         Ok(Self { layout: Layout::V1 { points, unified } })
     }
 
-    /// A version 2 hierarchy whose root is this folder.
+    /// A version 2 hierarchy whose root is this directory.
     pub fn unified(root: &Path) -> Result<Self> {
         let text = read(&root.join("cgroup.controllers"))?;
         let controllers = text.split_whitespace().filter_map(Controller::from_v2).collect();
@@ -144,7 +145,7 @@ impl Hierarchy {
         }
     }
 
-    /// The controllers that the machine has, whether or not a group uses them.
+    /// The controllers that the machine has, whether or not a cgroup uses them.
     pub fn controllers(&self) -> BTreeSet<Controller> {
         match &self.layout {
             Layout::V1 { points, .. } => points.keys().copied().collect(),
@@ -152,7 +153,7 @@ impl Hierarchy {
         }
     }
 
-    /// The mount point of a controller (version 1), or of everything (version 2).
+    /// The mount point of a controller (version 1), or of the one hierarchy (version 2).
     pub fn point(&self, controller: Controller) -> Option<&Path> {
         match &self.layout {
             Layout::V1 { points, .. } => points.get(&controller).map(PathBuf::as_path),
@@ -171,12 +172,12 @@ impl Hierarchy {
         }
     }
 
-    /// A group by its path from the root, as in `/proc/PID/cgroup`. It need not exist.
+    /// A cgroup by its path from the root, as in `/proc/PID/cgroup`. It need not exist.
     pub fn group(&self, path: &str) -> Result<Cgroup> {
         Cgroup::new(self, path)
     }
 
-    /// The group that a process is in, as `/proc/PID/cgroup` tells it to us.
+    /// The cgroup that a process is in, from `/proc/PID/cgroup`.
     pub fn path_of(&self, pid: u32) -> Result<String> {
         let path = PathBuf::from(format!("/proc/{pid}/cgroup"));
         let bytes = read_bytes(&path)?;
@@ -188,7 +189,7 @@ impl Hierarchy {
     }
 
     /// Version 1: of the memory hierarchy, else of any that is mounted. A path that is not UTF-8 is
-    /// no path here, and takes nothing from the other hierarchies.
+    /// ignored, without affecting the other hierarchies.
     fn path_in(&self, table: &[u8]) -> Option<String> {
         let lines: Vec<(&str, &str)> = table
             .split(|byte| *byte == b'\n')

@@ -1,9 +1,9 @@
-//! Control groups as files: create, place a process, limit, kill, watch and measure, on version 1,
-//! hybrid and version 2 machines.
+//! Cgroups as files: create, add a process, limit, kill, watch and measure, on version 1, hybrid
+//! and version 2 machines.
 //!
-//! Rule: every function takes the [`Hierarchy`] that it works on, so a folder of plain files can
-//! stand for the kernel in a test; every error names the file and the value. Decides no limit and
-//! knows no pod; does not talk to systemd (it knows how systemd would name a group, see [`names`]).
+//! Rule: every function takes the [`Hierarchy`] that it works on, so a directory of plain files can
+//! stand in for the kernel in a test; every error names the file and the value. Decides no limit
+//! and knows no pod; does not talk to systemd (it knows how systemd names a cgroup, see [`names`]).
 
 mod devices;
 mod error;

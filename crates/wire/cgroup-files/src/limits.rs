@@ -1,8 +1,8 @@
-//! Limits of a group, written in the words of either version.
+//! Limits of a cgroup, written in the format of either version.
 //!
-//! Rule: values are those of an OCI runtime's resources (shares, quota, memory plus swap), so that a
-//! caller needs not know the version; what is not set is not touched; what cannot be set is an
-//! error, never left out. Does not choose values.
+//! Rule: values are those of an OCI runtime's resources (shares, quota, memory plus swap), so that
+//! a caller need not know the version; an unset limit is not touched; one that cannot be set is an
+//! error, never skipped. Does not choose values.
 //!
 //! upstream: opencontainers/cgroups fs/memory.go, fs2/*.go, utils.go (the meaning of each value).
 
@@ -17,14 +17,14 @@ use crate::hierarchy::{Controller, Version};
 #[cfg(test)]
 mod tests;
 
-/// Version 1 tells an open limit as the largest number of whole pages.
+/// Version 1 reports "no limit" as the largest number of whole pages.
 const VERSION_1_OPEN: i64 = i64::MAX - (1 << 20);
 
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Limits {
-    /// 2 to 262144; version 2 gets the weight that stands for it.
+    /// 2 to 262144; converted to the weight on version 2.
     pub cpu_shares: Option<u64>,
-    /// Microseconds per period; none below 0.
+    /// Microseconds per period; no limit below 0.
     pub cpu_quota: Option<i64>,
     /// Microseconds.
     pub cpu_period: Option<u64>,
@@ -32,18 +32,18 @@ pub struct Limits {
     /// Lists such as `0-3,7`.
     pub cpuset_cpus: Option<String>,
     pub cpuset_mems: Option<String>,
-    /// Bytes; none below 0.
+    /// Bytes; no limit below 0.
     pub memory: Option<i64>,
-    /// Memory and swap together in bytes; none below 0.
+    /// Memory and swap together in bytes; no limit below 0.
     pub memory_and_swap: Option<i64>,
-    /// Bytes that are kept from reclaim as far as possible.
+    /// Bytes that are protected from reclaim as far as possible.
     pub memory_reservation: Option<i64>,
-    /// None below 1.
+    /// No limit below 1.
     pub pids: Option<i64>,
     pub huge_pages: Vec<HugePageLimit>,
     /// Files of version 2 by name.
     pub unified: BTreeMap<String, String>,
-    /// Version 1 only: rules in order. Version 2 needs a filter program.
+    /// Version 1 only: rules in order. Version 2 needs a BPF program.
     pub devices: Vec<DeviceRule>,
 }
 
@@ -55,7 +55,7 @@ pub struct HugePageLimit {
 }
 
 impl Cgroup {
-    /// Sets what is set in `limits`.
+    /// Applies the limits that are set.
     pub fn apply(&self, limits: &Limits) -> Result<()> {
         match self.hierarchy().version() {
             Version::V1 => self.apply_v1(limits),
@@ -91,7 +91,7 @@ impl Cgroup {
         for limit in &limits.huge_pages {
             let file = format!("hugetlb.{}.limit_in_bytes", limit.page_size);
             self.set(Controller::HugeTlb, &file, &limit.bytes.to_string())?;
-            // Newer kernels count reservations apart.
+            // Newer kernels account reservations separately.
             let reserved = format!("hugetlb.{}.rsvd.limit_in_bytes", limit.page_size);
             if self
                 .folder(Controller::HugeTlb)
@@ -107,8 +107,8 @@ impl Cgroup {
         Ok(())
     }
 
-    /// A quota is checked against the period that is there: where one of the two does not fit yet,
-    /// the other goes first.
+    /// A quota is checked against the current period: if one of the two does not fit yet, the other
+    /// is written first.
     fn set_cpu_time_v1(&self, limits: &Limits) -> Result<()> {
         let period = limits.cpu_period.filter(|period| *period != 0).map(|one| one.to_string());
         let quota = limits.cpu_quota.filter(|quota| *quota != 0).map(|one| one.max(-1).to_string());
@@ -121,7 +121,7 @@ impl Cgroup {
         self.set_if(Controller::Cpu, "cpu.cfs_period_us", period)
     }
 
-    /// The kernel wants memory never above memory and swap together, so growing and shrinking go in
+    /// The kernel requires memory to be at most memory plus swap, so growing and shrinking go in
     /// different orders.
     fn set_memory_v1(&self, limits: &Limits) -> Result<()> {
         let Some(memory) = limits.memory.filter(|bytes| *bytes != 0) else { return Ok(()) };
@@ -187,7 +187,7 @@ impl Cgroup {
         let text = |bytes: i64| if bytes < 0 { "max".to_owned() } else { bytes.to_string() };
         if let Some(swap) = swap_alone(limits) {
             let folder = self.folder_for(Controller::Memory, "memory.swap.max")?;
-            // A kernel without swap accounting has no such file; no swap needs none.
+            // A kernel without swap accounting has no such file; a limit of zero needs none.
             if folder.join("memory.swap.max").exists() || swap > 0 {
                 write(&folder.join("memory.swap.max"), &text(swap))?;
             }
@@ -198,7 +198,7 @@ impl Cgroup {
         self.set_if(Controller::Memory, "memory.low", reservation.map(text))
     }
 
-    /// The limits on memory and CPU time that are in force; what is open is none.
+    /// The limits on memory and CPU time that are in force; `None` for no limit.
     pub fn limits_now(&self) -> Result<Limits> {
         let (memory, time) = match self.hierarchy().version() {
             Version::V2 => {
@@ -225,7 +225,7 @@ impl Cgroup {
         })
     }
 
-    /// Takes back version 1's default of every device, so that rules begin with nothing.
+    /// Revokes version 1's default access to every device, so that rules start from nothing.
     pub fn deny_all_devices(&self) -> Result<()> {
         match self.hierarchy().version() {
             Version::V1 => self.set(Controller::Devices, "devices.deny", "a"),
@@ -233,7 +233,8 @@ impl Cgroup {
         }
     }
 
-    /// One file as it is; none where it is not there. For what this crate has no word for.
+    /// The content of one file; `None` if it does not exist. For files that this crate has no
+    /// function for.
     pub fn read_file(&self, controller: Controller, file: &str) -> Result<Option<String>> {
         let Some(folder) = self.folder(controller) else { return Ok(None) };
         crate::error::read_if_there(&folder.join(Path::new(file)))
@@ -254,7 +255,7 @@ fn cpu_max(limits: &Limits) -> Option<String> {
     Some(format!("{quota} {}", period.unwrap_or(100_000)))
 }
 
-/// Version 2 limits swap by itself.
+/// Version 2 limits swap separately from memory.
 fn swap_alone(limits: &Limits) -> Option<i64> {
     let both = limits.memory_and_swap.filter(|bytes| *bytes != 0);
     match (both, limits.memory.unwrap_or(0)) {
@@ -265,8 +266,8 @@ fn swap_alone(limits: &Limits) -> Option<i64> {
     }
 }
 
-/// The weight (1 to 10000) that stands for version 1's shares: the curve through least, default and
-/// most of both scales that the container runtimes agreed on.
+/// The weight (1 to 10000) for version 1's shares: the curve through minimum, default and maximum
+/// of both scales that the container runtimes agreed on.
 ///
 /// upstream: opencontainers/cgroups utils.go
 pub fn weight_of_shares(shares: u64) -> u64 {

@@ -1,21 +1,21 @@
-//! How a nested group is named on disk by the two conventions, cgroupfs and systemd.
+//! Names of nested cgroups by the two conventions, cgroupfs and systemd.
 //!
 //! Rule: pure translations. A [`GroupName`] is a list of plain words such as `kubepods`,
-//! `burstable`, `pod1234`; the driver decides how they become a path. Does not create anything.
+//! `burstable`, `pod1234`; the driver decides how they become a path. Creates nothing.
 //!
 //! upstream: pkg/kubelet/cm/cgroup_manager_linux.go (names), systemd.slice(5) (nesting by dashes).
 
 #[cfg(test)]
 mod tests;
 
-/// Who owns the tree: we by ourselves, or systemd.
+/// The cgroup driver: the tree is managed by the agent itself, or by systemd.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Driver {
     CgroupFs,
     Systemd,
 }
 
-/// A group by its words from the root.
+/// A cgroup by its words from the root.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct GroupName(Vec<String>);
 
@@ -47,11 +47,11 @@ impl GroupName {
         &self.0
     }
 
-    /// The group's path from the hierarchy's root.
+    /// The cgroup's path from the hierarchy's root.
     pub fn path(&self, driver: Driver) -> String {
         match driver {
             Driver::CgroupFs => format!("/{}", self.0.join("/")),
-            // A word is escaped below, so the name is one that can be expanded.
+            // Words are escaped below, so the name can be expanded.
             Driver::Systemd => expand_slice(&self.slice()).unwrap_or_else(|_| "/".to_owned()),
         }
     }
@@ -65,8 +65,8 @@ impl GroupName {
         format!("{}.slice", words.join("-"))
     }
 
-    /// The words behind a path of either driver. A dash cannot be told from an escaped one: systemd
-    /// names come back with `_`.
+    /// Parses a path of either driver. A dash looks like an escaped one: systemd names
+    /// come back with `_`.
     pub fn from_path(path: &str, driver: Driver) -> Result<Self, NameError> {
         let mut parts = path.split('/').filter(|part| !part.is_empty());
         match driver {
@@ -104,12 +104,13 @@ pub fn expand_slice(slice: &str) -> Result<String, NameError> {
     Ok(path)
 }
 
-/// A container's group inside a parent that CRI names: cgroupfs by path, systemd by slice and scope.
+/// A container's cgroup inside a parent that CRI names: cgroupfs by path, systemd by slice and
+/// scope.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct ContainerGroup {
     /// From the hierarchy's root.
     pub path: String,
-    /// Systemd's unit and the slice that it is in, where systemd must be asked for it.
+    /// The systemd unit and its slice, if systemd must create it.
     pub scope: Option<Scope>,
 }
 

@@ -1,7 +1,7 @@
-//! What a group uses, as numbers of one meaning on both versions.
+//! Resource usage of a cgroup, with the same meaning on both versions.
 //!
-//! Rule: times in nanoseconds, sizes in bytes, "no limit" is none; what the kernel does not tell is
-//! none, never 0. Reads only; computes no rates.
+//! Rule: times in nanoseconds, sizes in bytes, "no limit" is `None`; what the kernel does not
+//! report is `None`, never 0. Reads only; computes no rates.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -13,7 +13,7 @@ use crate::hierarchy::{Controller, Version};
 #[cfg(test)]
 mod tests;
 
-/// Version 1 says "no limit" with the highest whole page of a signed number.
+/// Version 1 reports "no limit" as the largest whole page of a signed number.
 const V1_NO_LIMIT: u64 = 0x7FFF_FFFF_0000_0000;
 
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -42,7 +42,7 @@ pub struct MemoryStats {
     pub usage: Option<u64>,
     pub peak: Option<u64>,
     pub limit: Option<u64>,
-    /// Usage without file pages that nobody used lately.
+    /// Usage without inactive file pages.
     pub working_set: Option<u64>,
     pub anonymous: Option<u64>,
     pub file: Option<u64>,
@@ -108,7 +108,7 @@ fn table(path: &Path) -> Result<BTreeMap<String, u64>> {
 }
 
 impl Cgroup {
-    /// Everything that the machine tells of this group.
+    /// All statistics that the machine has of this cgroup.
     pub fn stats(&self) -> Result<Stats> {
         Ok(Stats {
             cpu: self.cpu_stats()?,
@@ -296,7 +296,7 @@ fn memory_stats_v1(folder: &Path) -> Result<MemoryStats> {
 
 /// `some avg10=0.00 avg60=0.00 avg300=0.00 total=0`
 pub(crate) fn pressure(path: &Path) -> Result<Option<Pressure>> {
-    // Machines with pressure switched off have the file and refuse to read it.
+    // With pressure accounting disabled the file exists and cannot be read.
     let Ok(Some(text)) = read_if_there(path) else { return Ok(None) };
     let mut pressure = Pressure::default();
     for line in text.lines() {

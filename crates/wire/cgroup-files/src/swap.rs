@@ -1,10 +1,11 @@
-//! Whether the kernel can limit swap by control group.
+//! Whether the kernel can limit swap by cgroup.
 //!
-//! Rule: the file of the limit is looked for, since a kernel may count memory and not swap
-//! (`swapaccount=0`, built without it) and then refuses whoever wants it limited. Read beneath a
-//! root, so that a folder of files stands for a machine in tests.
+//! Rule: checks for the limit's file, since a kernel may account memory and not swap
+//! (`swapaccount=0`, built without it); then limiting swap fails. Read beneath a root, so that a
+//! directory of files can stand in for a machine in tests.
 //!
-//! upstream: pkg/kubelet/kuberuntime/kuberuntime_container_linux.go (checkSwapControllerAvailability)
+//! upstream: pkg/kubelet/kuberuntime/kuberuntime_container_linux.go
+//! (checkSwapControllerAvailability)
 
 use std::ffi::OsStr;
 use std::fs;
@@ -28,8 +29,8 @@ pub fn can_limit_swap(root: &Path) -> bool {
     let own = Path::new(OsStr::from_bytes(own));
     let limits = |group: &Path| group.join("memory.swap.max").exists();
     match own.strip_prefix("/").unwrap_or(own) {
-        // The root itself has no limits. Upstream gives up here; the groups beneath it would have
-        // the file, and without it pods could use swap that the node does not allow.
+        // The root itself has no limits. Upstream answers "no" here; the cgroups beneath it would
+        // have the file, and without it pods could use swap that the node does not allow.
         own if own.as_os_str().is_empty() => {
             let groups = fs::read_dir(&tree).into_iter().flatten().flatten();
             groups.map(|entry| entry.path()).any(|group| limits(&group))

@@ -1,7 +1,7 @@
-//! CNI configurations: a list of plugins, or the older form of one alone.
+//! CNI configurations: a list of plugins, or the older form with a single one.
 //!
-//! Rule: of the versions that a configuration offers, plugins are spoken to in the highest that is
-//! known here. A field of a wrong type is an error of the whole configuration.
+//! Rule: of the versions that a configuration offers, the highest supported one is used with its
+//! plugins. A field of a wrong type is an error of the whole configuration.
 //!
 //! upstream: containernetworking/cni SPEC.md (network configuration format, version selection)
 
@@ -12,7 +12,7 @@ use crate::CniError;
 #[cfg(test)]
 mod tests;
 
-/// The newest version that we speak.
+/// The newest version that is supported.
 const NEWEST: Version = (1, 1, 0);
 
 type Version = (u64, u64, u64);
@@ -23,7 +23,7 @@ pub struct Configuration {
     pub name: String,
     version: String,
     pub plugins: Vec<Entry>,
-    /// The administrator forbids to tell plugins which attachments still count.
+    /// `disableGC`: the GC command is not sent to plugins.
     pub is_garbage_kept: bool,
     /// As it was read.
     pub text: Vec<u8>,
@@ -36,7 +36,7 @@ pub struct Entry {
 }
 
 impl Entry {
-    /// What the plugin reads: its own fields, and what the runtime adds.
+    /// The plugin's input: its own fields, and what the runtime adds.
     pub fn input(
         &self,
         list: &Configuration,
@@ -66,7 +66,7 @@ impl Entry {
 }
 
 impl Configuration {
-    /// `what` names the text in a refusal.
+    /// `what` names the text in an error.
     pub fn parse(what: &str, text: &[u8]) -> Result<Self, CniError> {
         let wrong = |why: String| CniError(format!("the CNI configuration in {what}: {why}"));
         let value: Value =
@@ -99,7 +99,7 @@ impl Configuration {
         Ok(Self { name, version, plugins, is_garbage_kept, text: text.to_vec() })
     }
 
-    /// Whether the plugins speak at least this version.
+    /// Whether the plugins use at least this version.
     pub fn at_least(&self, wanted: (u64, u64, u64)) -> bool {
         numbers(&self.version) >= wanted
     }
@@ -111,8 +111,8 @@ fn numbers(version: &str) -> Version {
     (next(), next(), next())
 }
 
-/// The highest that is offered and known. One that is newer than we are is left to the plugins,
-/// where nothing else is offered.
+/// The highest version that is offered and supported. A newer one is passed to the plugins if no
+/// other is offered.
 fn version(fields: &Map<String, Value>) -> Result<String, String> {
     let own = fields.get("cniVersion").and_then(Value::as_str).unwrap_or("0.1.0");
     let listed = match fields.get("cniVersions") {
@@ -125,7 +125,7 @@ fn version(fields: &Map<String, Value>) -> Result<String, String> {
         let text = version.as_str().ok_or("a version in cniVersions is no text")?;
         offered.push(text);
     }
-    // Alone it may be left out; beside a list it is one more.
+    // Alone it may be missing; beside a list it is one more version.
     if offered.is_empty() || fields.contains_key("cniVersion") {
         offered.push(own);
     }
@@ -134,7 +134,7 @@ fn version(fields: &Map<String, Value>) -> Result<String, String> {
     Ok((*highest.unwrap_or(&own)).to_owned())
 }
 
-/// A field that is true or false; the word is taken too, as by others.
+/// A boolean field; the strings "true" and "false" are accepted too, as by other runtimes.
 fn switch(fields: &Map<String, Value>, name: &str) -> Result<bool, String> {
     match fields.get(name) {
         None | Some(Value::Null) => Ok(false),
@@ -150,7 +150,7 @@ fn entry(fields: Map<String, Value>) -> Result<Entry, String> {
     if kind.is_empty() {
         return Err("a plugin has no type".to_owned());
     }
-    // It names a program in the plugin folder and nothing else.
+    // It names a program in the plugin directory and nothing else.
     if kind.contains('/') || kind == ".." || kind == "." {
         return Err(format!("the plugin type {kind:?} is no plain name"));
     }

@@ -1,7 +1,7 @@
-//! CNI configurations and results: what administrators and plugins write, read for a runtime.
+//! CNI configurations and results: what administrators and plugins write, parsed for a runtime.
 //!
-//! Pure: bytes in, values out. What others wrote is checked as far as a runtime uses it, and a
-//! refusal says what is wrong with it. Nothing here finds files or runs plugins.
+//! Pure: bytes in, values out. Input is validated as far as a runtime uses it, and an error says
+//! what is wrong with it. Nothing here finds files or runs plugins.
 //!
 //! upstream: containernetworking/cni SPEC.md
 

@@ -1,4 +1,4 @@
-//! What a plugin answered: checked as far as the runtime uses it. Pure; written by others.
+//! A plugin's result, validated as far as the runtime uses it. Pure.
 
 use std::net::IpAddr;
 
@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::CniError;
 
-/// A result that later plugins and the record get.
+/// The result that later plugins and the record get.
 pub fn read_result(plugin: &str, answer: &[u8]) -> Result<Value, CniError> {
     match serde_json::from_slice::<Value>(answer) {
         Ok(value @ Value::Object(_)) => Ok(value),
@@ -15,7 +15,7 @@ pub fn read_result(plugin: &str, answer: &[u8]) -> Result<Value, CniError> {
     }
 }
 
-/// The pod's addresses, the main one first: of version 4 where there is one.
+/// The pod's addresses, the primary one first: IPv4 if there is one.
 pub fn addresses_of(result: &[u8], link: &str) -> Result<Vec<String>, CniError> {
     let value: Value = serde_json::from_slice(result)
         .map_err(|error| CniError(format!("the CNI result does not read: {error}")))?;
@@ -25,7 +25,7 @@ pub fn addresses_of(result: &[u8], link: &str) -> Result<Vec<String>, CniError> 
             addresses.extend(address(entry.get("address")));
         }
     }
-    // The form before 0.3.0.
+    // The format before 0.3.0.
     for old in ["ip4", "ip6"] {
         addresses.extend(address(value.get(old).and_then(|part| part.get("ip"))));
     }
@@ -43,7 +43,7 @@ fn address(value: Option<&Value>) -> Option<IpAddr> {
     value?.as_str()?.split('/').next()?.parse().ok()
 }
 
-/// An address belongs to the pod's link unless it says that it belongs to another.
+/// An address belongs to the pod's interface unless it names another.
 fn belongs(result: &Value, entry: &Value, link: &str) -> bool {
     let Some(index) = entry.get("interface").and_then(Value::as_u64) else { return true };
     let interface =

@@ -1,4 +1,4 @@
-//! The CRI v1 messages and services: what a runtime and its callers say to each other.
+//! The CRI v1 messages and services: the interface between a runtime and its clients.
 //!
 //! Rule: the code under `generated/` is made from `proto/runtime-v1.proto` by the program in
 //! `generate/` and checked in, so that an ordinary build needs no protobuf compiler. To see that
@@ -31,9 +31,9 @@ pub mod v1 {
     include!("generated/runtime.v1.rs");
 }
 
-/// The descriptors of package `runtime.v1`, for whoever turns messages into JSON and back.
+/// The descriptors of package `runtime.v1`, for converting messages to JSON and back.
 pub const FILE_DESCRIPTOR_SET: &[u8] = include_bytes!("generated/runtime.v1.descriptors.bin");
 
-/// The largest message that either side sends or takes, in bytes.
+/// The largest message that either side sends or accepts, in bytes.
 // upstream: cri-client pkg/remote_runtime.go
 pub const MESSAGE_SIZE_LIMIT: usize = 16 * 1024 * 1024;

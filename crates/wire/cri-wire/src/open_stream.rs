@@ -1,9 +1,9 @@
 //! Exec, attach and port-forward between a client and a runtime of one process.
 //!
-//! Rule: the calls stay CRI's. A client says with a request that it takes a stream without an
-//! address ([`TakesOpenStream`] among its extensions); a runtime that serves it so puts an
-//! [`OpenStream`] among the extensions of the answer and leaves the address empty. Extensions never
-//! cross a socket: there the runtime sees an ordinary request, and the client an ordinary answer.
+//! Rule: the calls stay CRI's. A client that accepts a stream without an address puts
+//! [`TakesOpenStream`] among the request's extensions; a runtime that supports it puts an
+//! [`OpenStream`] among the response's extensions and leaves the address empty. Extensions never
+//! cross a socket: there both sides see an ordinary request and response.
 //!
 //! What goes over the connection is SPDY/3.1, as after the upgrade at an address: remote commands
 //! speak `v4.channel.k8s.io`, port-forward `portforward.k8s.io`.
@@ -14,16 +14,16 @@ use std::os::fd::OwnedFd;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// With a request: no address is needed.
+/// In a request's extensions: no address is needed.
 #[derive(Debug, Clone, Copy)]
 pub struct TakesOpenStream;
 
 /// Serves a stream on a connection (a unix stream socket), of which these bytes were read already.
-/// Dropping what it returns ends the stream.
+/// Dropping the future ends the stream.
 pub type CarryStream =
     Box<dyn FnOnce(OwnedFd, Vec<u8>) -> Pin<Box<dyn Future<Output = ()> + Send>> + Send>;
 
-/// With an answer: a stream that waits for its connection. Clones are the same one.
+/// In a response's extensions: a stream that waits for its connection. Clones share it.
 #[derive(Clone)]
 pub struct OpenStream(Arc<Mutex<Option<CarryStream>>>);
 
@@ -32,7 +32,7 @@ impl OpenStream {
         Self(Arc::new(Mutex::new(Some(carry))))
     }
 
-    /// Once.
+    /// `Some` once only.
     pub fn take(&self) -> Option<CarryStream> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
     }

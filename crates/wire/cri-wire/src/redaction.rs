@@ -1,7 +1,7 @@
 //! `Debug` of the messages that carry credentials.
 //!
-//! Rule: a log line may show who logs in where, never with what. Does not change what goes over
-//! the wire.
+//! Rule: a log line may show the user and the registry, never the credentials. Does not change what
+//! goes over the wire.
 
 use std::fmt;
 

@@ -1,16 +1,17 @@
-//! Calls that may block on a disk, kept apart from the runtime's threads.
+//! Runs calls that may block on a disk on separate threads, away from the async runtime's.
 //!
 //! Rule: each call has a thread of its own for as long as it lasts and a limit after which the
-//! caller goes on without it; a fixed number may be under way, so that a disk that hangs costs that
-//! many threads and no more. Nothing idles between calls. Calls that foreign file systems can hang
-//! for ever belong in a process of their own, which can be killed; this is for our own folders.
+//! caller goes on without it; a fixed number may be in flight, so that a disk that hangs costs that
+//! many threads and no more. No threads idle between calls. Calls that a remote file system can
+//! hang for ever belong in a process of their own, which can be killed; this is for the agent's own
+//! directories.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::{Semaphore, oneshot};
 
-/// A thread that makes system calls needs little.
+/// Stack size: a thread that makes system calls needs little.
 const STACK: usize = 256 * 1024;
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -31,7 +32,7 @@ pub struct Apart {
 }
 
 impl Apart {
-    /// `name` is what the threads are called (15 bytes), `most` how many may be under way.
+    /// `name` is the threads' name (15 bytes), `most` how many calls may be in flight.
     pub fn new(name: &'static str, most: usize, limit: Duration) -> Self {
         Self { name, limit, places: Arc::new(Semaphore::new(most)) }
     }

@@ -1,8 +1,8 @@
-//! A folder held open, and everything below it reached from there.
+//! A directory held open, and everything below it reached from there.
 //!
-//! Rule: the path above a [`Folder`] is the administrator's and is followed as it is; below it the
-//! kernel itself (openat2) refuses to leave, and refuses symlinks unless they are asked for. Opening
-//! never blocks on a FIFO and never wakes a device: what a name is, is looked at first (O_PATH).
+//! Rule: the path above a [`Folder`] is the administrator's and its symlinks are followed; below it
+//! the kernel itself (openat2) refuses to leave, and refuses symlinks unless they are asked for.
+//! Opening never blocks on a FIFO and never opens a device: the type is checked first (O_PATH).
 
 use std::ffi::{OsStr, OsString};
 use std::io::Read as _;
@@ -15,14 +15,15 @@ use rustix::io::Errno;
 
 use crate::trouble::{Doing as _, Trouble};
 
-/// A rename elsewhere in the tree makes openat2 ask for another try; this many are honest.
+/// A rename elsewhere in the tree makes openat2 return EAGAIN; this many retries suffice without an
+/// attack.
 const TRIES: usize = 64;
 
-/// What to make of symlinks below a folder.
+/// How symlinks below a directory are handled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Links {
     Refused,
-    /// Followed as long as they stay below the folder.
+    /// Followed as long as they stay below the directory.
     Within,
 }
 
@@ -33,15 +34,16 @@ pub struct Folder {
 }
 
 impl Folder {
-    /// Opens a folder that the administrator named.
+    /// Opens a directory that the administrator named.
     pub fn open(path: &Path) -> Result<Self, Trouble> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let descriptor =
-            rustix::fs::open(path, flags, Mode::empty()).doing("open the folder", path)?;
+            rustix::fs::open(path, flags, Mode::empty()).doing("open the directory", path)?;
         Ok(Self { descriptor, path: path.to_owned() })
     }
 
-    /// Opens a folder that the administrator named, making it and what is missing above it.
+    /// Opens a directory that the administrator named, creating it and its parents if they are
+    /// missing.
     pub fn make(path: &Path, mode: u32) -> Result<Self, Trouble> {
         match Self::open(path) {
             Err(trouble) if trouble.is_missing() => {}
@@ -63,7 +65,7 @@ impl Folder {
         self.path.join(relative)
     }
 
-    /// Opens something below, never leaving.
+    /// Opens a path below the directory, never leaving it.
     pub fn open_below(
         &self,
         relative: impl AsRef<Path>,
@@ -87,31 +89,31 @@ impl Folder {
         open_resolved(self.as_fd(), relative, flags, resolve)
     }
 
-    /// Opens a folder below. No symlink is followed.
+    /// Opens a directory below. No symlink is followed.
     pub fn folder(&self, relative: impl AsRef<Path>) -> Result<Self, Trouble> {
         let relative = relative.as_ref();
         let flags = OFlags::RDONLY | OFlags::DIRECTORY;
         let descriptor = self
             .resolve(relative, flags, Links::Refused)
-            .doing("open the folder", &self.path_of(relative))?;
+            .doing("open the directory", &self.path_of(relative))?;
         Ok(Self { descriptor, path: self.path_of(relative) })
     }
 
-    /// Opens a folder below, making what is missing with exactly this mode.
+    /// Opens a directory below, creating what is missing with exactly this mode.
     pub fn make_folder(&self, relative: impl AsRef<Path>, mode: u32) -> Result<Self, Trouble> {
         let mut here = self.folder(".")?;
         here.path = self.path.clone();
         for part in relative.as_ref().components() {
             let name = part.as_os_str();
             check_name(name).map_err(|why| {
-                Trouble::refused("make the folder", &self.path_of(relative.as_ref()), &why)
+                Trouble::refused("create the directory", &self.path_of(relative.as_ref()), &why)
             })?;
             here = make_one(&here, name, mode)?;
         }
         Ok(here)
     }
 
-    /// What a name below is, looked at without following a symlink at its end.
+    /// Metadata of a path below, without following a symlink at its end.
     pub fn look(&self, relative: impl AsRef<Path>) -> Result<Option<Stat>, Trouble> {
         let relative = relative.as_ref();
         let flags = OFlags::PATH | OFlags::NOFOLLOW;
@@ -123,7 +125,7 @@ impl Folder {
         rustix::fs::fstat(&found).map(Some).doing("look at", &self.path_of(relative))
     }
 
-    /// Names in this folder, sorted; at most `most`, else an error.
+    /// Names in this directory, sorted; more than `most` is an error.
     pub fn names(&self, most: usize) -> Result<Vec<OsString>, Trouble> {
         let mut names = Vec::new();
         let folder = rustix::fs::Dir::read_from(self).doing("list", &self.path)?;
@@ -143,7 +145,7 @@ impl Folder {
         Ok(names)
     }
 
-    /// Reads a regular file below whole; refuses one of `limit` bytes or more.
+    /// Reads a whole regular file below; one of `limit` bytes or more is an error.
     pub fn read(
         &self,
         relative: impl AsRef<Path>,
@@ -162,7 +164,7 @@ impl Folder {
         Ok(content)
     }
 
-    /// Opens a regular file below for reading. Anything else is refused without being opened, so
+    /// Opens a regular file below for reading. Anything else is an error without being opened, so
     /// that a FIFO does not block and a device does nothing.
     pub fn regular(
         &self,
@@ -176,7 +178,7 @@ impl Folder {
     }
 
     pub fn sync(&self) -> Result<(), Trouble> {
-        rustix::fs::fsync(self).doing("write to disk the folder", &self.path)
+        rustix::fs::fsync(self).doing("fsync the directory", &self.path)
     }
 }
 
@@ -186,7 +188,7 @@ impl AsFd for Folder {
     }
 }
 
-/// Opens for reading what a path descriptor stands for, if it is a regular file.
+/// Opens the file of an O_PATH descriptor for reading, if it is a regular file.
 fn reopen_regular(found: &OwnedFd, path: &Path) -> Result<std::fs::File, Trouble> {
     let stat = rustix::fs::fstat(found).doing("look at", path)?;
     let kind = FileType::from_raw_mode(stat.st_mode);
@@ -194,7 +196,7 @@ fn reopen_regular(found: &OwnedFd, path: &Path) -> Result<std::fs::File, Trouble
         let why = format!("not a regular file but {}", kind_name(kind));
         return Err(Trouble::refused("read", path, &why));
     }
-    // The magic link leads to this very inode, whatever has become of the name.
+    // The magic link leads to this very inode, even if the name was swapped.
     let link = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(found));
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
     let file = rustix::fs::openat(CWD, link, flags, Mode::empty()).doing("open", path)?;
@@ -204,7 +206,7 @@ fn reopen_regular(found: &OwnedFd, path: &Path) -> Result<std::fs::File, Trouble
 pub(crate) fn kind_name(kind: FileType) -> &'static str {
     match kind {
         FileType::RegularFile => "a regular file",
-        FileType::Directory => "a folder",
+        FileType::Directory => "a directory",
         FileType::Symlink => "a symlink",
         FileType::Fifo => "a named pipe",
         FileType::Socket => "a socket",
@@ -236,17 +238,17 @@ fn make_one(parent: &Folder, name: &OsStr, mode: u32) -> Result<Folder, Trouble>
     let made = match rustix::fs::mkdirat(parent, name, Mode::from_raw_mode(mode)) {
         Ok(()) => true,
         Err(Errno::EXIST) => false,
-        Err(errno) => return Err(Trouble::new("make the folder", &path, errno)),
+        Err(errno) => return Err(Trouble::new("create the directory", &path, errno)),
     };
     let folder = parent.folder(name)?;
     if made {
-        // The umask may have taken bits away.
+        // The umask may have cleared bits.
         rustix::fs::fchmod(&folder, Mode::from_raw_mode(mode)).doing("set the mode of", &path)?;
     }
     Ok(folder)
 }
 
-/// Whether a text may stand as one name in a folder.
+/// Whether a text is valid as one name in a directory.
 pub fn check_name(name: impl AsRef<OsStr>) -> Result<(), String> {
     let bytes = name.as_ref().as_bytes();
     let shown = || String::from_utf8_lossy(bytes).into_owned();

@@ -1,8 +1,8 @@
-//! Writing a file so that it is whole or not there.
+//! Atomic file writes: a file is complete or not there.
 //!
-//! Rule: the new content goes to a temporary name beside the old one and takes its place by rename;
-//! where it is asked for, file and folder are on disk before the call returns. A write that fails
-//! leaves the old content and no temporary file.
+//! Rule: the content is written to a temporary name in the same directory and renamed into place;
+//! if asked for, file and directory are on disk before the call returns. A write that fails leaves
+//! the old content and no temporary file.
 
 use std::ffi::{OsStr, OsString};
 use std::io::Write as _;
@@ -15,10 +15,10 @@ use rustix::fs::{AtFlags, Mode, OFlags};
 use crate::beneath::{Folder, check_name};
 use crate::trouble::{Doing as _, Trouble};
 
-/// How far a write has gone when the call returns.
+/// How durable a write is when the call returns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Settled {
-    /// Whole, but a power cut may lose it.
+    /// Complete, but a power cut may lose it.
     Whole,
     /// On disk, with its name.
     OnDisk,
@@ -26,7 +26,7 @@ pub enum Settled {
 
 static NEXT: AtomicU64 = AtomicU64::new(0);
 
-/// Temporary names begin so; a reader of the folder passes over dot names.
+/// Prefix of temporary names; readers of the directory skip dot files.
 const PREFIX: &str = ".writing-";
 
 pub fn write_whole(
@@ -43,7 +43,7 @@ pub fn write_whole(
     let written = write_temporary(folder, &temporary, content, mode, settled)
         .and_then(|()| rustix::fs::renameat(folder, &*temporary, folder, name).map_err(Into::into));
     if let Err(error) = written {
-        // What could not be written must not fill the disk further.
+        // After a failed write the temporary file must not fill the disk further.
         let _gone = rustix::fs::unlinkat(folder, &*temporary, AtFlags::empty());
         return Err(Trouble::new("write", &path, error));
     }
@@ -77,7 +77,7 @@ fn temporary_name() -> OsString {
     format!("{}{number}", own_prefix()).into()
 }
 
-/// Differs between two processes, also where both have the same number.
+/// Differs between two processes, even if both have the same PID.
 fn own_prefix() -> &'static str {
     static OWN: OnceLock<String> = OnceLock::new();
     OWN.get_or_init(|| {
@@ -87,8 +87,9 @@ fn own_prefix() -> &'static str {
 }
 
 impl Folder {
-    /// Removes what writes of earlier processes that were cut off have left in this folder, and
-    /// answers with the names that are no temporary ones. Only where no other process writes.
+    /// Removes temporary files that interrupted writes of earlier processes have left in this
+    /// directory, and returns the other names. Only for a directory that no other process writes
+    /// to.
     pub fn finished_names(&self, most: usize) -> Result<Vec<OsString>, Trouble> {
         let mut names = self.names(most)?;
         let mut failed = Ok(());

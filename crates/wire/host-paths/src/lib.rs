@@ -1,8 +1,8 @@
-//! What several adapters need to touch a file system that others write to as well.
+//! File system access for adapters whose directories other programs write to as well.
 //!
 //! Rule: below a root no symlink is followed unless it is asked for, and then none that leaves the
-//! root; nothing is removed through a mount; a write is whole or not there. Names no policy and
-//! knows no pods.
+//! root; nothing is removed through a mount; a write is complete or not there. Contains no policy
+//! and knows no pods.
 
 mod apart;
 mod beneath;

@@ -1,4 +1,4 @@
-//! What is mounted where, as the kernel tells it.
+//! What is mounted where, according to the kernel.
 //!
 //! Rule: the mount table decides, never a comparison of device numbers, which misses bind mounts.
 
@@ -11,10 +11,11 @@ use rustix::io::Errno;
 
 use crate::trouble::{Doing as _, Trouble};
 
-/// Mount points at or below a path, the deepest and latest first: the order to take them down in.
+/// Mount points at or below a path, the deepest and latest first: the order in which to unmount
+/// them.
 pub fn mounts_beneath(path: &Path) -> Result<Vec<PathBuf>, Trouble> {
     let table = MountTable::read().doing("read", Path::new(mount_table::PATH))?;
-    // The table speaks of real paths.
+    // The table contains real paths.
     let path = match std::fs::canonicalize(path) {
         Ok(real) => real,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -23,8 +24,8 @@ pub fn mounts_beneath(path: &Path) -> Result<Vec<PathBuf>, Trouble> {
     Ok(table.beneath(&path))
 }
 
-/// Whether a name in an open folder (or the folder itself, with an empty name) is the root of a
-/// mount. Symlinks are not followed.
+/// Whether a name in an open directory (or the directory itself, with an empty name) is the root of
+/// a mount. Symlinks are not followed.
 pub fn is_mount_root(folder: impl AsFd, name: &Path) -> Result<bool, Errno> {
     let mut flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT;
     if name.as_os_str().is_empty() {

@@ -1,8 +1,8 @@
-//! Removing a tree that others have filled.
+//! Removes a tree that other programs have filled.
 //!
 //! Rule: no symlink is followed and no mount is crossed: at a mount the removal stops with an error
-//! and what is mounted stays as it is. A tree of any depth is removed with few descriptors: what
-//! lies too deep is first moved up. Several may remove the same tree at once.
+//! and the mounted file system stays as it is. A tree of any depth is removed with few descriptors:
+//! directories that are too deep are first moved up. The same tree may be removed concurrently.
 
 use std::ffi::{OsStr, OsString};
 use std::os::fd::AsFd;
@@ -16,23 +16,24 @@ use crate::trouble::{Doing as _, Trouble};
 
 mod loosen;
 
-/// Folders held open at once.
+/// Directories held open at once.
 const DEEPEST: usize = 32;
 
-/// Names read of one folder at a time.
+/// Names read of one directory at a time.
 const BATCH: usize = 512;
 
-/// How often a folder is emptied that somebody else fills, or empties by moving up what is in it.
+/// How often a directory is emptied while another process fills it, or while its content is being
+/// moved up.
 const TRIES: usize = 64;
 
-/// Removes `name` in `parent` with all below it. What is not there is removed already.
+/// Removes `name` in `parent` with all below it. A name that does not exist counts as removed.
 pub fn remove_tree(parent: &Folder, name: impl AsRef<OsStr>) -> Result<(), Trouble> {
     let name = name.as_ref();
     check_name(name).map_err(|why| Trouble::refused("remove", &parent.path_of(name), &why))?;
     remove_name(parent, name, &mut Moved { top: None, next: 0 }, 0)
 }
 
-/// Where folders from too deep are moved to: the tree's own top.
+/// Where directories from too deep are moved to: the top of the tree.
 struct Moved<'a> {
     top: Option<&'a Folder>,
     next: u64,
@@ -58,7 +59,7 @@ fn remove_name(
         return move_up((parent, name), depth, top, &mut moved.next);
     }
     for _ in 0..TRIES {
-        // Anew each time: the name may have become another folder's.
+        // Opened again each time: the name may have become another directory's.
         let Some(folder) = enter(parent, name)? else { return Ok(()) };
         if let Some(top) = moved.top {
             let mut below = Moved { top: Some(top), next: moved.next };
@@ -72,14 +73,14 @@ fn remove_name(
             Ok(()) | Err(Errno::NOENT) => return Ok(()),
             Err(Errno::NOTEMPTY | Errno::EXIST) => {}
             Err(errno) => {
-                return Err(Trouble::new("remove the folder", &parent.path_of(name), errno));
+                return Err(Trouble::new("remove the directory", &parent.path_of(name), errno));
             }
         }
     }
-    Err(Trouble::new("remove the folder", &parent.path_of(name), Errno::NOTEMPTY))
+    Err(Trouble::new("remove the directory", &parent.path_of(name), Errno::NOTEMPTY))
 }
 
-/// Takes one name away, and first what forbids that.
+/// Removes one name, and first the flags or modes that forbid it.
 fn unlink(parent: &Folder, name: &OsStr, flags: AtFlags, depth: usize) -> Result<(), Errno> {
     match rustix::fs::unlinkat(parent, name, flags) {
         Err(errno) if loosen::loosen(parent, name, depth, errno) => {
@@ -89,7 +90,7 @@ fn unlink(parent: &Folder, name: &OsStr, flags: AtFlags, depth: usize) -> Result
     }
 }
 
-/// Removes what is in a folder, until a look finds it empty.
+/// Empties a directory, until a listing finds nothing.
 fn empty(folder: &Folder, moved: &mut Moved<'_>, depth: usize) -> Result<(), Trouble> {
     loop {
         let names = some_names(folder)?;
@@ -105,7 +106,7 @@ fn empty(folder: &Folder, moved: &mut Moved<'_>, depth: usize) -> Result<(), Tro
 fn some_names(folder: &Folder) -> Result<Vec<OsString>, Trouble> {
     use std::os::unix::ffi::OsStringExt as _;
     let listing = match rustix::fs::Dir::read_from(folder) {
-        // Somebody else has removed it.
+        // Another process has removed it.
         Err(Errno::NOENT) => return Ok(Vec::new()),
         listing => listing.doing("list", folder.path())?,
     };
@@ -126,7 +127,7 @@ fn some_names(folder: &Folder) -> Result<Vec<OsString>, Trouble> {
     Ok(names)
 }
 
-/// None where somebody else has removed it.
+/// `None` if another process has removed it.
 fn enter(parent: &Folder, name: &OsStr) -> Result<Option<Folder>, Trouble> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW;
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_XDEV;
@@ -139,9 +140,9 @@ fn enter(parent: &Folder, name: &OsStr) -> Result<Option<Folder>, Trouble> {
     match opened {
         Ok(descriptor) => Ok(Some(Folder::of(descriptor, path))),
         Err(Errno::NOENT) => Ok(None),
-        // What the kernel says of a mount point itself.
+        // The kernel's error for a mount point itself.
         Err(Errno::XDEV) => Err(Trouble::new("remove what is mounted at", &path, Errno::BUSY)),
-        Err(errno) => Err(Trouble::new("open the folder", &path, errno)),
+        Err(errno) => Err(Trouble::new("open the directory", &path, errno)),
     }
 }
 
@@ -164,7 +165,7 @@ fn move_up(
         };
         match renamed {
             Ok(()) | Err(Errno::NOENT) => return Ok(()),
-            // A hostile tree may hold such names already.
+            // A hostile tree may contain such names already.
             Err(Errno::EXIST) => {}
             Err(errno) => {
                 return Err(Trouble::new("move up to remove", &parent.path_of(name), errno));

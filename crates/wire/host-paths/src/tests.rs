@@ -1,4 +1,5 @@
-//! Against real folders: tricks that a container can play on who reads, writes and removes below.
+//! On real directories: attacks that a container can mount on processes that read, write and remove
+//! below.
 
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::Path;
@@ -177,7 +178,7 @@ fn what_is_immutable_goes_and_the_folder_around_it_stays_so() {
     set(&tree.join("log"), IFlags::APPEND);
     set(&tree.join("shut"), IFlags::IMMUTABLE);
     set(&tree, IFlags::APPEND);
-    // The folder around the tree is somebody else's.
+    // The tree's parent directory belongs to others.
     set(bed.path(), IFlags::IMMUTABLE);
     let refused = remove_tree(&folder, "tree");
     set(bed.path(), IFlags::empty());

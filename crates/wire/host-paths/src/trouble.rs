@@ -1,6 +1,6 @@
-//! What went wrong with a path: what was being done, to which path, and what the kernel said.
+//! A file system error: the operation, the path, and the kernel's error.
 //!
-//! Rule: says whether waiting can help, since that is what a caller does differently. Words only.
+//! Rule: distinguishes errors that a retry can help, since callers act on that.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -24,7 +24,8 @@ impl Trouble {
         Self::new(doing, path, io::Error::new(io::ErrorKind::InvalidInput, why.to_owned()))
     }
 
-    /// Whether the same call may succeed later without anybody mending anything but load or space.
+    /// Whether the same call may succeed later without an intervention, once load or space allow
+    /// it.
     pub fn is_passing(&self) -> bool {
         let Some(errno) = Errno::from_io_error(&self.source) else { return false };
         [
@@ -55,7 +56,7 @@ impl Trouble {
     }
 }
 
-/// Adds the path and what was being done to a kernel's answer.
+/// Adds the path and the operation to a kernel error.
 pub trait Doing<T> {
     fn doing(self, doing: &'static str, path: &Path) -> Result<T, Trouble>;
 }

@@ -1,6 +1,7 @@
-//! One request and its answer.
+//! One request and its response.
 //!
-//! Rule: the connection lives as long as this call; dropping the call ends it. No task is started.
+//! Rule: the connection lives as long as this call; dropping the call closes it. No task is
+//! spawned.
 
 use std::sync::Arc;
 
@@ -22,11 +23,11 @@ use crate::tls::server_name;
 #[derive(Debug, Clone)]
 pub struct Ask<'a> {
     pub target: &'a Target,
-    /// Sent as they are; a `Host` among them takes the place of the target's.
+    /// Sent as they are; a `Host` among them replaces the target's.
     pub headers: &'a [(String, String)],
-    /// Of the body no more than this is kept.
+    /// How much of the body is kept.
     pub body_limit: usize,
-    /// Needed where the target is https.
+    /// Needed if the target is https.
     pub tls: Option<Arc<ClientConfig>>,
 }
 
@@ -39,7 +40,7 @@ pub struct Answer {
     pub truncated: bool,
 }
 
-/// Sends a GET over a connection and reads the answer.
+/// Sends a GET over a connection and reads the response.
 pub async fn exchange(line: Line, ask: &Ask<'_>) -> Result<Answer, Failure> {
     let request = request(ask)?;
     let peer = line.peer();
@@ -109,7 +110,8 @@ where
     tokio::select! {
         biased;
         answer = &mut conversation => return answer,
-        // What the connection has read is still to be taken; its failure is the conversation's.
+        // The data that the connection has read is still to be consumed; its error is reported by
+        // the exchange.
         _done = &mut connection => {}
     }
     conversation.await

@@ -1,6 +1,6 @@
-//! What can go wrong with one request, in the words of Go's client.
+//! Errors of one request, with the texts of Go's client.
 //!
-//! Rule: one variant for each thing that a caller tells apart; the words are part of what users see.
+//! Rule: one variant for each error that a caller distinguishes; users see the texts.
 
 use std::io;
 use std::net::SocketAddr;
@@ -13,24 +13,24 @@ pub enum Failure {
     Dial { address: SocketAddr, why: String },
     #[error("tls: {0}")]
     Tls(String),
-    /// The other end speaks plain HTTP where TLS was wanted.
+    /// The server answers in plain HTTP where TLS was wanted.
     #[error("http: server gave HTTP response to HTTPS client")]
     PlainHttp,
-    /// The other end closed before it answered.
+    /// The server closed the connection before it answered.
     #[error("EOF")]
     Closed,
     #[error("read tcp {peer}: read: {why}")]
     Broken { peer: SocketAddr, why: String },
     #[error("net/http: HTTP/1.x transport connection broken: malformed HTTP response: {0}")]
     Malformed(String),
-    /// The head came, but the body did not come whole.
+    /// The head arrived, but the body is incomplete.
     #[error("unexpected EOF")]
     CutShort,
     #[error("{0}")]
     Request(String),
 }
 
-/// The kernel's words for an error, as Go writes them.
+/// The text of a kernel error, as Go writes it.
 pub fn errno_words(error: &io::Error) -> String {
     let text = error.to_string();
     let text = text.split(" (os error").next().unwrap_or_default();
@@ -41,7 +41,7 @@ pub fn errno_words(error: &io::Error) -> String {
     }
 }
 
-/// What a failed exchange means.
+/// Maps an error of the HTTP library.
 pub(crate) fn of_hyper(error: &hyper::Error, peer: SocketAddr) -> Failure {
     let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(error);
     while let Some(this) = cause {

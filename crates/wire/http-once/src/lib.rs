@@ -1,10 +1,10 @@
-//! One HTTP request over one connection, for those who ask seldom or ask many: manifest URLs,
-//! probes, hooks.
+//! One HTTP request over one connection, for callers that send few requests or to many servers:
+//! manifest URLs, probes, hooks.
 //!
-//! Rule: bodies are cut at a limit, redirects are never followed here (who may be followed is the
-//! caller's choice; [`Target::join`] says where one leads), and a connection ends without a socket
-//! in TIME_WAIT. Failures are worded as Go's client words them, since that is what people grep
-//! for. Holds no connection, no proxy, no cookie; the caller sets the limit of time.
+//! Rule: bodies are cut at a limit, redirects are never followed here (which may be followed is the
+//! caller's choice; [`Target::join`] resolves one), and a connection is closed without leaving a
+//! socket in TIME_WAIT. Errors have the texts of Go's client, since that is what people grep for.
+//! No connection pool, no proxy, no cookies; the caller sets the timeout.
 
 mod exchange;
 mod failure;

@@ -1,9 +1,8 @@
-//! A TCP connection that ends without TIME_WAIT and remembers how the other end began.
+//! A TCP connection that closes without TIME_WAIT and remembers the first bytes received.
 //!
-//! Rule: on drop the other end first sees an orderly end (FIN) and then the connection is taken
-//! away (RST): it reads end-of-file, not an error, and no port of ours stays taken for a minute.
-//! Upstream lingers for a second to that purpose (probe/dialer_others.go); that would block a
-//! thread here.
+//! Rule: on drop the peer first gets a FIN and then a RST: it reads end-of-file, not an error, and
+//! no local port stays in use for a minute. Upstream lingers for a second to that purpose
+//! (probe/dialer_others.go); that would block a thread here.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -18,7 +17,7 @@ use tokio::net::TcpStream;
 use crate::failure::{Failure, errno_words};
 use crate::lookups;
 
-/// Bytes remembered of what the other end sent first.
+/// How many of the first bytes received are remembered.
 const REMEMBERED: usize = 16;
 
 #[derive(Debug)]
@@ -44,7 +43,7 @@ async fn addresses(host: &str, port: u16) -> Result<Vec<SocketAddr>, Failure> {
     if let Ok(address) = host.parse::<IpAddr>() {
         return Ok(vec![SocketAddr::new(address, port)]);
     }
-    // Not the runtime's own lookup: it takes a thread that others need for as long as it hangs.
+    // Not the async runtime's own lookup: while it hangs it occupies a thread that others need.
     lookups::SYSTEM.addresses(host, port).await
 }
 
@@ -53,7 +52,7 @@ impl Line {
         self.peer
     }
 
-    /// The first bytes that came from the other end.
+    /// The first bytes received from the peer.
     pub fn first_bytes(&self) -> &[u8] {
         &self.first
     }
@@ -61,7 +60,7 @@ impl Line {
 
 impl Drop for Line {
     fn drop(&mut self) {
-        // Both may fail where the other end was quicker; then there is nothing left to do.
+        // Both may fail if the peer closed first; then there is nothing left to do.
         let _ended = rustix::net::shutdown(&self.stream, Shutdown::Write);
         let _taken = rustix::net::sockopt::set_socket_linger(&self.stream, Some(Duration::ZERO));
     }

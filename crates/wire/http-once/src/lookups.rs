@@ -1,9 +1,9 @@
-//! Host names to addresses, in a place of their own.
+//! Host name lookups on separate threads.
 //!
-//! Rule: a lookup cannot be called off, it ends when the system's resolver gives up, which may take
-//! minutes. So it never runs on the threads that others wait for: each has a thread of its own, all
-//! who ask for one name wait for the same lookup, and a fixed number is under way. Whoever asks for
-//! one more name is refused at once with the reason. Nothing is remembered after a lookup ends.
+//! Rule: a lookup cannot be cancelled; it ends when the system's resolver times out, which may take
+//! minutes. So it never runs on threads that others wait for: each has a thread of its own, all
+//! requests for one name share one lookup, and a fixed number is in flight. A request for one more
+//! name fails at once with the reason. Nothing is cached after a lookup ends.
 
 use std::collections::HashMap;
 use std::io;
@@ -17,7 +17,7 @@ use crate::failure::Failure;
 #[cfg(test)]
 mod tests;
 
-/// Names under way at once in this process: with a resolver that hangs, so many threads and no more.
+/// Lookups in flight in this process: with a resolver that hangs, so many threads and no more.
 pub(crate) const MOST: usize = 32;
 /// Enough for the buffers of any C library's resolver.
 const STACK: usize = 256 * 1024;
@@ -35,7 +35,7 @@ pub(crate) struct Lookups {
     under_way: UnderWay,
 }
 
-/// Frees a name's place however its thread ends.
+/// Frees a name's slot however its thread ends.
 struct Place {
     name: String,
     under_way: UnderWay,
@@ -83,7 +83,7 @@ impl Lookups {
         names.insert(host.to_owned(), answer.clone());
         drop(names);
         let (name, resolve) = (host.to_owned(), self.resolve);
-        // Where no thread starts, the place goes with what was to run in it.
+        // If no thread can be started, the slot is dropped with the closure.
         let place = Place { name: name.clone(), under_way: self.under_way.clone() };
         std::thread::Builder::new()
             .name("lookup".to_owned())
@@ -91,7 +91,7 @@ impl Lookups {
             .spawn(move || {
                 let found = resolve(&name).map_err(|_| "no such host".to_owned());
                 drop(place);
-                // Whoever asked may have gone on without it.
+                // The caller may have gone on without it.
                 let _gone = tell.send(Some(found));
             })
             .map_err(|error| format!("no thread could be started for it: {error}"))?;

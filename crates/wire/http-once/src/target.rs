@@ -1,7 +1,8 @@
-//! Where a request goes: the parts of an http or https URL, and where a redirect leads from there.
+//! The target of a request: the parts of an http or https URL, and the target of a redirect from
+//! there.
 //!
-//! Rule: pure. A reference is resolved as RFC 3986 says; what may not stand in a request line is
-//! percent-encoded rather than refused, as browsers and Go do.
+//! Rule: pure. A reference is resolved as RFC 3986 says; characters that are invalid in a request
+//! line are percent-encoded rather than rejected, as browsers and Go do.
 
 use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 
@@ -13,7 +14,7 @@ pub struct Target {
     pub secure: bool,
     /// A name or an address, without brackets.
     pub host: String,
-    /// As written; None where the scheme's own is meant.
+    /// As written; `None` for the scheme's default.
     pub written_port: Option<u16>,
     /// Begins with `/`; with the query.
     pub path: String,
@@ -40,8 +41,8 @@ impl Target {
         Ok(Self { secure, host, written_port, path: request_path(path), user })
     }
 
-    /// A path at a host and port. What stands before the path's first single slash as if it were a
-    /// URL's authority is dropped, as Go drops it.
+    /// A path at a host and port. Text before the path's first single slash that would be read as a
+    /// URL's authority is dropped, as in Go.
     pub fn at(secure: bool, host: &str, port: u16, path: &str) -> Self {
         let path = match path.strip_prefix("//") {
             Some(rest) => rest.find(['/', '?', '#']).map_or("", |end| &rest[end..]),
@@ -56,7 +57,7 @@ impl Target {
         self.written_port.unwrap_or(if self.secure { 443 } else { 80 })
     }
 
-    /// As the `Host` header has it.
+    /// As in the `Host` header.
     pub fn authority(&self) -> String {
         let host =
             if self.host.contains(':') { format!("[{}]", self.host) } else { self.host.clone() };
@@ -78,7 +79,7 @@ impl Target {
         url.split('?').next().unwrap_or_default().to_owned()
     }
 
-    /// Where a `Location` leads.
+    /// The target of a `Location` header.
     pub fn join(&self, location: &str) -> Result<Self, String> {
         let location = location.trim();
         let scheme = location.split_once(':').map(|(scheme, _)| scheme);
@@ -107,7 +108,7 @@ impl Target {
     }
 }
 
-/// Whether an answer sends a GET elsewhere, if it names a place.
+/// Whether a status redirects a GET, if there is a `Location`.
 pub fn is_redirect(status: u16) -> bool {
     matches!(status, 301 | 302 | 303 | 307 | 308)
 }
@@ -136,8 +137,8 @@ fn split_port(authority: &str) -> Result<(String, Option<u16>), String> {
     Ok((host.to_owned(), port))
 }
 
-/// A path as it may stand in a request line: begins with `/`, no fragment, nothing that a request
-/// line cannot carry.
+/// A path that is valid in a request line: begins with `/`, no fragment, other characters
+/// percent-encoded.
 fn request_path(path: &str) -> String {
     let path = path.split('#').next().unwrap_or_default();
     let slash = if path.starts_with('/') { "" } else { "/" };
@@ -170,7 +171,8 @@ fn without_dots(path: &str) -> String {
     format!("/{}", kept.join("/"))
 }
 
-/// What a request line cannot carry, or a URL not mean. Codes stay; a `%` that begins none is one.
+/// Percent-encodes characters that are invalid in a request line or a URL. Existing escapes stay; a
+/// `%` that begins none is encoded.
 fn encode(text: &str) -> String {
     let mut parts = text.split('%');
     let mut line = String::with_capacity(text.len());

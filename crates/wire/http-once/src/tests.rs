@@ -1,4 +1,4 @@
-//! Scripted servers, kind and unkind.
+//! Scripted servers, well-behaved and not.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use tokio::net::{TcpListener, TcpStream};
 
 use super::*;
 
-/// Answers each connection with these bytes after a request's head, and tells what it read last.
+/// Answers each connection with these bytes after a request's head, and returns what it read last.
 async fn server(answer: &'static [u8]) -> (u16, tokio::task::JoinHandle<(String, String)>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -108,7 +108,7 @@ async fn no_socket_stays_in_time_wait() {
         for _ in 0..20 {
             let (mut stream, _) = listener.accept().await.unwrap();
             let mut byte = [0];
-            // An orderly end, not an error: no server logs anything.
+            // A FIN, not an error: the server logs nothing.
             assert_eq!(stream.read(&mut byte).await.unwrap(), 0);
         }
     });
@@ -122,8 +122,8 @@ async fn no_socket_stays_in_time_wait() {
     assert_eq!(waiting_sockets().difference(&before).filter(is_ours).count(), 0);
 }
 
-/// Both ends of each socket of the machine in TIME_WAIT. A port that is new to us may be an end of
-/// one that somebody else has left.
+/// Both ends of each socket of the machine in TIME_WAIT. A port that is new to the test may be one
+/// that another process has left.
 fn waiting_sockets() -> HashSet<(String, String)> {
     let table = std::fs::read_to_string("/proc/net/tcp").unwrap();
     let ends = |line: &str| {

@@ -1,6 +1,6 @@
-//! TLS settings for one request: any server, or servers that a bundle vouches for.
+//! TLS settings for one request: without verification, or verified by a CA bundle.
 //!
-//! Rule: the provider is named, never a global one; no client certificate.
+//! Rule: the crypto provider is explicit, never the process-wide default; no client certificate.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
 
-/// Takes any server, as probes must: the certificates of pods are nobody's business here.
+/// Accepts any server, as probes must: pods' certificates are not verified.
 pub fn any_server() -> Result<Arc<ClientConfig>, String> {
     let provider = Arc::new(aws_lc_rs::default_provider());
     let config = ClientConfig::builder_with_provider(provider.clone())
@@ -22,10 +22,10 @@ pub fn any_server() -> Result<Arc<ClientConfig>, String> {
     Ok(Arc::new(config))
 }
 
-/// Takes servers whose certificates lead to one of these (PEM).
+/// Accepts servers whose certificates chain to one of these (PEM).
 pub fn servers_signed_by(bundle: &[u8]) -> Result<Arc<ClientConfig>, String> {
     let mut roots = RootCertStore::empty();
-    // A bundle may hold some that nobody can read any more.
+    // A bundle may hold certificates that do not parse.
     let readable = CertificateDer::pem_slice_iter(bundle).filter_map(Result::ok);
     let (added, ignored) = roots.add_parsable_certificates(readable);
     if added == 0 {
@@ -39,7 +39,7 @@ pub fn servers_signed_by(bundle: &[u8]) -> Result<Arc<ClientConfig>, String> {
     Ok(Arc::new(config))
 }
 
-/// The name to ask a server for. An address, or what is no name, is sent as none.
+/// The name for SNI. For an address, or an invalid name, none is sent.
 pub(crate) fn server_name(host: &str) -> ServerName<'static> {
     ServerName::try_from(host.to_owned())
         .unwrap_or(ServerName::IpAddress(std::net::Ipv4Addr::UNSPECIFIED.into()))

@@ -1,7 +1,7 @@
-//! What one connection does at the moment, and until when it may.
+//! What one connection is doing, and its deadline.
 //!
-//! Rule: the phase changes under one lock, so that a connection is never closed as idle once its next
-//! request has begun.
+//! Rule: the phase changes under one lock, so that a connection is never closed as idle once its
+//! next request has begun.
 
 use std::io;
 use std::pin::Pin;
@@ -21,7 +21,7 @@ enum Phase {
     Opening,
     /// Between requests.
     Idle,
-    /// A part of a request's head has come.
+    /// A part of a request's head has arrived.
     Head,
     /// A request is being answered, or it is a stream.
     Busy,
@@ -54,12 +54,12 @@ pub(crate) struct Activity {
     idle_time: Duration,
 }
 
-/// What a connection's task has to do.
+/// What a connection's task must do.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Signal {
     /// Drop the connection.
     Close,
-    /// End it after the request that is being answered.
+    /// Close it after the request that is being answered.
     End,
 }
 
@@ -103,7 +103,7 @@ impl Activity {
         }
     }
 
-    /// A request begins. False where the connection is closed already.
+    /// A request begins. `false` if the connection is closed already.
     pub(crate) fn begin(&self, longest: Duration) -> bool {
         let mut state = self.state();
         if state.phase == Phase::Closed {
@@ -113,7 +113,7 @@ impl Activity {
         true
     }
 
-    /// What is going on may take this long from now on.
+    /// Sets the deadline of the current phase, from now on.
     pub(crate) fn allow(&self, longest: Duration) {
         let mut state = self.state();
         if state.phase == Phase::Busy {
@@ -121,7 +121,7 @@ impl Activity {
         }
     }
 
-    /// The answer has been handed to the connection.
+    /// The response has been handed to the connection.
     pub(crate) fn finish(&self) {
         let mut state = self.state();
         if state.phase == Phase::Busy {
@@ -130,13 +130,13 @@ impl Activity {
         }
     }
 
-    /// Since when it could be closed without harm; none while it works.
+    /// Since when it has been idle; `None` while it is busy.
     pub(crate) fn idle_since(&self) -> Option<Instant> {
         let state = self.state();
         state.phase.may_be_closed().then_some(state.since)
     }
 
-    /// Closes it unless it works. False where it does.
+    /// Closes it unless it is busy. `false` if it is.
     pub(crate) fn close_if_idle(&self) -> bool {
         let mut state = self.state();
         if !state.phase.may_be_closed() {
@@ -155,7 +155,7 @@ impl Activity {
         }
     }
 
-    /// What to do next. `ends`: it is known that no more requests come.
+    /// The next signal. `ends`: it is known that no more requests come.
     pub(crate) async fn signal(&self, ends: bool) -> Signal {
         loop {
             let (closed, deadline, ending) = {
@@ -172,7 +172,7 @@ impl Activity {
                 () = self.changed.notified() => {}
                 () = sleep_until(deadline) => {
                     let mut state = self.state();
-                    // It may have moved meanwhile.
+                    // The deadline may have moved meanwhile.
                     if Instant::now() >= state.deadline {
                         state.phase = Phase::Closed;
                     }
@@ -187,7 +187,7 @@ impl Activity {
     }
 }
 
-/// An accepted stream that reports when a request begins to come.
+/// An accepted stream that reports when a request begins to arrive.
 #[derive(Debug)]
 pub struct Watched<S> {
     stream: S,

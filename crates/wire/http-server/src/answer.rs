@@ -1,6 +1,6 @@
-//! What a handler gives back: a response, or a connection that becomes a stream.
+//! A handler's result: a response, or a connection that becomes a stream.
 //!
-//! Rule: what an answer holds (its place) is held until its last byte is handed to the connection, or
+//! Rule: what a result holds (its slot) is held until its last byte is handed to the connection, or
 //! until the stream has ended.
 
 use std::future::Future;
@@ -20,7 +20,7 @@ use crate::places::Place;
 /// Runs a stream after its response (101) has been sent.
 pub type UpgradeTask = Box<dyn FnOnce(Upgraded) -> Pin<Box<dyn Future<Output = ()> + Send>> + Send>;
 
-/// A response with what belongs to it.
+/// A response with what it holds.
 pub struct Answer {
     pub(crate) response: Response<Body>,
     pub(crate) upgrade: Option<UpgradeTask>,
@@ -33,28 +33,28 @@ impl Answer {
         Self { response, upgrade: None, within: None, place: None }
     }
 
-    /// The response is sent; then the connection is the task's, for at most `within`.
+    /// The response is sent; then the task owns the connection, for at most `within`.
     pub fn upgrade(response: Response<Body>, within: Duration, task: UpgradeTask) -> Self {
         Self { response, upgrade: Some(task), within: Some(within), place: None }
     }
 
-    /// How long it may take from now on; otherwise what is left of `Limits::answer_time`.
+    /// How long it may take from now on; by default the rest of `Limits::answer_time`.
     #[must_use]
     pub fn within(self, longest: Duration) -> Self {
         Self { within: Some(longest), ..self }
     }
 
-    /// The place that it takes.
+    /// The slot that it holds.
     #[must_use]
     pub fn holding(self, place: Place) -> Self {
         Self { place: Some(place), ..self }
     }
 }
 
-/// The accepted stream below an upgraded connection, and what was read of it already.
+/// The accepted stream below an upgraded connection, and the bytes already read from it.
 ///
 /// # Errors
-/// The connection itself where its stream is of another type.
+/// The connection itself if its stream has another type.
 pub fn stream_of<S>(upgraded: Upgraded) -> Result<(S, Bytes), Upgraded>
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,

@@ -1,6 +1,6 @@
-//! Bodies: of responses, whole or as they come; of requests, within limits.
+//! Bodies: of responses, whole or streamed; of requests, within limits.
 //!
-//! Rule: a whole body is handed on in parts, so that a client that does not read holds its answer
+//! Rule: a whole body is passed on in parts, so that a client that does not read keeps its response
 //! open (and runs into its deadline) instead of having it counted as sent. A body that is cut off
 //! ends the connection: a client never takes a part for the whole.
 
@@ -19,7 +19,7 @@ use crate::activity::Activity;
 use crate::places::Place;
 
 const PART: usize = 32 * 1024;
-/// Parts on their way between a sender and the connection.
+/// Parts queued between a sender and the connection.
 const QUEUED_PARTS: usize = 4;
 
 /// A response's body.
@@ -35,12 +35,12 @@ enum Content {
     Parts(mpsc::Receiver<Result<Bytes, Aborted>>),
 }
 
-/// The body ended before its end.
+/// The sender aborted the body before its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the body was cut off")]
 pub struct Aborted;
 
-/// What an answer holds until its last part is handed to the connection.
+/// What a response holds until its last part is handed to the connection.
 #[derive(Debug)]
 pub(crate) struct Held {
     pub(crate) activity: Arc<Activity>,
@@ -68,7 +68,7 @@ impl Body {
         Self::whole(Bytes::new())
     }
 
-    /// A body whose parts are sent as they come.
+    /// A body whose parts are sent one by one.
     pub fn parts() -> (BodySender, Self) {
         let (parts, receiver) = mpsc::channel(QUEUED_PARTS);
         (BodySender { parts }, Self { content: Content::Parts(receiver), held: None })
@@ -76,17 +76,17 @@ impl Body {
 }
 
 impl BodySender {
-    /// Waits while the client does not read. False where there is no client any more.
+    /// Waits while the client does not read. `false` if the client is gone.
     pub async fn send(&self, part: Bytes) -> bool {
         part.is_empty() || self.parts.send(Ok(part)).await.is_ok()
     }
 
-    /// The connection breaks, so that the client does not take a part for the whole.
+    /// Breaks the connection, so that the client does not take a part for the whole.
     pub async fn abort(self) {
         let _ = self.parts.send(Err(Aborted)).await;
     }
 
-    /// Waits until there is no client any more.
+    /// Waits until the client is gone.
     pub async fn closed(&self) {
         self.parts.closed().await;
     }
@@ -135,10 +135,10 @@ pub enum ReadBodyError {
     Broken { cause: String },
 }
 
-/// A request's whole body.
+/// Reads a request's whole body.
 ///
 /// # Errors
-/// Where it is longer or slower than allowed, or the client stops.
+/// If it is longer or slower than allowed, or the client stops.
 pub async fn read_body(
     body: Incoming,
     most: usize,

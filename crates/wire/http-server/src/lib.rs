@@ -1,10 +1,10 @@
 //! An HTTP/1 server over any accepted stream.
 //!
-//! Rule: every connection has a deadline at every moment: for its handshake, for the head of a
-//! request, while it is idle, for an answer, for a stream. The number of connections is limited; when
-//! it is reached the connection that has been idle longest is closed, so that idle connections never
-//! keep a request out. Work that lasts takes a place of its kind ([`Places`]), and a kind that is full
-//! leaves the others alone. It knows neither callers nor what is served.
+//! Rule: every connection has a deadline in every phase: handshake, request head, idle, response,
+//! stream. The number of connections is limited; at the limit the connection that has been idle
+//! longest is closed, so that idle connections never block a request. Long-lasting work takes a
+//! slot of its kind ([`Places`]), and a kind that is full leaves the others alone. Knows neither
+//! callers nor content.
 //!
 //! Planned: the local socket (crates/adapters/local-socket) and the secure port of the node
 //! controller (crates/adapters/node-api) have servers of their own and move onto this one.
@@ -23,5 +23,5 @@ pub use listener::Listener;
 pub use places::{Place, Places};
 pub use server::{Handler, Limits, serve};
 
-/// What a handler gets.
+/// A handler's input.
 pub type Request = hyper::Request<hyper::body::Incoming>;

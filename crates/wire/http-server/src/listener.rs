@@ -1,6 +1,6 @@
-//! Where connections come from.
+//! Sources of connections.
 //!
-//! Rule: accepting is quick and may be cancelled; what takes time (a TLS handshake) happens in the
+//! Rule: accepting is quick and cancel-safe; slow work (a TLS handshake) happens in the
 //! connection's own task.
 
 use std::future::Future;
@@ -13,7 +13,7 @@ use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 
 /// A source of connections.
 pub trait Listener: Send + Sync + 'static {
-    /// Accepted, and nothing read yet.
+    /// An accepted connection from which nothing was read yet.
     type Accepted: Send + 'static;
     type Stream: AsyncRead + AsyncWrite + Unpin + Send + 'static;
     /// What is known of the client before its first request.
@@ -22,7 +22,7 @@ pub trait Listener: Send + Sync + 'static {
     /// The next connection. Cancel-safe.
     fn accept(&self) -> impl Future<Output = io::Result<Self::Accepted>> + Send;
 
-    /// Opens it. None where the client cannot be talked with.
+    /// Does the handshake. `None` if it fails.
     fn open(
         &self,
         accepted: Self::Accepted,
@@ -46,7 +46,7 @@ impl Listener for TcpListener {
 impl Listener for UnixListener {
     type Accepted = UnixStream;
     type Stream = UnixStream;
-    /// None where the kernel does not say.
+    /// `None` if the kernel does not report it.
     type Peer = Option<UCred>;
 
     async fn accept(&self) -> io::Result<UnixStream> {

@@ -1,7 +1,7 @@
-//! Places for one kind of work.
+//! A limited number of slots for one kind of work.
 //!
-//! Rule: a place is free again when its holder is dropped. Each kind has its own [`Places`], so that
-//! work that lasts (log followers, exec streams) cannot take what short requests need.
+//! Rule: a slot is free again when its holder is dropped. Each kind has its own [`Places`], so that
+//! long-lasting work (log followers, exec streams) cannot take what short requests need.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,13 +9,13 @@ use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
-/// A limited number of places.
+/// A limited number of slots.
 #[derive(Debug, Clone)]
 pub struct Places {
     free: Arc<Semaphore>,
 }
 
-/// One of them, taken until dropped.
+/// One slot, held until dropped.
 #[derive(Debug)]
 pub struct Place {
     _permit: OwnedSemaphorePermit,
@@ -26,13 +26,13 @@ impl Places {
         Self { free: Arc::new(Semaphore::new(count)) }
     }
 
-    /// None where all are taken.
+    /// `None` if all are taken.
     pub fn try_take(&self) -> Option<Place> {
         let permit = self.free.clone().try_acquire_owned().ok()?;
         Some(Place { _permit: permit })
     }
 
-    /// Waits for a place, first come first served. None after `longest`.
+    /// Waits for a slot, first come first served. `None` after `longest`.
     pub async fn take(&self, longest: Duration) -> Option<Place> {
         let permit = timeout(longest, self.free.clone().acquire_owned()).await.ok()?.ok()?;
         Some(Place { _permit: permit })

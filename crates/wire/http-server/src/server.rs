@@ -1,7 +1,7 @@
 //! Accepts connections and answers their requests.
 //!
-//! Rule: connections live inside the `serve` future and end with it. When there are too many, the one
-//! that has been idle longest makes room; where all work, the next one waits in the kernel's queue.
+//! Rule: connections live inside the `serve` future and end with it. At the limit, the one that has
+//! been idle longest is closed; if all are busy, the next one waits in the kernel's queue.
 
 use std::collections::HashMap;
 use std::future::Future;
@@ -26,10 +26,10 @@ use crate::listener::Listener;
 
 /// After a failed `accept` (no descriptors left), so that the loop does not spin.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
-/// hyper takes no less.
+/// hyper's minimum.
 const MIN_HEAD_BYTES: usize = 8 * 1024;
 
-/// What one server may cost.
+/// Limits of one server.
 #[derive(Debug, Clone)]
 pub struct Limits {
     pub connections: usize,
@@ -39,9 +39,9 @@ pub struct Limits {
     pub head_time: Duration,
     /// Between two requests.
     pub idle_time: Duration,
-    /// For an answer that asks for no other.
+    /// For a response that sets no other limit.
     pub answer_time: Duration,
-    /// For the answers that are under way when the server ends.
+    /// For the responses in flight when the server stops.
     pub end_time: Duration,
 }
 
@@ -58,12 +58,12 @@ impl Default for Limits {
     }
 }
 
-/// Answers requests. It is dropped in the middle where the client leaves or the time is over.
+/// Answers requests. The future is dropped if the client disconnects or the time limit passes.
 pub trait Handler<P>: Send + Sync + 'static {
     fn answer(&self, peer: &P, request: Request) -> impl Future<Output = Answer> + Send;
 }
 
-/// Serves until `end`; then the answers under way are finished.
+/// Serves until `end`; then the responses in flight are finished.
 pub async fn serve<L, H>(
     listener: L,
     handler: Arc<H>,
@@ -115,7 +115,7 @@ impl Connections {
         self.open.insert(id, activity);
     }
 
-    /// Closes the connections that have been idle longest. False where all work.
+    /// Closes the connections that have been idle longest. `false` if all are busy.
     fn make_room(&mut self, most: usize) -> bool {
         while self.open.len() >= most {
             let idle = self.open.iter().filter_map(|(id, open)| Some((open.idle_since()?, *id)));
@@ -127,7 +127,7 @@ impl Connections {
         true
     }
 
-    /// None where there are none. Cancel-safe.
+    /// `None` if there are no connections. Cancel-safe.
     async fn next_ended(&mut self) -> Option<()> {
         let id = match self.tasks.join_next_with_id().await? {
             Ok((id, ())) => id,
@@ -162,7 +162,7 @@ struct Upgrade {
 
 impl Upgrade {
     async fn run(self) {
-        // Where the client has left meanwhile there is nothing to do.
+        // If the client has disconnected meanwhile there is nothing to do.
         if let Ok(upgraded) = self.connection.await {
             (self.task)(upgraded).await;
         }
@@ -170,7 +170,7 @@ impl Upgrade {
     }
 }
 
-/// The connection is closed; nothing is answered any more.
+/// The connection is closed; no further request is answered.
 #[derive(Debug, thiserror::Error)]
 #[error("the connection is closed")]
 struct Closed;
@@ -207,7 +207,7 @@ impl<H> Server<H> {
 
     fn http1(&self) -> http1::Builder {
         let mut builder = http1::Builder::new();
-        // Times are watched here, for the whole of a connection.
+        // Timeouts are enforced by this crate, for the whole of a connection.
         builder.header_read_timeout(None).max_buf_size(self.limits.head_bytes.max(MIN_HEAD_BYTES));
         builder
     }
@@ -241,7 +241,7 @@ where
     let mut ends = false;
     loop {
         tokio::select! {
-            // What a client does wrong concerns this connection only.
+            // A client's error concerns this connection only.
             _ = &mut connection => break,
             signal = activity.signal(ends) => match signal {
                 Signal::Close => return,

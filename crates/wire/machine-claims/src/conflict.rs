@@ -1,11 +1,11 @@
-//! Which name two roots both want. Pure.
+//! Finds a name that two roots both claim. Pure.
 
 use std::fmt;
 use std::path::PathBuf;
 
 use crate::{Claim, Holdings};
 
-/// A name that another root has.
+/// A name that another root has claimed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Conflict {
     /// Such as `the bridge keelson0`.
@@ -32,14 +32,14 @@ impl fmt::Display for Conflict {
 }
 
 impl Conflict {
-    /// The whole root is another process'.
+    /// The whole root belongs to another process.
     pub(crate) fn of_root(owner: Claim) -> Self {
         let what = format!("the root {}", owner.holdings.root.display());
         Self { what, next_step: "stop that process, or use another root", owner }
     }
 }
 
-/// The first thing of `own` that one of the others has.
+/// The first name of `own` that one of the others has.
 pub(crate) fn first(own: &Holdings, others: &[Claim]) -> Option<Conflict> {
     others.iter().find_map(|other| {
         let (what, next_step) = with(own, &other.holdings)?;
@@ -92,7 +92,7 @@ fn with(own: &Holdings, other: &Holdings) -> Option<(String, &'static str)> {
     None
 }
 
-/// Whether a cgroup is another or lies below it.
+/// Whether `group` is `above` or below it.
 fn is_within(group: &str, above: &str) -> bool {
     let (group, above) = (group.trim_matches('/'), above.trim_matches('/'));
     group.strip_prefix(above).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))

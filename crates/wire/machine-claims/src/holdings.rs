@@ -1,27 +1,27 @@
-//! What one root has of the machine, as it is written in its claim.
+//! The names of the machine that one root claims, as its claim file has them.
 
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-/// What a root has. What is empty is not claimed.
+/// The names of a root. What is empty is not claimed.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Holdings {
     /// Canonical.
     pub root: PathBuf,
-    /// The id that the root's names are made of.
+    /// The id that the root's names are derived from.
     pub id: String,
     pub pid: u32,
-    /// Canonical. While there are pods in it the claim is in force without its process.
+    /// Canonical. While it contains pods the claim is in force without its process.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub state: Option<PathBuf>,
-    /// Below these the root's agent makes and removes the cgroups of pods.
+    /// Below these the root's agent creates and removes the cgroups of pods.
     pub cgroups: Vec<String>,
-    /// The same of directories, such as that of the logs of pods.
+    /// Likewise directories, such as that of the pods' logs.
     pub directories: Vec<PathBuf>,
-    /// The namespace that bridge, subnets and ports are of.
+    /// The network namespace of bridge, subnets and ports.
     pub network_namespace: String,
     pub bridge: String,
     pub subnets: Vec<Range>,
@@ -43,17 +43,17 @@ pub enum Transport {
     Sctp,
 }
 
-/// A host port that leads to a pod.
+/// A host port that is forwarded to a pod.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Port {
     pub transport: Transport,
     pub number: u16,
-    /// None for every address of the machine.
+    /// `None` for every address of the machine.
     pub address: Option<IpAddr>,
 }
 
 impl Holdings {
-    /// Whether pods of it are on the machine.
+    /// Whether it has pods on the machine.
     pub(crate) fn has_pods(&self) -> bool {
         self.state.as_deref().is_some_and(has_pods)
     }
@@ -64,7 +64,7 @@ impl Holdings {
     }
 }
 
-/// Whether a state directory has pods. One that cannot be listed is taken to have some.
+/// Whether a state directory has pods. One that cannot be listed counts as having some.
 pub(crate) fn has_pods(state: &Path) -> bool {
     match std::fs::read_dir(state.join("pods")) {
         Ok(mut entries) => entries.next().is_some(),

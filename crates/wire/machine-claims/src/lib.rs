@@ -1,11 +1,11 @@
-//! Which root directory has which names of this machine: cgroups, a bridge, subnets, host ports, a
+//! Claims of root directories on machine-wide names: cgroups, a bridge, subnets, host ports, a
 //! state directory.
 //!
 //! Rule: a claim is a file in one directory of the machine, and an `flock` beside it as long as the
-//! claiming process lives. A claim is in force while that lock is held, or while pods of it are in its
-//! state directory: pods outlive their server. A process that reads or changes claims has the turn, so two
-//! processes never take the same name. Claims end with the boot, as what they name does. Does not
-//! decide which names a root gets.
+//! claiming process lives. A claim is in force while that lock is held, or while its state
+//! directory has pods: pods outlive their server. A process that reads or changes claims holds a
+//! global lock, so two processes never take the same name. Claims end with the boot, as what they
+//! name does. Does not decide which names a root gets.
 
 mod conflict;
 mod holdings;
@@ -24,7 +24,7 @@ pub use holdings::{Holdings, Port, Range, Transport};
 #[cfg(test)]
 mod tests;
 
-/// Where the claims of this machine are.
+/// The directory of this machine's claims.
 pub const DIRECTORY: &str = "/run/keelson/claims";
 /// Larger than any claim of ours.
 const LARGEST: u64 = 1 << 20;
@@ -80,7 +80,7 @@ fn open(path: &Path) -> Result<File> {
     options.open(path).map_err(failed("opening", path))
 }
 
-/// False: another process has it.
+/// `false` if another process holds it.
 fn try_lock(file: &File, path: &Path) -> Result<bool> {
     match flock(file, FlockOperation::NonBlockingLockExclusive) {
         Ok(()) => Ok(true),
@@ -89,7 +89,7 @@ fn try_lock(file: &File, path: &Path) -> Result<bool> {
     }
 }
 
-/// The key of a root's claim: short, and always the same for a path (FNV-1a).
+/// The key of a root's claim: short and deterministic (FNV-1a of the path).
 pub fn key(kind: &str, root: &Path) -> String {
     let bytes = root.as_os_str().as_encoded_bytes();
     let hash = bytes.iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
@@ -103,7 +103,7 @@ impl Claims {
         Self { directory: directory.to_owned() }
     }
 
-    /// Waits for other processes that read or change claims; they take milliseconds.
+    /// Waits for other processes that read or change claims, which takes milliseconds.
     pub fn turn(&self) -> Result<Turn<'_>> {
         let directory = &self.directory;
         let made = DirBuilder::new().recursive(true).mode(0o755).create(directory);
@@ -172,8 +172,8 @@ impl Claims {
 }
 
 impl Turn<'_> {
-    /// The claims in force but that of `own`. One whose process has ended and that has no pods is
-    /// removed; one that cannot be read names nothing and is left.
+    /// The claims in force except that of `own`. One whose process has exited and that has no pods
+    /// is removed; one that cannot be parsed names nothing and is kept.
     pub fn others(&self, own: &str) -> Result<Vec<Claim>> {
         let mut found = Vec::new();
         for key in self.claims.keys()?.into_iter().filter(|key| key != own) {
@@ -190,8 +190,8 @@ impl Turn<'_> {
         Ok(found)
     }
 
-    /// Takes all of this under `key`, or nothing where another claim has some of it.
-    /// Host ports of a former process under the same key stay until they are said anew.
+    /// Claims all of this under `key`, or nothing if another claim has some of it. Host ports of an
+    /// earlier process under the same key stay until they are set again.
     pub fn hold(&self, key: &str, mut holdings: Holdings) -> Result<Held> {
         if let Some(conflict) = conflict::first(&holdings, &self.others(key)?) {
             return Err(ClaimError::Conflict(Box::new(conflict)));
@@ -214,8 +214,7 @@ impl Turn<'_> {
 }
 
 impl Held {
-    /// Has these host ports instead of those before, or, where another root has one of them, the
-    /// same as before.
+    /// Replaces the host ports, or, if another root has one of them, keeps the old ones.
     pub fn set_ports(&self, ports: Vec<Port>) -> Result<()> {
         let mut own = self.holdings.lock().unwrap_or_else(PoisonError::into_inner);
         if own.ports == ports {
@@ -235,8 +234,8 @@ impl Held {
 }
 
 impl Drop for Held {
-    /// A claim without pods ends with its process; where this cannot be done now, the next process
-    /// that looks at it does it.
+    /// A claim without pods ends with its process; if it cannot be removed now, the next process
+    /// that reads claims does it.
     fn drop(&mut self) {
         let own = self.holdings.lock().unwrap_or_else(PoisonError::into_inner);
         if !own.has_pods()

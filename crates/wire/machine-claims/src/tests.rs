@@ -17,7 +17,7 @@ fn port(number: u16, address: &str) -> Port {
 
 type Change = fn(&mut Holdings);
 
-/// What the first root has, what the second wants, and what it is refused for.
+/// The first root's names, the second's, and the conflict.
 type Row = (Change, Change, Option<&'static str>);
 
 fn check(rows: &[Row]) {
@@ -148,7 +148,7 @@ fn a_claim_lasts_as_long_as_its_process_or_its_pods() {
     drop(take("two", &two).unwrap());
 }
 
-/// A killed process removes nothing; the next one that looks does.
+/// A killed process removes nothing; the next one that reads claims does.
 #[test]
 fn what_a_killed_process_claimed_is_free_when_it_has_no_pods() {
     let dir = tempfile::tempdir().unwrap();
@@ -170,7 +170,7 @@ fn host_ports_are_claimed_one_by_one_and_given_back() {
     let refused = two.set_ports(vec![port(81, ""), port(80, "")]).unwrap_err().to_string();
     assert!(refused.starts_with("the host port 80 belongs to the root /one (pid 7)"), "{refused}");
     two.set_ports(vec![port(81, "")]).unwrap();
-    // A killed server's next has not yet said which ports its pods have.
+    // The successor of a killed server has not set its pods' ports yet.
     claims.write("killed", &Holdings { ports: vec![port(82, "")], ..holdings("/killed") }).unwrap();
     let next = hold("killed");
     assert!(two.set_ports(vec![port(81, ""), port(82, "")]).is_err());

@@ -1,8 +1,8 @@
-//! The kernel's mount table (`/proc/PID/mountinfo`), the only reader of it.
+//! The kernel's mount table (`/proc/PID/mountinfo`), and its only parser.
 //!
 //! Rule: the table is bytes. A mount point may have any name, and one that is not UTF-8 hides no
-//! other mount. A line that is not understood is left out. Needs nothing but std, since the pod
-//! supervisor links it; decides nothing.
+//! other mount. A line that does not parse is skipped. Needs only std, since the pod supervisor
+//! links it; decides nothing.
 //!
 //! upstream: `proc_pid_mountinfo(5)`
 
@@ -28,13 +28,13 @@ pub struct MountTable {
 /// One mount.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Mount<'table> {
-    /// What of the file system is mounted.
+    /// The part of the file system that is mounted.
     pub root: Cow<'table, Path>,
     /// Where it is mounted.
     pub point: Cow<'table, Path>,
-    /// How it takes part in propagation.
+    /// Its propagation.
     pub sharing: Sharing,
-    /// The file system's type, as `tmpfs`.
+    /// The file system's type, such as `tmpfs`.
     pub kind: Cow<'table, OsStr>,
     /// The device or name that was mounted; may be empty.
     pub source: Cow<'table, OsStr>,
@@ -42,14 +42,14 @@ pub struct Mount<'table> {
     options: Cow<'table, OsStr>,
 }
 
-/// How a mount takes part in propagation.
+/// Propagation of a mount.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Sharing {
     #[default]
     Private,
-    /// Receives from its master, and gives to none.
+    /// Receives from its master, and does not propagate.
     Slave,
-    /// Gives to its peers; it may have a master as well.
+    /// Propagates to its peers; it may have a master as well.
     Shared,
 }
 
@@ -59,13 +59,13 @@ impl MountTable {
         std::fs::read(PATH).map(Self::from)
     }
 
-    /// The mounts in the table's order: of several at one point the last lies on top.
+    /// The mounts in the table's order: of several at one point the last is on top.
     pub fn mounts(&self) -> impl Iterator<Item = Mount<'_>> {
         self.bytes.split(|byte| *byte == b'\n').filter_map(Mount::parse)
     }
 
     /// Mount points at and below a real path, the deepest and latest first: the order to unmount
-    /// them in. One that is mounted on twice is there twice.
+    /// them in. A point that is mounted on twice is listed twice.
     pub fn beneath(&self, path: &Path) -> Vec<PathBuf> {
         let points = self.mounts().map(|mount| mount.point);
         let below = points.filter(|point| point.starts_with(path));
@@ -91,7 +91,7 @@ impl<Bytes: Into<Vec<u8>>> From<Bytes> for MountTable {
 
 impl<'table> Mount<'table> {
     /// `36 35 98:0 /root /point rw,noatime shared:1 master:2 - ext3 /dev/root rw,errors=continue`,
-    /// where the fields before the dash may be none.
+    /// where the optional fields before the dash may be missing.
     fn parse(line: &'table [u8]) -> Option<Self> {
         let mut fields = line.split(|byte| *byte == b' ').skip(3);
         let root = path(fields.next()?);
@@ -127,7 +127,7 @@ fn path(field: &[u8]) -> Cow<'_, Path> {
     }
 }
 
-/// A field without its escapes: space, tab, newline, backslash and hash are three octal digits.
+/// Unescapes a field: space, tab, newline, backslash and hash are three octal digits.
 fn text(field: &[u8]) -> Cow<'_, OsStr> {
     if !field.contains(&b'\\') {
         return Cow::Borrowed(OsStr::from_bytes(field));
@@ -143,7 +143,7 @@ fn text(field: &[u8]) -> Cow<'_, OsStr> {
     Cow::Owned(OsString::from_vec(plain))
 }
 
-/// The byte that three octal digits stand for, and what follows them.
+/// The byte of three octal digits, and the rest.
 fn octal(text: &[u8]) -> Option<(u8, &[u8])> {
     let (digits, rest) = text.split_first_chunk::<3>()?;
     let value = digits.iter().try_fold(0_u16, |value, digit| {

@@ -1,7 +1,7 @@
-//! Connections as the kernel tracks them, and forgetting some.
+//! Connections that the kernel tracks (conntrack), and deleting some.
 //!
-//! A datagram that belongs to a tracked connection goes where the first of it went, whatever the
-//! rules say by now: who takes a port over has to have what was before forgotten.
+//! A datagram of a tracked connection goes where the first one went, whatever the rules are now: a
+//! port's new owner has to have the old entries deleted.
 //!
 //! upstream: the kernel's nfnetlink_conntrack.h
 
@@ -30,13 +30,13 @@ const DESTINATION_PORT: u16 = 3;
 const UDP: u8 = 17;
 
 impl Socket {
-    /// For tracked connections of this thread's network namespace.
+    /// A socket for tracked connections of this thread's network namespace.
     pub fn connections() -> Result<Self> {
         Self::firewall()
     }
 
-    /// Forgets the UDP connections whose first datagram went to such an address and port. Gives how
-    /// many there were.
+    /// Deletes the UDP connections whose first datagram went to a matching address and port.
+    /// Returns how many there were.
     pub fn forget_datagrams(&mut self, matches: impl Fn(IpAddr, u16) -> bool) -> Result<usize> {
         let doing = "listing tracked connections";
         let answers = self.ask(doing, message(GET, REQUEST | DUMP, 0))?;
@@ -58,7 +58,7 @@ impl Socket {
             }
             match self.request("forgetting a tracked connection", delete) {
                 Ok(()) => forgotten += 1,
-                // It ended by itself.
+                // It expired meanwhile.
                 Err(error) if error.errno() == Some(Errno::NOENT) => {}
                 Err(error) => return Err(error),
             }
@@ -71,7 +71,7 @@ fn message(kind: u16, flags: u16, family: u8) -> Writer {
     Writer::new(SUBSYSTEM | kind, flags, &[family, 0, 0, 0])
 }
 
-/// Where the datagrams of a tuple go. None for another protocol.
+/// The destination of a tuple's datagrams. `None` for another protocol.
 fn datagrams_to(tuple: &[u8]) -> Result<Option<(IpAddr, u16)>, crate::ParseError> {
     let parts = attributes(tuple)?;
     let within = |wanted| {
@@ -123,7 +123,7 @@ mod tests {
         assert_eq!(datagrams_to(&[]), Ok(None));
         let whole = tuple(UDP);
         for end in 1..whole.len() {
-            // Cut short it is an error or nothing, never a panic.
+            // Truncated it is an error or nothing, never a panic.
             let _ = datagrams_to(&whole[..end]);
         }
     }

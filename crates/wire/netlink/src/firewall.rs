@@ -1,8 +1,8 @@
 //! One nftables table, replaced as a whole.
 //!
-//! Rule: a [`Ruleset`] is all that the table shall hold; the kernel swaps it in one transaction, so
-//! there is no moment with half of it and nothing of an older one stays. Registers: an expression
-//! loads into the first, the next compares it; no rule needs more than three.
+//! Rule: a [`Ruleset`] is the table's whole content; the kernel swaps it in one transaction, so it
+//! is never half applied and nothing of an older one stays. Registers: an expression loads into the
+//! first, the next compares it; no rule needs more than three.
 //!
 //! upstream: the kernel's nf_tables.h
 
@@ -29,10 +29,10 @@ const REQUEST: u16 = 1;
 const ACKNOWLEDGE: u16 = 4;
 const CREATE: u16 = 0x400;
 const APPEND: u16 = 0x800;
-/// A table for both versions of the protocol.
+/// A table for both IPv4 and IPv6.
 const INET: u8 = 1;
 
-/// Everything that a table holds.
+/// The content of a table.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Ruleset {
     pub chains: Vec<Chain>,
@@ -44,7 +44,7 @@ pub struct Chain {
     pub hook: Hook,
     /// Lower comes first.
     pub priority: i32,
-    /// Whether it may translate addresses.
+    /// Whether it may translate addresses (NAT).
     pub translates: bool,
     pub rules: Vec<Rule>,
 }
@@ -117,33 +117,33 @@ pub enum Condition {
         link: String,
         is: bool,
     },
-    /// The destination was translated before.
+    /// The destination was translated before (DNAT).
     WasForwarded,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Effect {
     Drop,
-    /// Sends it to another address and port.
+    /// Translates the destination to another address and port (DNAT).
     ForwardTo {
         address: IpAddr,
         port: u16,
     },
-    /// Gives it the address of the link that it leaves by.
+    /// Translates the source to the address of the outgoing link.
     Masquerade,
 }
 
-/// The fixed part of firewall messages.
+/// The fixed header of nftables messages.
 fn fixed(family: u8, resource: u16) -> [u8; 4] {
     let resource = resource.to_be_bytes();
     [family, 0, resource[0], resource[1]]
 }
 
 impl Socket {
-    /// Makes `table` hold exactly this.
+    /// Makes `table` contain exactly this.
     pub fn replace_table(&mut self, table: &str, rules: &Ruleset) -> Result<()> {
         let mut parts = vec![batch(BATCH_BEGIN)];
-        // Made first, so that removing it cannot fail.
+        // Created first, so that removing it cannot fail.
         parts.push(new_table(table));
         parts.push(message(DELETE_TABLE, 0).text(1, table));
         parts.push(new_table(table));
@@ -154,7 +154,7 @@ impl Socket {
         self.commit(&format!("replacing the firewall table {table}"), parts)
     }
 
-    /// Removes a table; one that is gone is fine.
+    /// Removes a table; one that does not exist is no error.
     pub fn remove_table(&mut self, table: &str) -> Result<()> {
         let parts =
             vec![batch(BATCH_BEGIN), new_table(table), message(DELETE_TABLE, 0).text(1, table)];
@@ -164,7 +164,7 @@ impl Socket {
         }
     }
 
-    /// Whether the table is there.
+    /// Whether the table exists.
     pub fn has_table(&mut self, table: &str) -> Result<bool> {
         let message = Writer::new(SUBSYSTEM | GET_TABLE, REQUEST | ACKNOWLEDGE, &fixed(INET, 0))
             .text(1, table);
@@ -176,7 +176,8 @@ impl Socket {
     }
 
     fn commit(&mut self, doing: &str, mut parts: Vec<Writer>) -> Result<()> {
-        // The last message of the transaction asks for an answer; it comes after the commit.
+        // The last message of the transaction asks for an acknowledgement, which comes after the
+        // commit.
         if let Some(last) = parts.pop() {
             parts.push(last.acknowledged());
         }

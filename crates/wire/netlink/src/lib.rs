@@ -1,8 +1,8 @@
-//! Links, addresses, routes and nftables by the kernel's own messages.
+//! Links, addresses, routes and nftables over netlink.
 //!
-//! Only what pods need: a bridge, pairs of links, their addresses, a default route, and one table
-//! of rules that is replaced as a whole. No program of the machine is run. Blocking; every answer
-//! is waited for with a limit. It decides nothing: names, addresses and rules are the caller's.
+//! Only what pods need: a bridge, veth pairs, their addresses, a default route, and one table of
+//! rules that is replaced as a whole. No external program is run. Blocking; every answer has a
+//! timeout. Decides nothing: names, addresses and rules are the caller's.
 
 mod connections;
 mod firewall;

@@ -1,4 +1,4 @@
-//! Links: making, finding, changing and removing them.
+//! Links: creating, finding, changing and removing them.
 //!
 //! upstream: rtnetlink(7), if_link.h
 
@@ -40,7 +40,7 @@ const LONGEST_NAME: usize = 15;
 pub struct Link {
     pub index: u32,
     pub name: String,
-    /// What it is for, as its maker wrote.
+    /// What it is for, set by its creator.
     pub alias: String,
     pub address: Vec<u8>,
     pub mtu: u32,
@@ -56,7 +56,7 @@ pub enum LinkKind {
     Other(String),
 }
 
-/// The fixed part of link messages.
+/// The fixed header of link messages.
 fn fixed(family: u8, index: u32, (flags, change): (u32, u32)) -> Vec<u8> {
     let mut bytes = vec![family, 0, 0, 0];
     bytes.extend_from_slice(&index.to_ne_bytes());
@@ -80,7 +80,7 @@ impl Socket {
     pub fn find_link(&mut self, name: &str) -> Result<Option<Link>> {
         check_name(name)?;
         let doing = format!("looking for link {name}");
-        // With an acknowledgement asked for, the end of the answer is told.
+        // With an acknowledgement asked for, the kernel reports the end of the answer.
         let message =
             Writer::new(GET, REQUEST | ACKNOWLEDGE, &fixed(0, 0, (0, 0))).text(NAME, name);
         match self.ask(&doing, message) {
@@ -105,7 +105,7 @@ impl Socket {
         self.set_alias(link.index, alias)
     }
 
-    /// A pair of links: `name` here with `alias`, its peer `eth`-like in another namespace.
+    /// A veth pair: `name` here with `alias`, its peer `eth`-like in another namespace.
     pub fn add_pair(
         &mut self,
         (name, alias): (&str, &str),
@@ -144,7 +144,7 @@ impl Socket {
         self.request(&format!("bringing link {index} up"), message)
     }
 
-    /// Makes a link a port of a bridge that also sends back where packets came from.
+    /// Makes a link a port of a bridge, in hairpin mode.
     pub fn join_bridge(&mut self, index: u32, bridge: u32) -> Result<()> {
         let message = Writer::new(SET, CHANGE, &fixed(0, index, (0, 0))).number(MASTER, bridge);
         self.request(&format!("joining link {index} to bridge {bridge}"), message)?;
@@ -153,7 +153,7 @@ impl Socket {
         self.request(&format!("letting port {index} send back"), message)
     }
 
-    /// Removes a link; one that is gone is fine.
+    /// Removes a link; one that does not exist is no error.
     pub fn remove_link(&mut self, name: &str) -> Result<()> {
         check_name(name)?;
         let message = Writer::new(DELETE, CHANGE, &fixed(0, 0, (0, 0))).text(NAME, name);

@@ -1,17 +1,17 @@
-//! The form of netlink messages: a header, a fixed part, and attributes that may hold attributes.
+//! The format of netlink messages: a header, a fixed part, and attributes that may be nested.
 //!
-//! Pure. Reading checks every length; what the kernel says is trusted no more than a file.
+//! Pure. Parsing checks every length; the kernel's messages are trusted no more than a file.
 
 #[cfg(test)]
 mod tests;
 
 pub(crate) const HEADER: usize = 16;
 const ATTRIBUTE_HEADER: usize = 4;
-/// The kernel marks attributes that hold attributes, and those in network order.
+/// Clears the kernel's flags for nested attributes and for network byte order.
 const KIND_MASK: u16 = 0x3fff;
 const NESTED: u16 = 0x8000;
 
-/// A message from the kernel that does not read.
+/// A message from the kernel that does not parse.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("a netlink message is cut short or has a wrong length")]
 pub struct ParseError;
@@ -40,7 +40,7 @@ impl Writer {
         self.attribute(kind, &value.to_ne_bytes())
     }
 
-    /// nftables writes numbers in network order.
+    /// nftables uses network byte order.
     pub(crate) fn network_number(self, kind: u16, value: u32) -> Self {
         self.attribute(kind, &value.to_be_bytes())
     }
@@ -51,7 +51,7 @@ impl Writer {
         self.attribute(kind, &bytes)
     }
 
-    /// An attribute that holds what `inside` writes.
+    /// An attribute that contains what `inside` writes.
     pub(crate) fn nested(mut self, kind: u16, inside: impl FnOnce(Self) -> Self) -> Self {
         let start = self.bytes.len();
         self.put(kind | NESTED, &[]);
@@ -61,7 +61,7 @@ impl Writer {
         inner
     }
 
-    /// Fixed fields within an attribute, as the peer of a pair of links has them.
+    /// Fixed fields within an attribute, as the peer of a veth pair has them.
     pub(crate) fn raw(mut self, bytes: &[u8]) -> Self {
         self.bytes.extend_from_slice(bytes);
         self.pad();
@@ -81,14 +81,14 @@ impl Writer {
         self.bytes.resize(self.bytes.len().next_multiple_of(4), 0);
     }
 
-    /// Asks the kernel to answer when it is done.
+    /// Asks the kernel for an acknowledgement.
     pub(crate) fn acknowledged(mut self) -> Self {
         let flags = u16::from_ne_bytes([self.bytes[6], self.bytes[7]]) | 4;
         self.bytes[6..8].copy_from_slice(&flags.to_ne_bytes());
         self
     }
 
-    /// The whole message under a sequence number.
+    /// The whole message with a sequence number.
     pub(crate) fn finish(mut self, sequence: u32) -> Vec<u8> {
         self.pad();
         let length = u32::try_from(self.bytes.len()).unwrap_or(u32::MAX);
@@ -151,7 +151,7 @@ pub(crate) fn u32_at(bytes: &[u8], at: usize) -> Result<u32, ParseError> {
     Ok(u32::from_ne_bytes(part.try_into().map_err(|_| ParseError)?))
 }
 
-/// A text that ends with a zero byte or with its attribute.
+/// A string that ends with a zero byte or with its attribute.
 pub(crate) fn text(bytes: &[u8]) -> String {
     let end = bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len());
     String::from_utf8_lossy(&bytes[..end]).into_owned()

@@ -1,7 +1,7 @@
 //! Network namespaces with a name in the file system.
 //!
-//! Rule: a namespace lives as long as its file is mounted or somebody is in it. Making one and
-//! giving it its name happens on a thread of its own, which ends; nobody else changes namespace.
+//! Rule: a namespace lives as long as its file is mounted or a process is in it. It is created and
+//! mounted on a thread of its own, which ends; no other thread changes its namespace.
 
 use std::fs::{File, OpenOptions};
 use std::os::fd::OwnedFd;
@@ -15,7 +15,8 @@ use crate::socket::{Error, Result};
 
 const OWN: &str = "/proc/thread-self/ns/net";
 
-/// Makes a network namespace and mounts it at `path`, a file that is made. Gives the namespace.
+/// Creates a network namespace and mounts it at `path`, a file that is created. Returns the
+/// namespace.
 pub fn pin_new_namespace(path: &Path) -> Result<OwnedFd> {
     let doing = || format!("making the network namespace {}", path.display());
     let refused = |cause| Error::Refused { doing: doing(), cause };
@@ -39,7 +40,7 @@ fn unshare_network() -> std::result::Result<(), Errno> {
     rustix::thread::unshare(UnshareFlags::NEWNET)
 }
 
-/// Takes the name away; a name that is gone is fine.
+/// Unmounts and removes the file; one that does not exist is no error.
 pub fn unpin_namespace(path: &Path) -> Result<()> {
     let doing = || format!("releasing the network namespace {}", path.display());
     loop {

@@ -18,7 +18,7 @@ const DESTINATION: u16 = 1;
 const LOCAL: u16 = 2;
 const ADDRESS: u16 = 1;
 const FLAGS: u16 = 8;
-/// The pod's address is ours alone: looking for duplicates would make it wait for a second.
+/// The pod's address is unique: duplicate address detection would delay it by a second.
 const NO_DUPLICATE_DETECTION: u32 = 2;
 const OUTPUT: u16 = 4;
 const GATEWAY: u16 = 5;
@@ -42,7 +42,7 @@ fn octets(address: IpAddr) -> Vec<u8> {
 }
 
 impl Socket {
-    /// Gives a link an address; one that it has already is fine.
+    /// Adds an address to a link; one that it has already is no error.
     pub fn add_address(&mut self, index: u32, address: IpAddr, prefix: u8) -> Result<()> {
         let mut fixed = vec![family(address), prefix, 0, SCOPE_ALL];
         fixed.extend_from_slice(&index.to_ne_bytes());
@@ -80,8 +80,8 @@ impl Socket {
         Ok(found)
     }
 
-    /// Where the routes of all tables lead, without the default ones: by which link (0 for none), the
-    /// range of addresses and its prefix.
+    /// The destinations of all tables' routes, except default routes: the link (0 for none), the
+    /// range's address and its prefix.
     pub fn destinations(&mut self) -> Result<Vec<(u32, IpAddr, u8)>> {
         let doing = "listing routes";
         let message = Writer::new(GET_ROUTE, REQUEST | DUMP, &[0; 12]);
@@ -99,7 +99,7 @@ impl Socket {
         Ok(found)
     }
 
-    /// Everything that nothing else leads to goes through `gateway`.
+    /// Sets the default route to `gateway`.
     pub fn add_default_route(&mut self, index: u32, gateway: IpAddr) -> Result<()> {
         let mut fixed = vec![family(gateway), 0, 0, 0, MAIN_TABLE, STATIC, SCOPE_ALL, UNICAST];
         fixed.extend_from_slice(&[0; 4]);

@@ -1,7 +1,7 @@
-//! A conversation with the kernel: one request, its answers, a limit on waiting.
+//! A netlink socket: one request, its answers, a timeout.
 //!
-//! A socket belongs to the network namespace of the thread that made it, whatever that thread does
-//! later; [`in_namespace`] makes use of that.
+//! A socket belongs to the network namespace of the thread that created it, whatever that thread
+//! does later; [`in_namespace`] makes use of that.
 
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::time::Duration;
@@ -17,7 +17,7 @@ use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
 use crate::message::{Message, ParseError, Writer, messages, u32_at};
 
-/// The kernel answers at once; what takes longer is broken.
+/// The kernel answers at once; a longer wait means that something is broken.
 const PATIENCE: Duration = Duration::from_secs(10);
 const BUFFER: usize = 256 * 1024;
 const DONE: u16 = 3;
@@ -25,7 +25,7 @@ const ERROR: u16 = 2;
 
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The kernel said no.
+    /// The kernel returned an error.
     #[error("{doing}: {cause}")]
     Refused { doing: String, cause: Errno },
     #[error("{doing}: {cause}")]
@@ -37,7 +37,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// The kernel's reason, where it gave one.
+    /// The kernel's error, if there is one.
     pub fn errno(&self) -> Option<Errno> {
         match self {
             Self::Refused { cause, .. } => Some(*cause),
@@ -57,12 +57,12 @@ pub struct Socket {
 }
 
 impl Socket {
-    /// For links, addresses and routes of this thread's network namespace.
+    /// A socket for links, addresses and routes of this thread's network namespace.
     pub fn routes() -> Result<Self> {
         Self::open(None, "opening a route socket")
     }
 
-    /// For nftables of this thread's network namespace.
+    /// A socket for nftables of this thread's network namespace.
     pub fn firewall() -> Result<Self> {
         Self::open(Some(netlink::NETFILTER), "opening a firewall socket")
     }
@@ -77,12 +77,12 @@ impl Socket {
         Ok(Self { descriptor, sequence: 0 })
     }
 
-    /// Sends one request and waits until the kernel has done it.
+    /// Sends one request and waits for its acknowledgement.
     pub(crate) fn request(&mut self, doing: &str, message: Writer) -> Result<()> {
         self.ask(doing, message).map(drop)
     }
 
-    /// Sends one request and gives the payloads that come before its end.
+    /// Sends one request and returns the payloads of its answers.
     pub(crate) fn ask(&mut self, doing: &str, message: Writer) -> Result<Vec<(u16, Vec<u8>)>> {
         self.sequence += 1;
         let sequence = self.sequence;
@@ -103,7 +103,8 @@ impl Socket {
         }
     }
 
-    /// Sends many messages that are done together or not at all, and waits for `last`'s answer.
+    /// Sends messages that are applied together or not at all, and waits for the acknowledgement of
+    /// the last.
     pub(crate) fn transaction(&mut self, doing: &str, parts: Vec<Writer>) -> Result<()> {
         let mut bytes = Vec::new();
         let first = self.sequence + 1;
@@ -115,7 +116,7 @@ impl Socket {
         let last = self.sequence;
         debug_assert_eq!(last - first + 1, count);
         self.send(doing, &bytes)?;
-        // Only the last message but one asks for an answer; errors come for any.
+        // Only the last message but one asks for an acknowledgement; errors come for any.
         loop {
             let received = self.receive(doing)?;
             for message in read(doing, &received)? {
@@ -155,7 +156,7 @@ fn read<'a>(doing: &str, bytes: &'a [u8]) -> Result<Vec<Message<'a>>> {
     messages(bytes).map_err(|cause| Error::Answer { doing: doing.to_owned(), cause })
 }
 
-/// An error message carries a negative number, or zero for "done".
+/// An error message carries a negative errno, or zero for success.
 fn refusal(doing: &str, message: &Message<'_>) -> Result<()> {
     let number = u32_at(message.payload, 0)
         .map_err(|cause| Error::Answer { doing: doing.to_owned(), cause })?;
@@ -168,7 +169,7 @@ fn refusal(doing: &str, message: &Message<'_>) -> Result<()> {
     }
 }
 
-/// Does something in another network namespace, on a thread of its own that ends with it.
+/// Calls a function in another network namespace, on a thread of its own that ends with it.
 pub fn in_namespace<T: Send>(
     namespace: BorrowedFd<'_>,
     work: impl FnOnce() -> Result<T> + Send,

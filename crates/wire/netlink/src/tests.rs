@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::*;
 
-/// Two namespaces that go away with the test.
+/// Two namespaces that are removed with the test.
 struct Place(Vec<PathBuf>);
 
 impl Place {

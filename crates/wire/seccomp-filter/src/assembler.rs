@@ -1,8 +1,8 @@
-//! Puts instructions together from the last to the first.
+//! Assembles instructions from the last to the first.
 //!
 //! Rule: BPF jumps only forward, so a program that is built backwards knows every target when it
-//! needs it. A conditional jump reaches 255 instructions; what lies farther is reached over a
-//! step laid right behind it. Equal returns are shared. Does not know system calls.
+//! needs it. A conditional jump reaches 255 instructions; a farther target is reached over a jump
+//! instruction right behind it. Equal returns are shared. Does not know system calls.
 
 use std::collections::HashMap;
 
@@ -14,7 +14,7 @@ const AND: u16 = 0x54;
 const JUMP: u16 = 0x05;
 const RETURN: u16 = 0x06;
 
-/// A jump that is taken or not by comparing the accumulator with a constant.
+/// A conditional jump that compares the accumulator with a constant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u16)]
 pub(crate) enum Test {
@@ -23,11 +23,11 @@ pub(crate) enum Test {
     GreaterOrEqual = 0x35,
 }
 
-/// An instruction that is already there; counted from the end of the program.
+/// An instruction that was emitted already; counted from the end of the program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Label(usize);
 
-/// Where a test goes on.
+/// The targets of a conditional jump.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Targets {
     pub(crate) yes: Label,
@@ -42,12 +42,12 @@ impl Targets {
 
 #[derive(Debug, Default)]
 pub(crate) struct Assembler {
-    /// The last instruction of the program comes first.
+    /// In reverse: the last instruction of the program comes first.
     reversed: Vec<Instruction>,
     returns: HashMap<Action, Label>,
 }
 
-/// A test and two steps behind it must fit: 255 less the two steps.
+/// A test and two jumps behind it must fit: 255 less the two jumps.
 const REACH: usize = 253;
 
 impl Assembler {
@@ -60,7 +60,7 @@ impl Assembler {
         Label(self.reversed.len() - 1)
     }
 
-    /// How many instructions the next one to be laid would jump over to get there.
+    /// How many instructions the next one would jump over to get there.
     fn distance(&self, target: Label) -> usize {
         self.reversed.len() - target.0 - 1
     }
@@ -70,7 +70,7 @@ impl Assembler {
         self.reversed
     }
 
-    /// Ends the program with a verdict.
+    /// Returns an action.
     pub(crate) fn verdict(&mut self, action: Action) -> Label {
         if let Some(label) = self.returns.get(&action) {
             return *label;
@@ -80,13 +80,13 @@ impl Assembler {
         label
     }
 
-    /// Loads a word of the call's data, then goes on at `next`.
+    /// Loads a word of the call's data, then continues at `next`.
     pub(crate) fn load_word(&mut self, offset: u32, next: Label) -> Label {
         self.fall_through_to(next);
         self.push(LOAD_WORD, offset)
     }
 
-    /// Clears the accumulator's bits that `mask` has not, then goes on at `next`.
+    /// Clears the accumulator's bits that are not in `mask`, then continues at `next`.
     pub(crate) fn mask(&mut self, mask: u32, next: Label) -> Label {
         self.fall_through_to(next);
         self.push(AND, mask)
@@ -95,13 +95,13 @@ impl Assembler {
     pub(crate) fn test(&mut self, test: Test, operand: u32, targets: Targets) -> Label {
         let yes = self.within_reach(targets.yes);
         let no = self.within_reach(targets.no);
-        // Both fit: `within_reach` left room for the one step that may lie between.
+        // Both fit: `within_reach` left room for the one jump that may lie between.
         let jump = |distance: usize| u8::try_from(distance).unwrap_or(u8::MAX);
         let offsets = [jump(self.distance(yes)), jump(self.distance(no))];
         self.push_jump(test as u16, operand, offsets)
     }
 
-    /// The target itself when it is near, otherwise a step that leads there.
+    /// The target itself if it is near, otherwise a jump to it.
     fn within_reach(&mut self, target: Label) -> Label {
         if self.distance(target) <= REACH {
             return target;
@@ -109,7 +109,7 @@ impl Assembler {
         self.step_to(target)
     }
 
-    /// A return is repeated rather than jumped to: one instruction less on the way.
+    /// A return is repeated rather than jumped to, which saves an instruction on the path.
     fn step_to(&mut self, target: Label) -> Label {
         let there = self.reversed[target.0];
         if there.code == RETURN {

@@ -1,11 +1,11 @@
-//! From a profile to a program.
+//! Compiles a profile to a program.
 //!
-//! Rule: the program's verdict on every call is the profile's, and reached quickly: the numbers
-//! of an architecture are cut into ranges with one fate each, and the range is found by halving.
-//! Does not optimise conditions; profiles have few.
+//! Rule: the program's verdict on every call is the profile's, and reached quickly: the numbers of
+//! an architecture are split into ranges with one verdict each, and the range is found by binary
+//! search. Does not optimise conditions; profiles have few.
 //!
-//! Layout: load the architecture, go to its part; there load the number, halve down to its range;
-//! there either the verdict or the rules of that call, tried in order.
+//! Layout: load the architecture, jump to its part; there load the number, binary search for its
+//! range; there either the verdict or the rules of that call, tried in order.
 
 use std::collections::BTreeMap;
 
@@ -26,7 +26,7 @@ const ARGUMENT_COUNT: u8 = 6;
 /// The kernel cuts larger error numbers down to this one.
 const ERRNO_LIMIT: u16 = 4095;
 
-/// What happens to a call through an architecture that the profile does not name.
+/// The action for a call through an architecture that the profile does not name.
 pub(crate) const FOREIGN_ARCHITECTURE: Action = Action::KillProcess;
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -41,7 +41,7 @@ pub enum CompileError {
     TooLong(usize),
 }
 
-/// The filter that does what the profile says.
+/// The filter of a profile.
 pub fn compile(profile: &Profile) -> Result<Program, CompileError> {
     check(profile)?;
     let mut assembler = Assembler::default();
@@ -100,7 +100,7 @@ fn unknown_syscalls(profile: &Profile) -> Vec<String> {
     unknown
 }
 
-/// What the kernel tells apart: x86_64 and x32 have one identity and differ by number.
+/// What the kernel distinguishes: x86_64 and x32 have one identity and differ by number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Identity {
     X86_64 { plain: bool, x32: bool },
@@ -129,7 +129,7 @@ impl Identity {
     }
 }
 
-/// The named architectures, the most used first: it is asked for first.
+/// The named architectures, the most used first: it is tested first.
 fn identities(named: &[Architecture]) -> Vec<Identity> {
     let has = |architecture| named.contains(&architecture);
     let (plain, x32) = (has(Architecture::X86_64), has(Architecture::X32));
@@ -146,14 +146,14 @@ fn identities(named: &[Architecture]) -> Vec<Identity> {
     identities
 }
 
-/// What happens to a call: cases with conditions in order, then what always holds.
+/// What happens to a call: conditional cases in order, then the unconditional action.
 #[derive(Debug, Clone, PartialEq)]
 struct Fate<'a> {
     conditional: Vec<Case<'a>>,
     otherwise: Action,
 }
 
-/// Conditions that must all hold, and what happens then.
+/// Conditions that must all hold, and the action.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Case<'a> {
     conditions: &'a [Condition],
@@ -161,8 +161,8 @@ struct Case<'a> {
 }
 
 impl<'a> Case<'a> {
-    /// A rule that names an argument twice is a case for each of its conditions: the library that
-    /// other runtimes use takes one condition per argument, so they add such a rule once for each.
+    /// A rule that names an argument twice is a case for each of its conditions: libseccomp, which
+    /// other runtimes use, takes one condition per argument, so they add such a rule once for each.
     ///
     /// upstream: opencontainers/runc libcontainer/seccomp/seccomp_linux.go (matchCall)
     fn of(rule: &'a Rule) -> Vec<Self> {
@@ -181,7 +181,7 @@ impl Fate<'_> {
     }
 }
 
-/// The fates by the first number they hold for, each up to the next; neighbours differ.
+/// The verdicts by the first number they hold for, each up to the next; neighbours differ.
 fn ranges(profile: &Profile, identity: Identity) -> Vec<(u32, Fate<'_>)> {
     let mut starts = BTreeMap::from([(0, Fate::always(profile.default_action))]);
     if let Identity::X86_64 { plain, x32 } = identity {
@@ -195,7 +195,7 @@ fn ranges(profile: &Profile, identity: Identity) -> Vec<(u32, Fate<'_>)> {
     for (number, fate) in named_calls(profile, identity) {
         let before = starts.range(..=number).next_back().map(|(_, fate)| fate.clone());
         let after = before.unwrap_or_else(|| Fate::always(profile.default_action));
-        // The range that the call was cut out of goes on behind it.
+        // The range that the call was cut out of continues behind it.
         starts.entry(number + 1).or_insert(after);
         starts.insert(number, fate);
     }
@@ -228,7 +228,7 @@ fn named_calls(profile: &Profile, identity: Identity) -> BTreeMap<u32, Fate<'_>>
         .collect()
 }
 
-/// Lays the search for the range that holds the number in the accumulator.
+/// Emits the search for the range that holds the number in the accumulator.
 fn lay_search<'a>(
     assembler: &mut Assembler,
     ranges: &[(u32, Fate<'a>)],
@@ -266,7 +266,7 @@ fn lay_fate<'a>(
     next
 }
 
-/// Lays the comparison of a 64-bit argument as two of its 32-bit halves.
+/// Emits the comparison of a 64-bit argument as two of its 32-bit halves.
 fn lay_condition(assembler: &mut Assembler, condition: Condition, targets: Targets) -> Label {
     let halves = Halves::of(condition.argument);
     match condition.comparison {
@@ -288,7 +288,7 @@ fn lay_condition(assembler: &mut Assembler, condition: Condition, targets: Targe
     }
 }
 
-/// Where the halves of an argument lie; the low one first, on little-endian machines.
+/// Offsets of an argument's halves; the low one first, on little-endian machines.
 #[derive(Debug, Clone, Copy)]
 struct Halves {
     low: u32,

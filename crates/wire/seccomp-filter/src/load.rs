@@ -1,7 +1,7 @@
-//! Hands a program to the kernel.
+//! Loads a program into the kernel.
 //!
-//! Rule: the only unsafe code of the crate; a filter once loaded stays until its threads end, so
-//! nothing here is done twice or undone. Does not decide which privileges the caller gives up.
+//! Rule: the only unsafe code of the crate; a loaded filter stays until its threads exit, so
+//! nothing here can be undone. Does not decide which privileges the caller drops.
 
 use std::io;
 use std::os::fd::{FromRawFd, OwnedFd};
@@ -16,8 +16,8 @@ const FLAG_ALL_THREADS: libc::c_ulong = 1 << 0;
 const FLAG_LOG: libc::c_ulong = 1 << 1;
 const FLAG_ALLOW_SPECULATION: libc::c_ulong = 1 << 2;
 const FLAG_NEW_LISTENER: libc::c_ulong = 1 << 3;
-/// Makes a thread that cannot take the filter an error number instead of a thread id, which could
-/// not be told from a listener's descriptor.
+/// If a thread cannot take the filter, returns an error number instead of a thread id, which could
+/// not be distinguished from a listener's descriptor.
 const FLAG_THREAD_FAILURE_IS_ESRCH: libc::c_ulong = 1 << 4;
 
 // The kernel reads our instructions as its own.
@@ -30,9 +30,9 @@ pub struct LoadOptions {
     pub all_threads: bool,
     /// Write every action but Allow to the audit log.
     pub log: bool,
-    /// Leave speculative execution as it is.
+    /// Do not enable the speculative-store-bypass mitigation.
     pub allow_speculation: bool,
-    /// Give back the descriptor on which [`crate::Action::Notify`] asks.
+    /// Return the descriptor for [`crate::Action::Notify`].
     pub listener: bool,
 }
 
@@ -52,7 +52,7 @@ impl LoadOptions {
 
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {
-    /// Give up the right to gain privileges first, or have CAP_SYS_ADMIN.
+    /// Neither no_new_privs nor CAP_SYS_ADMIN.
     #[error("the kernel refused the filter: neither no_new_privs nor CAP_SYS_ADMIN")]
     NeedsNoNewPrivileges,
     /// The kernel has no seccomp filters, or another filter forbids to load one.
@@ -65,16 +65,17 @@ pub enum LoadError {
     Refused(io::Error),
 }
 
-/// Has the calling thread, and what it starts, never gain privileges by executing a program.
+/// Sets no_new_privs: the calling thread and its children never gain privileges by executing a
+/// program.
 pub fn set_no_new_privileges() -> io::Result<()> {
     rustix::thread::set_no_new_privs(true).map_err(Into::into)
 }
 
-/// Puts the filter in force at once; gives the listener if one was asked for.
+/// Loads the filter, which applies at once; returns the listener if one was asked for.
 pub fn load(program: &Program, options: LoadOptions) -> Result<Option<OwnedFd>, LoadError> {
     let instructions = program.instructions();
     let filter = libc::sock_fprog {
-        // Checked above for the limit, which `compile` keeps.
+        // `compile` keeps the limit.
         len: u16::try_from(instructions.len()).unwrap_or(u16::MAX),
         filter: instructions.as_ptr().cast_mut().cast::<libc::sock_filter>(),
     };
@@ -92,8 +93,8 @@ pub fn load(program: &Program, options: LoadOptions) -> Result<Option<OwnedFd>, 
     }
     let descriptor = i32::try_from(outcome)
         .map_err(|_| LoadError::Refused(io::Error::other("no descriptor for the listener")))?;
-    // SAFETY: with the listener flag (and thread failures told as errors) a success returns a new
-    // descriptor that nobody else owns.
+    // SAFETY: with the listener flag (and thread failures reported as errors) a success returns a
+    // new descriptor that has no other owner.
     Ok(Some(unsafe { OwnedFd::from_raw_fd(descriptor) }))
 }
 

@@ -1,9 +1,9 @@
-//! What a filter should do, in the words of the domain.
+//! A seccomp profile as a value.
 //!
 //! Rule: rules are tried in order and the first that matches a call decides; a call that no rule
 //! matches gets the default action. A call made through an architecture that the profile does not
-//! name kills the process: its numbers would mean other calls. Plain values; nothing is checked
-//! here, `compile` does that.
+//! name kills the process: its numbers would mean other calls. Plain values; validated by
+//! `compile`.
 
 /// A whole profile.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -11,21 +11,21 @@ pub struct Profile {
     pub default_action: Action,
     pub architectures: Vec<Architecture>,
     pub rules: Vec<Rule>,
-    /// None where the profile says nothing of them, which others read as their own default.
+    /// `None` if the profile does not set them, which other runtimes read as their own default.
     pub flags: Option<Flags>,
 }
 
-/// How the kernel is to hold the filter.
+/// Flags for loading the filter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Flags {
     /// Write every action but Allow to the audit log.
     pub log: bool,
-    /// Leave speculative execution as it is.
+    /// Do not enable the speculative-store-bypass mitigation.
     pub allow_speculation: bool,
 }
 
-/// What to do with some calls, all of whose conditions hold. Where two conditions are on the same
-/// argument, one of all conditions that holds is enough.
+/// An action for some calls, if all conditions hold. If two conditions are on the same argument,
+/// any one of the rule's conditions is enough.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rule {
     /// Names as the kernel has them. A name that an architecture does not have is left out there.
@@ -47,11 +47,11 @@ pub enum Action {
     Log,
     /// Ask the tracer, handing it this number; without a tracer the call fails with ENOSYS.
     Trace(u16),
-    /// Ask whoever holds the listener.
+    /// Ask the process that holds the listener.
     Notify,
 }
 
-/// What must hold of one argument, taken as an unsigned 64-bit number.
+/// A condition on one argument, taken as an unsigned 64-bit number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Condition {
     /// 0 for the first argument, 5 for the last.
@@ -67,14 +67,14 @@ pub enum Comparison {
     LessOrEqual(u64),
     Greater(u64),
     GreaterOrEqual(u64),
-    /// The argument with only the bits of `mask` is `value`.
+    /// The argument with only the bits of `mask` equals `value`.
     MaskedEqual {
         mask: u64,
         value: u64,
     },
 }
 
-/// A way to make system calls. All of these are little-endian.
+/// A system call ABI. All of these are little-endian.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Architecture {
     X86_64,

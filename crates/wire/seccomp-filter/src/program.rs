@@ -1,9 +1,8 @@
 //! A compiled filter: instructions as the kernel takes them.
 //!
-//! Rule: a `Program` only comes out of `compile` and is never longer than the kernel allows. Does
-//! not run or load itself.
+//! Rule: a `Program` only comes from `compile` and is never longer than the kernel allows.
 
-/// The longest program that the kernel takes.
+/// The longest program that the kernel accepts.
 pub const INSTRUCTION_LIMIT: usize = 4096;
 
 /// One classic BPF instruction, laid out as the kernel's `struct sock_filter`.
@@ -28,8 +27,8 @@ impl Program {
         &self.instructions
     }
 
-    /// Names in the profile that none of its architectures has, in order and each once: a typing
-    /// mistake, or a call newer than our tables. Their rules have no effect.
+    /// Names in the profile that none of its architectures has, in order and each once: a typo, or
+    /// a call newer than the tables. Their rules have no effect.
     pub fn unknown_syscalls(&self) -> &[String] {
         &self.unknown_syscalls
     }

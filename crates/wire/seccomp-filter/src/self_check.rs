@@ -1,6 +1,6 @@
-//! Shows that filters work from this very binary on this very kernel.
+//! Checks that filters work from this binary on this kernel.
 //!
-//! Rule: harmless: all of it happens in a thread of its own, which ends with its filter. Does not
+//! Rule: harmless: all of it happens on a thread of its own, which ends with its filter. Does not
 //! change the calling thread or process.
 
 use std::io;
@@ -13,7 +13,7 @@ use crate::profile::{Action, Architecture, Profile, Rule};
 #[cfg(test)]
 mod tests;
 
-/// An error number that no call gives by itself.
+/// An error number that no system call returns.
 const CHOSEN_ERRNO: u16 = 4001;
 
 /// What was seen.
@@ -21,7 +21,7 @@ const CHOSEN_ERRNO: u16 = 4001;
 pub struct SelfCheckReport {
     pub architecture: Architecture,
     pub instructions: usize,
-    /// What `getcwd`, which works without the filter, failed with under it.
+    /// The error of `getcwd`, which works without the filter, under the filter.
     pub errno: i32,
 }
 
@@ -33,7 +33,7 @@ pub enum SelfCheckError {
     Thread(io::Error),
     #[error("the thread that tried the filter did not end well")]
     ThreadDied,
-    #[error("cannot give up new privileges: {0}")]
+    #[error("cannot set no_new_privs: {0}")]
     NoNewPrivileges(io::Error),
     #[error(transparent)]
     Compile(#[from] CompileError),
@@ -45,7 +45,7 @@ pub enum SelfCheckError {
     NoEffect(String),
 }
 
-/// Loads a filter in a thread of its own and sees it work.
+/// Loads a filter on a thread of its own and checks its effect.
 pub fn self_check() -> Result<SelfCheckReport, SelfCheckError> {
     let architecture = Architecture::native().ok_or(SelfCheckError::UnknownArchitecture)?;
     let trial = thread::Builder::new()

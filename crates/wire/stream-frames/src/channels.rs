@@ -1,7 +1,7 @@
-//! The channels of remote commands: which protocol was agreed on, and what its messages mean.
+//! The channels of remote commands: the negotiated protocol, and the meaning of its messages.
 //!
-//! On WebSocket, the first byte of a message is its channel; in the base-64 forms it is a digit and
-//! the rest is coded. Version 5 adds channel 255, by which a client closes another one.
+//! On WebSocket, the first byte of a message is its channel; in the base-64 protocols it is a digit
+//! and the rest is base64. Version 5 adds channel 255, by which a client closes another one.
 //!
 //! upstream: apimachinery pkg/util/remotecommand, k8s.io/streaming
 
@@ -15,14 +15,14 @@ pub const ERROR: u8 = 3;
 pub const RESIZE: u8 = 4;
 pub const CLOSE: u8 = 255;
 
-/// How channels lie in messages.
+/// Encoding of channels in messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Coding {
     Binary,
     Base64,
 }
 
-/// An agreed protocol on WebSocket.
+/// A negotiated protocol on WebSocket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Protocol {
     pub name: &'static str,
@@ -33,7 +33,7 @@ pub struct Protocol {
     pub closes: bool,
 }
 
-/// In the order in which they are preferred.
+/// In order of preference.
 pub const WEBSOCKET_PROTOCOLS: &[Protocol] = &[
     protocol("v5.channel.k8s.io", Coding::Binary, true, true),
     protocol("v4.channel.k8s.io", Coding::Binary, true, false),
@@ -56,7 +56,7 @@ const fn protocol(
     Protocol { name, coding, status_objects, closes }
 }
 
-/// The best protocol that a client offers; none where it offers only others.
+/// The best protocol that a client offers; `None` if none is supported.
 pub fn agree(offered: &[String]) -> Option<Protocol> {
     let offers = |name: &str| offered.iter().any(|offer| offer == name);
     WEBSOCKET_PROTOCOLS
@@ -65,7 +65,7 @@ pub fn agree(offered: &[String]) -> Option<Protocol> {
         .copied()
 }
 
-/// A client's message: its channel and what it brings. None for what has no channel.
+/// Decodes a client's message: its channel and its data. `None` if it has no channel.
 pub fn read(protocol: Protocol, message: &[u8]) -> Option<(u8, Vec<u8>)> {
     let (first, rest) = message.split_first()?;
     match protocol.coding {
@@ -77,7 +77,7 @@ pub fn read(protocol: Protocol, message: &[u8]) -> Option<(u8, Vec<u8>)> {
     }
 }
 
-/// A message for a client.
+/// Encodes a message for a client.
 pub fn write(protocol: Protocol, channel: u8, bytes: &[u8]) -> Vec<u8> {
     match protocol.coding {
         Coding::Binary => {

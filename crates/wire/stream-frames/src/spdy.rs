@@ -1,8 +1,8 @@
-//! SPDY/3.1 as Kubernetes uses it: streams with headers, data, ends; no priorities, no pushes.
+//! SPDY/3.1 as Kubernetes uses it: streams with headers, data, FIN; no priorities, no pushes.
 //!
 //! Rule: the decoder keeps the compression state of one direction, the encoder of the other; a
-//! connection has one of each. Flow control is read and not acted on: the peers of Kubernetes
-//! neither send window updates nor wait for them.
+//! connection has one of each. Flow control is parsed and ignored: the peers of Kubernetes neither
+//! send window updates nor wait for them.
 //!
 //! upstream: SPDY protocol draft 3.1; moby/spdystream
 
@@ -29,7 +29,7 @@ const HEADERS: u16 = 8;
 const WINDOW: u16 = 9;
 const FIN: u8 = 1;
 
-/// Why a connection cannot go on.
+/// Why a connection must be closed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum SpdyError {
     #[error("a frame of SPDY version {0}; expected 3")]
@@ -53,7 +53,7 @@ pub enum Frame {
         headers: Headers,
         end: bool,
     },
-    /// The answer to that.
+    /// The reply to `Open`.
     Accept {
         stream: u32,
         headers: Headers,
@@ -84,13 +84,13 @@ pub enum Frame {
         stream: u32,
         more: u32,
     },
-    /// Settings, and kinds that nobody uses.
+    /// Settings, and unused kinds.
     Other {
         kind: u16,
     },
 }
 
-/// From bytes to frames.
+/// Decodes bytes to frames.
 #[derive(Debug, Default)]
 pub struct Decoder {
     held: Vec<u8>,
@@ -98,7 +98,7 @@ pub struct Decoder {
 }
 
 impl Decoder {
-    /// Takes what was received.
+    /// Adds received bytes.
     pub fn push(&mut self, bytes: &[u8]) {
         self.held.extend_from_slice(bytes);
     }
@@ -161,7 +161,7 @@ impl Decoder {
     }
 }
 
-/// From frames to bytes.
+/// Encodes frames to bytes.
 #[derive(Debug, Default)]
 pub struct Encoder {
     headers: Compressor,
@@ -224,7 +224,7 @@ fn data(stream: u32, bytes: &[u8], end: bool, output: &mut Vec<u8>) {
 }
 
 fn length(end: bool, length: usize, output: &mut Vec<u8>) {
-    // Never above the largest frame, so three bytes hold it.
+    // Never above the largest frame, so three bytes suffice.
     let size = u32::try_from(length).unwrap_or(0).to_be_bytes();
     output.push(if end { FIN } else { 0 });
     output.extend_from_slice(&size[1..]);

@@ -1,8 +1,8 @@
 //! WebSocket frames from the server's side: clients mask, servers do not.
 //!
-//! Rule: messages in pieces are put together under a limit; control frames may come in between.
-//! Extensions are never agreed on, so their bits are an error. The handshake's answer is here too,
-//! since it is a computation on a header.
+//! Rule: fragmented messages are assembled under a limit; control frames may come in between.
+//! Extensions are never negotiated, so their bits are an error. The handshake's response key is
+//! here too, since it is computed from a header.
 //!
 //! upstream: RFC 6455
 
@@ -17,7 +17,7 @@ const LARGEST_MESSAGE: usize = 16 << 20;
 const CONTROL_LIMIT: usize = 125;
 const GUID: &str = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
 
-/// What `Sec-WebSocket-Accept` must say to this key.
+/// The `Sec-WebSocket-Accept` for this key.
 pub fn accept_key(key: &str) -> String {
     let hash = Sha1::digest(format!("{}{GUID}", key.trim()).as_bytes());
     base64::engine::general_purpose::STANDARD.encode(hash)
@@ -42,7 +42,7 @@ pub enum WebSocketError {
 }
 
 impl WebSocketError {
-    /// What to close the connection with.
+    /// The code to close the connection with.
     pub fn close_code(self) -> u16 {
         if self == Self::TooLarge { 1009 } else { 1002 }
     }
@@ -55,7 +55,7 @@ pub enum Message {
     Binary(Vec<u8>),
     Ping(Vec<u8>),
     Pong,
-    /// With the code that it gave, if it did.
+    /// With the client's code, if there is one.
     Close(Option<u16>),
 }
 
@@ -66,11 +66,11 @@ const CLOSE: u8 = 8;
 const PING: u8 = 9;
 const PONG: u8 = 10;
 
-/// From bytes to messages.
+/// Decodes bytes to messages.
 #[derive(Debug, Default)]
 pub struct Decoder {
     held: Vec<u8>,
-    /// A message whose last piece has not come.
+    /// A message whose last fragment has not arrived.
     open: Option<(u8, Vec<u8>)>,
 }
 
@@ -149,7 +149,7 @@ impl Decoder {
         Ok(Some(Frame { last, kind, payload }))
     }
 
-    /// The payload's length, and where the mask begins.
+    /// The payload's length, and the offset of the mask.
     fn length(&self, short: u8) -> Result<Option<(usize, usize)>, WebSocketError> {
         match short {
             126 => {

@@ -1,7 +1,7 @@
-//! One connection to systemd or to the bus: greeting, calls and their answers.
+//! One connection to systemd or to the bus: authentication, calls and their replies.
 //!
-//! Rule: a call waits for its own answer; signals that come meanwhile are kept for whoever asks.
-//! Every read and write has what is left of one limit.
+//! Rule: a call waits for its own reply; signals that arrive meanwhile are queued. Every read and
+//! write has what is left of one timeout.
 
 use std::io::{self, Read as _, Write as _};
 use std::os::unix::net::UnixStream;
@@ -10,10 +10,10 @@ use std::time::{Duration, Instant};
 
 use crate::message::{Call, FIXED, Kind, Message, whole_length};
 
-/// Signals kept at most; older ones are no longer waited for.
+/// Signals queued at most; the oldest are dropped.
 const MOST_SIGNALS: usize = 4096;
 
-/// What was sent before the greeting was over.
+/// The longest line of the authentication.
 const LONGEST_LINE: usize = 4096;
 
 #[derive(Debug)]
@@ -33,14 +33,14 @@ impl Connection {
         Ok(connection)
     }
 
-    /// From now on there is this much time.
+    /// Restarts the timeout.
     pub(crate) fn allow(&mut self, limit: Duration) {
         self.until = Instant::now() + limit;
     }
 
-    /// We are who the kernel says that we are. The greeting's end goes out with its beginning:
-    /// systemd does not look at a message that comes in one piece with the end alone before
-    /// something else comes.
+    /// EXTERNAL authentication: the kernel's peer credentials identify the client. Its last line is
+    /// sent together with the first: systemd does not look at a message that arrives in one piece
+    /// with the last line alone before something else arrives.
     fn greet(&mut self) -> io::Result<()> {
         let user = rustix::process::getuid().as_raw().to_string();
         let coded: String = user.bytes().map(|byte| format!("{byte:02x}")).collect();
@@ -61,7 +61,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Sends a call and waits for its answer, which may be a failure.
+    /// Sends a call and waits for its reply, which may be an error.
     pub(crate) fn call(&mut self, call: &Call<'_>) -> io::Result<Message> {
         self.serial += 1;
         let serial = self.serial;
@@ -78,7 +78,7 @@ impl Connection {
         }
     }
 
-    /// Waits for one more signal and keeps it.
+    /// Waits for one more signal and queues it.
     pub(crate) fn wait_signal(&mut self) -> io::Result<()> {
         loop {
             let message = self.next()?;
@@ -131,7 +131,7 @@ impl Connection {
     }
 }
 
-/// The kernel says "try again" where a socket's limit has passed.
+/// The kernel returns EAGAIN when a socket's timeout has passed.
 fn timed(error: io::Error) -> io::Error {
     if error.kind() == io::ErrorKind::WouldBlock { late() } else { error }
 }

@@ -1,9 +1,8 @@
-//! Asks systemd for transient units (slices, scopes) and waits until they are there.
+//! Starts and stops transient systemd units (slices, scopes) and waits until that is done.
 //!
-//! Rule: the little of D-Bus that this needs and no more: one connection, one call at a time, every
-//! message bounded, every wait limited. Speaks to systemd's own socket, which needs no bus daemon,
-//! and to the system bus where that one is closed. Knows no cgroup and no pod. Blocks: to be called
-//! where blocking does no harm.
+//! Rule: the minimum of D-Bus: one connection, one call at a time, every message bounded, every
+//! wait limited. Uses systemd's private socket, which needs no bus daemon, and the system bus if
+//! that one is not available. Knows no cgroup and no pod. Blocks: not to be called from async code.
 
 mod connection;
 mod message;

@@ -1,15 +1,15 @@
-//! D-Bus messages: made for the calls that we make, read as far as we have to understand them.
+//! D-Bus messages: encoded for the calls that are made, decoded as far as needed.
 //!
-//! Rule: pure. Alignment and limits are the specification's; what is longer than we expect of
-//! systemd is refused before it is read.
+//! Rule: pure. Alignment and limits are the specification's; a message longer than expected of
+//! systemd is rejected before it is read.
 
 #[cfg(test)]
 mod tests;
 
-/// No message that we send or want is longer.
+/// No message that is sent or expected is longer.
 pub(crate) const LONGEST: usize = 1 << 20;
 
-/// What a property of a unit can be.
+/// The value of a unit's property.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Value {
     Text(String),
@@ -53,7 +53,7 @@ impl Kind {
     }
 }
 
-/// Bytes being put together, aligned from their beginning.
+/// A message being encoded, aligned from its beginning.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub(crate) struct Writer(pub(crate) Vec<u8>);
 
@@ -88,7 +88,7 @@ impl Writer {
         self.0.push(0);
     }
 
-    /// An array: its length in bytes stands before it and does not count the first padding.
+    /// An array: its length in bytes precedes it and does not count the first padding.
     pub(crate) fn array(&mut self, element: usize, fill: impl FnOnce(&mut Self)) {
         self.word(0);
         let length_at = self.0.len() - 4;
@@ -174,7 +174,7 @@ fn field(writer: &mut Writer, code: u8, signature: &str, text: &str) {
     writer.text(text);
 }
 
-/// What came, as far as we read it.
+/// A received message, as far as it is decoded.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Message {
     pub(crate) kind: Kind,
@@ -186,7 +186,7 @@ pub(crate) struct Message {
     body: Vec<u8>,
 }
 
-/// The fixed part of a header: how long the whole will be.
+/// The fixed part of a header: it contains the length of the whole.
 pub(crate) const FIXED: usize = 16;
 
 pub(crate) fn whole_length(fixed: &[u8; FIXED]) -> Result<usize, &'static str> {
@@ -267,7 +267,7 @@ impl Message {
         Reader::new(&self.body, self.big_endian)
     }
 
-    /// The first text of the body, where it has one.
+    /// The first string of the body, if there is one.
     pub(crate) fn first_text(&self) -> Option<String> {
         matches!(self.signature.as_bytes().first(), Some(b's' | b'o'))
             .then(|| self.body().text())
@@ -275,7 +275,7 @@ impl Message {
     }
 }
 
-/// Reads what was put together; None where it does not fit.
+/// Decodes a message; `None` if it does not fit.
 #[derive(Debug)]
 pub(crate) struct Reader<'a> {
     bytes: &'a [u8],

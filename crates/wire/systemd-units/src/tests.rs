@@ -1,4 +1,4 @@
-//! A scripted systemd: what it answers, and what it may do wrong.
+//! A scripted systemd: its replies, and its errors.
 
 use std::io::{Read as _, Write as _};
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -10,7 +10,7 @@ use crate::message::{FIXED, Message, Writer, whole_length};
 
 type Calls = std::thread::JoinHandle<Vec<(String, String)>>;
 
-/// Answers each call by what the script makes of its number and name; tells the calls at the end.
+/// Answers each call as the script says, by its number and name; returns the calls at the end.
 fn systemd(
     greeting: &'static str,
     script: impl Fn(u32, &str) -> Vec<Vec<u8>> + Send + 'static,
@@ -232,7 +232,7 @@ fn a_real_systemd_starts_changes_and_stops_a_slice() {
         let refused = systemd.start_transient(&unit, &[("NoSuchThing", Value::Flag(true))]);
         assert!(matches!(refused, Err(UnitError::Refused { .. })), "{refused:?}");
         systemd.reset_failed(&unit).unwrap();
-        // What never was, is stopped.
+        // Stopping a unit that never existed succeeds, or reports it missing.
         let stopped = systemd.stop(&format!("never{unit}"));
         assert!(matches!(stopped, Ok(()) | Err(UnitError::Missing(_))), "{stopped:?}");
         let inner = format!("{}-inner.slice", unit.trim_end_matches(".slice"));

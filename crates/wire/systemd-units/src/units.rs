@@ -1,7 +1,7 @@
 //! The calls to systemd's manager that transient units need.
 //!
-//! Rule: a unit is there, or gone, when a call returns: the job is waited for. A unit that exists
-//! already, or is gone already, is told apart from a refusal.
+//! Rule: a unit exists, or is gone, when a call returns: the job is waited for. Errors distinguish
+//! a unit that exists already, or is gone already.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -37,10 +37,10 @@ impl UnitError {
     }
 }
 
-/// Where systemd listens.
+/// The socket of systemd.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Address {
-    /// systemd's own socket.
+    /// systemd's private socket.
     Private(PathBuf),
     /// A bus on which systemd has its name.
     Bus(PathBuf),
@@ -53,7 +53,7 @@ impl Address {
         }
     }
 
-    /// The places of a usual machine, the better one first.
+    /// The usual sockets, the preferred one first.
     pub fn usual() -> Vec<Self> {
         vec![
             Self::Private(PathBuf::from("/run/systemd/private")),
@@ -71,7 +71,7 @@ pub struct Systemd {
 }
 
 impl Systemd {
-    /// Connects to the first of the places that answers; each call then has this limit.
+    /// Connects to the first of the sockets that answers; each call then has this timeout.
     pub fn connect(places: &[Address], limit: Duration) -> Result<Self, UnitError> {
         let mut failed = UnitError::Away {
             path: PathBuf::from("/run/systemd/private"),
@@ -121,7 +121,7 @@ impl Systemd {
         self.ask("Subscribe", "", "", Writer::default()).map(drop)
     }
 
-    /// Starts a transient unit and waits until it is there.
+    /// Starts a transient unit and waits until it is active.
     pub fn start_transient(
         &mut self,
         unit: &str,
@@ -131,7 +131,7 @@ impl Systemd {
         body.text(unit);
         body.text("replace");
         body.properties(properties);
-        // No further units.
+        // No auxiliary units.
         body.array(8, |_| {});
         let answer = self.ask("StartTransientUnit", unit, "ssa(sv)a(sa(sv))", body)?;
         self.wait_job(unit, &answer)
@@ -159,7 +159,7 @@ impl Systemd {
         self.wait_job(unit, &answer)
     }
 
-    /// Makes systemd forget a unit that failed. One that did not fail is no error.
+    /// Makes systemd forget a failed unit. One that did not fail is no error.
     pub fn reset_failed(&mut self, unit: &str) -> Result<(), UnitError> {
         let mut body = Writer::default();
         body.text(unit);
@@ -218,7 +218,7 @@ impl Systemd {
     }
 }
 
-/// How a job ended, where a signal tells of it: `JobRemoved(u id, o job, s unit, s result)`.
+/// How a job ended, if a signal reports it: `JobRemoved(u id, o job, s unit, s result)`.
 fn job_result(signal: &Message, job: &str) -> Option<String> {
     if signal.member != "JobRemoved" || signal.signature != "uoss" {
         return None;

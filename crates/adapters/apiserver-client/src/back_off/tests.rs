@@ -1,4 +1,4 @@
-//! Pauses as a table.
+//! Pauses, table-driven.
 
 use super::*;
 

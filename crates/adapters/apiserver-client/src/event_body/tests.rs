@@ -1,4 +1,4 @@
-//! Events beside what upstream's recorder writes.
+//! Events compared with what upstream's recorder writes.
 
 use ports::cluster_api::ObjectReference;
 

@@ -1,4 +1,4 @@
-//! Answers and what they mean, as a table.
+//! Error responses and what they mean, table-driven.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! Typed reading of a document's maps, with mistakes that name the place and hide the value.
+//! Typed access to a document's maps; errors name the location and hide the value.
 
 use document::{Node, Value};
 
@@ -47,12 +47,12 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// What stands there, unless it is null.
+    /// The field's value, unless it is null.
     pub(super) fn node(&self, field: &str) -> Option<&'a Node> {
         self.entries.get(field).filter(|node| node.value != Value::Null)
     }
 
-    /// None when it is absent or empty.
+    /// `None` if it is absent or empty.
     pub(super) fn text(&self, field: &str) -> Result<Option<String>, KubeconfigError> {
         match self.node(field).map(|node| &node.value) {
             None => Ok(None),
@@ -90,7 +90,7 @@ impl<'a> Fields<'a> {
         self.list(field)?.iter().map(text).collect()
     }
 
-    /// A map of lists of texts, one pair for each text.
+    /// A map of lists of strings, as one pair for each string.
     pub(super) fn lists(&self, field: &str) -> Result<Vec<(String, String)>, KubeconfigError> {
         let Some(map) = self.fields(field)? else { return Ok(Vec::new()) };
         let mut pairs = Vec::new();
@@ -104,7 +104,7 @@ impl<'a> Fields<'a> {
         self.node(field).map(|node| Self::of(node, &self.path(field))).transpose()
     }
 
-    /// The entry of that name in a list such as `clusters`, whose content stands under `inner`.
+    /// The entry of that name in a list such as `clusters`, whose content is under `inner`.
     pub(super) fn named(
         &self,
         list: &str,

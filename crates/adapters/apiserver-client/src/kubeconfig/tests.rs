@@ -1,4 +1,4 @@
-//! Kubeconfigs as kubeadm, clouds and people write them, and as they should not.
+//! Kubeconfigs as kubeadm, clouds and people write them, and invalid ones.
 
 use super::*;
 

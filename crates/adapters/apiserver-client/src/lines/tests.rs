@@ -1,4 +1,4 @@
-//! Streams cut anywhere give the same lines.
+//! Streams split at any byte give the same events.
 
 use super::*;
 
@@ -28,7 +28,7 @@ fn frames(chunks: &[&[u8]], limit: usize) -> Result<Vec<Vec<u8>>, LineTooLong> {
 
 #[test]
 fn wherever_the_stream_is_cut_the_frames_are_the_same() {
-    // Three, an empty one that is nothing, and the beginning of another.
+    // Three events, an empty one that is skipped, and the beginning of another.
     let stream = b"\0\0\0\x01a\0\0\0\x05\nbcd\n\0\0\0\0\0\0\0\x02ef\0\0\0\x03g";
     let whole = Ok(vec![b"a".to_vec(), b"\nbcd\n".to_vec(), b"ef".to_vec()]);
     for cut in 0..=stream.len() {

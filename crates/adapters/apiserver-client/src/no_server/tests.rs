@@ -1,4 +1,4 @@
-//! It says why nothing can be read.
+//! The error says why nothing can be read.
 
 use super::*;
 use ports::ContentKind;

@@ -1,4 +1,4 @@
-//! Over real sockets: nothing is lost, and little is read often.
+//! On real sockets: no data is lost, and there are few reads.
 
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
@@ -48,7 +48,7 @@ async fn a_resting_socket_is_written_to_and_nothing_is_lost_either_way() {
         to.write_all(&whole).await.expect("a write");
         to.shutdown().await.expect("an end");
     });
-    // Comes back as it went.
+    // Echoes what it receives.
     let echo = tokio::spawn(async move {
         let (mut read, mut write) = theirs.split();
         tokio::io::copy(&mut read, &mut write).await.expect("a copy");

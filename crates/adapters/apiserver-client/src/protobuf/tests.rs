@@ -1,5 +1,5 @@
-//! The same objects in protobuf and in JSON are the same to us. Bytes are made here by hand, field by
-//! field, so that a wrong number of a field is found.
+//! An object in protobuf and the same object in JSON decode to equal values. The bytes are written
+//! by hand, field by field, so that a wrong field number is found.
 
 use bytes::{BufMut as _, BytesMut};
 use ports::cluster_objects::{Node, Pod, Renewal};
@@ -8,7 +8,7 @@ use crate::watch_line::{Page, WatchLine, read_frame, read_line, read_page};
 
 use super::*;
 
-/// Writes messages by the numbers of their fields.
+/// Writes messages field by field.
 #[derive(Default)]
 struct Writer(BytesMut);
 
@@ -221,7 +221,7 @@ fn what_is_no_object_and_what_cannot_be_read() {
     };
     let error = status.into_error("WATCH", 410, None);
     assert!(matches!(error, ports::ClusterApiError::Expired { message, .. } if message == "old"));
-    // A number where the specification belongs.
+    // A varint where the spec belongs.
     let odd = new().message(1, new().bytes(1, "p").bytes(3, "d").bytes(6, "5")).varint(2, 7);
     let Ok(WatchLine::Unreadable { object, version, .. }) = read_frame::<Pod>(event("ADDED", odd))
     else {

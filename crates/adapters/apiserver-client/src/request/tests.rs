@@ -1,4 +1,4 @@
-//! Requests as the API server's documentation writes them.
+//! Requests as the API's documentation writes them.
 
 use super::*;
 

@@ -1,6 +1,6 @@
-//! A peer that answers as a test's script says, over plain HTTP/1 or over TLS with HTTP/2.
+//! A scripted peer, over plain HTTP/1 or over TLS with HTTP/2.
 //!
-//! Rule: it notes every request and connection. It is rude only where the script says so.
+//! Rule: it records every request and connection, and misbehaves only where the script says so.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -22,20 +22,20 @@ use tokio::task::JoinSet;
 use crate::access::{ClusterAccess, Impersonation, ServerAddress, Trust};
 use crate::client::{ApiClient, ClientOptions, Spread};
 
-/// A request as the peer saw it.
+/// A request as the peer received it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Seen {
     pub(super) method: String,
     pub(super) target: String,
     pub(super) authorization: String,
     pub(super) content_type: String,
-    /// Which connection it came on, counted from one.
+    /// The connection that it came on, counted from one.
     pub(super) connection: usize,
-    /// The client's certificate; empty for none.
+    /// The client's certificate; empty if it has none.
     pub(super) certificate: Bytes,
 }
 
-/// A piece of an answer's body.
+/// A part of a response's body.
 #[derive(Debug, Clone)]
 pub(super) enum Piece {
     Data(Bytes),
@@ -44,7 +44,7 @@ pub(super) enum Piece {
     Hang,
     /// The connection is lost.
     Cut,
-    /// The same for ever.
+    /// The same bytes for ever.
     Endless(Bytes),
 }
 
@@ -97,7 +97,7 @@ pub(super) struct Peer {
 }
 
 impl Peer {
-    /// Answers plain HTTP/1; the script is given how many requests came before.
+    /// Answers plain HTTP/1; the script gets the number of earlier requests.
     pub(super) async fn plain(
         script: impl Fn(usize, &Seen) -> Reply + Send + Sync + 'static,
     ) -> Self {
@@ -143,17 +143,17 @@ impl Peer {
         self.notes.connections.load(Ordering::SeqCst)
     }
 
-    /// How many bytes of endless answers were taken from us.
+    /// How many bytes of endless responses the client has read.
     pub(super) fn produced(&self) -> usize {
         self.notes.produced.load(Ordering::SeqCst)
     }
 
-    /// How many answers were ended or given up.
+    /// How many responses have ended or were dropped.
     pub(super) fn dropped(&self) -> usize {
         self.notes.dropped.load(Ordering::SeqCst)
     }
 
-    /// How to reach it without TLS and without being anybody.
+    /// Access without TLS and without credentials.
     pub(super) fn access(&self) -> ClusterAccess {
         ClusterAccess {
             server: ServerAddress {
@@ -177,7 +177,7 @@ impl Peer {
     }
 }
 
-/// Short deadlines, no rate, nothing spread.
+/// Short deadlines, no rate limit, no jitter.
 pub(super) fn options() -> ClientOptions {
     ClientOptions {
         rate: None,

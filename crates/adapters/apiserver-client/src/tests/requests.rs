@@ -1,4 +1,4 @@
-//! Single requests: what is sent again, what is not, and how a bad answer ends.
+//! Single requests: which are retried, and how a bad response ends.
 
 use std::time::{Duration, Instant};
 
@@ -54,7 +54,7 @@ async fn too_many_requests_are_sent_again_after_the_pause_if_it_fits() {
     let began = Instant::now();
     let error = peer.client().read(&node()).await.expect_err("throttled");
     assert!(began.elapsed() < Duration::from_secs(10));
-    // Nobody is held for an hour because of one answer.
+    // One response cannot hold a request for an hour.
     let most = Duration::from_secs(60);
     assert!(matches!(error, ClusterApiError::Throttled { retry_after, .. } if retry_after == most));
     let peer = Peer::plain(|_, _| json(429, "").header("retry-after", "0")).await;
@@ -84,7 +84,7 @@ async fn a_pause_without_end_ends_nothing_but_the_request() {
     }
 }
 
-/// What must not be late does not wait behind what may be, and needs no connection of its own.
+/// An urgent request does not queue behind others, and needs no connection of its own.
 #[tokio::test]
 async fn a_rate_of_its_own_does_not_wait_for_the_others() {
     let peer = Peer::plain(|_, _| json(200, NODE)).await;
@@ -201,7 +201,7 @@ async fn a_token_file_is_read_again_after_a_refusal_and_never_shown() {
     assert!(matches!(error, ClusterApiError::Unauthenticated { .. }), "{error:?}");
     std::fs::write(&file, "hunter2\n").expect("write");
     client.read(&node()).await.expect("the new token");
-    // Half-way through a rotation there may be nothing to read; the old one stays.
+    // During a rotation there may be nothing to read; the old certificate stays in use.
     std::fs::write(&file, "").expect("write");
     client.refresh_credentials().await.expect("the old one stays");
     client.read(&node()).await.expect("the token before");
@@ -216,7 +216,7 @@ async fn a_token_file_is_read_again_after_a_refusal_and_never_shown() {
         "{client:?} {error:?} {:?} {made:?} {request:?} {stored:?}",
         Secret::new("hunter2")
     );
-    // "hu" as the numbers that a list of bytes is shown as.
+    // "hu" as the numbers in a byte slice's debug output.
     assert!(!shown.contains("hunter") && !shown.contains("104, 117"), "{shown}");
 }
 
@@ -247,11 +247,11 @@ async fn the_rate_holds_and_a_turn_beyond_the_deadline_is_refused_at_once() {
     assert!(matches!(error, ClusterApiError::OutOfTurn { .. }), "{error:?}");
 }
 
-/// Whoever gives up while it waits leaves its place in the line to the next one.
+/// A request that is dropped while it waits for the rate limiter returns its token.
 #[tokio::test]
 async fn a_turn_that_nobody_waits_for_is_given_back() {
     let peer = Peer::plain(|_, _| json(200, NODE)).await;
-    // Each turn is two seconds after the one before.
+    // One token every two seconds.
     let slow = client(&peer, |options| options.rate = RateLimit::new(0.5, 1));
     slow.read(&node()).await.expect("the first");
     for _ in 0..20 {

@@ -1,5 +1,5 @@
-//! TLS: one connection for many requests, whom we trust, certificates that change under way, and
-//! connections on which nobody answers any more.
+//! TLS: many requests on one connection, trusted authorities, certificates that rotate while in
+//! use, and dead connections.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -44,7 +44,7 @@ impl Authority {
         (certificate.pem(), key, certificate.der().to_vec())
     }
 
-    /// A server that asks for certificates of this authority.
+    /// A server that requires client certificates of this authority.
     fn server(&self) -> ServerConfig {
         let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
         let mut roots = RootCertStore::empty();
@@ -66,7 +66,7 @@ impl Authority {
         config
     }
 
-    /// Writes a client's certificate; returns it as the server will see it.
+    /// Writes a client's certificate; returns it in DER.
     fn write_client(&self, files: &Files) -> Vec<u8> {
         let (pem, key, der) = self.issue("client");
         std::fs::write(&files.certificate, pem).expect("write");
@@ -150,7 +150,7 @@ async fn a_server_that_allows_fewer_streams_gets_more_connections() {
     })
     .await;
     let client = client(authority.access(&peer, None));
-    // The first answer tells us what is allowed.
+    // After the first response the stream limit is known.
     client.read(&ObjectPath::node("n")).await.expect("a node");
     let _held = hold(&client, &peer, 10).await;
     let most = (1..=peer.connections())
@@ -224,7 +224,7 @@ async fn new_certificates_are_used_on_new_connections_and_watches_move() {
     assert!(!format!("{client:?}").contains("PRIVATE"));
 }
 
-/// Carries bytes between a client and a peer until it is told to stand still.
+/// Relays bytes between a client and a peer until `still` is set.
 async fn relay(to: u16, still: Arc<AtomicBool>) -> (u16, JoinSet<()>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("listen");
     let port = listener.local_addr().expect("an address").port();
@@ -235,7 +235,7 @@ async fn relay(to: u16, still: Arc<AtomicBool>) -> (u16, JoinSet<()>) {
             let server = TcpStream::connect(("127.0.0.1", to)).await.expect("the peer");
             let (from_client, to_client) = client.into_split();
             let (from_server, to_server) = server.into_split();
-            // Only the connections from before stand still; a new one finds its way.
+            // Only the existing connections stall; a new one works.
             let still = if still.load(Ordering::SeqCst) { Arc::default() } else { still.clone() };
             pipes.spawn(pipe(from_client, to_server, still.clone()));
             pipes.spawn(pipe(from_server, to_client, still));
@@ -321,12 +321,12 @@ async fn watches_that_nobody_reads_hold_little_and_hold_up_nobody_else() {
     }
     client.read(&ObjectPath::node("n")).await.expect("a node, past the full streams");
     assert_eq!(peer.connections(), 1);
-    // A window each, and what the peer has in its own hands.
+    // A window for each, and what the peer has buffered itself.
     assert!(before < unread.len() * 1024 * 1024, "{before} bytes for {} streams", unread.len());
 }
 
-/// As the leader of a cluster does it, in a fifth of its times: it waits half the renew deadline for
-/// an answer, and has the whole of it to renew its lease.
+/// As a cluster's leader does it, at a fifth of its times: it waits half the renew deadline for a
+/// response, and has all of it to renew its lease.
 #[tokio::test]
 async fn a_lease_is_renewed_in_time_though_its_connection_became_a_black_hole() {
     let authority = Authority::new();

@@ -1,4 +1,4 @@
-//! Lists and watches: where they go on, and when they begin again.
+//! Lists and watches: where they resume, and when they start over.
 
 use std::time::{Duration, Instant};
 
@@ -12,7 +12,7 @@ use super::peer::{Peer, Piece, Reply, Seen, json, line, options, stream};
 use crate::client::{ApiClient, ClientOptions};
 use crate::watch::Watch;
 
-/// What a feed told, as text: `applied n@7`.
+/// A feed event as text: `applied n@7`.
 fn shown(event: &FeedEvent<Node>) -> String {
     let name = |node: &Node| format!("{}@{}", node.metadata.name, node.identity().resource_version);
     match event {
@@ -127,7 +127,7 @@ async fn an_expired_version_is_listed_again() {
     let mut watch = start(&peer);
     let first = told(&mut watch, 4).await;
     assert_eq!(first, ["began", "listed a@1", "ended", "applied b@6"]);
-    // The same again: it was not interrupted, and began anew.
+    // The same again: it was not resumed, it started over.
     assert_eq!(told(&mut watch, 4).await, first);
 }
 

@@ -1,4 +1,4 @@
-//! The bucket on a clock of the test's own.
+//! The bucket on a simulated clock.
 
 use super::*;
 
@@ -11,7 +11,7 @@ fn a_burst_is_free_and_then_the_rate_holds() {
     let mut bucket = bucket(5.0, 3);
     let waits: Vec<u128> = (0..6).map(|_| bucket.take(Duration::ZERO).as_millis()).collect();
     assert_eq!(waits, [0, 0, 0, 200, 400, 600]);
-    // Three were promised; after one second five have come, so two are left.
+    // Three were taken in advance; after one second five were added, so two are left.
     let waits: Vec<u128> =
         (0..3).map(|_| bucket.take(Duration::from_secs(1)).as_millis()).collect();
     assert_eq!(waits, [0, 0, 200]);
@@ -30,7 +30,7 @@ fn it_never_holds_more_than_a_burst_and_a_clock_that_goes_back_gives_nothing() {
 fn a_token_that_was_not_used_is_given_back() {
     let mut bucket = bucket(1.0, 1);
     assert_eq!(bucket.take(Duration::ZERO), Duration::ZERO);
-    // Who only asks takes nothing.
+    // Asking for the wait takes no token.
     assert_eq!(bucket.wait(Duration::ZERO), Duration::from_secs(1));
     assert_eq!(bucket.take(Duration::ZERO), Duration::from_secs(1));
     bucket.give_back();
@@ -50,7 +50,7 @@ fn turns_that_are_close_come_together() {
     let mut line = bucket(20.0, 1);
     let waits: Vec<u128> = (0..10).map(|_| line.take(Duration::ZERO).as_millis()).collect();
     assert_eq!(waits, [0, 200, 200, 200, 200, 400, 400, 400, 400, 600]);
-    // Whoever comes between two steps waits for the next, and never for less than its turn.
+    // A caller between two steps waits for the next one, and never shorter than its token requires.
     let mut line = bucket(20.0, 1);
     line.take(Duration::from_millis(90));
     assert_eq!(line.take(Duration::from_millis(90)).as_millis(), 110);

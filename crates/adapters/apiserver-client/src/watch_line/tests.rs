@@ -1,4 +1,4 @@
-//! Lines and pages as an API server sends them, and as it should not.
+//! Events and pages as an API server sends them, and invalid ones.
 
 use ports::cluster_objects::{Lease, Node, Pod, Renewal};
 

@@ -1,4 +1,4 @@
-//! The state machine, one answer at a time.
+//! The state machine, one response at a time.
 
 use super::*;
 

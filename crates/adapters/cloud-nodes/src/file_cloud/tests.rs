@@ -1,4 +1,4 @@
-//! A cloud in a file: read, changed, broken, too large, and on a share that is dead.
+//! A cloud in a file: valid, changed, malformed, too large, and on a dead network share.
 
 use super::*;
 
@@ -8,7 +8,7 @@ fn node(name: &str) -> CloudNodeName {
     CloudNodeName { name: name.into(), provider_id: String::new() }
 }
 
-/// Replaces the file as a careful writer does.
+/// Replaces the file by a rename, as a careful writer does.
 fn put(path: &Path, text: &str) {
     let new = path.with_extension("new");
     std::fs::write(&new, format!("{HEAD}{text}")).expect("write");
@@ -58,7 +58,7 @@ async fn a_folder_is_no_file_and_a_large_file_is_refused() {
     assert!(error.cause.contains("bytes"), "{error}");
 }
 
-/// Opening a pipe that nobody writes to lasts as reading from a dead share does.
+/// Opening a FIFO without a writer hangs as reading from a dead share does.
 #[test]
 fn a_dead_share_costs_one_thread_and_nobody_else_waits() {
     let folder = tempfile::tempdir().expect("folder");
@@ -84,7 +84,7 @@ fn a_dead_share_costs_one_thread_and_nobody_else_waits() {
         assert!(began.elapsed() < Duration::from_secs(30), "{:?}", began.elapsed());
         let read = tokio::time::timeout(Duration::from_secs(5), tokio::fs::read("/dev/null"));
         assert!(read.await.is_ok_and(|read| read.is_ok()), "others can read");
-        // The share is back: the look that hung ends, and the next one finds what is there now.
+        // The share is back: the read that hung ends, and the next one finds the current content.
         let writer = std::fs::OpenOptions::new().write(true).open(&path).expect("a writer");
         put(&path, "machines: [{name: a}]\n");
         drop(writer);

@@ -1,4 +1,4 @@
-//! Lists of machines as a cloud writes them, and what is wrong with them.
+//! Lists of machines as a cloud writes them, and invalid ones.
 
 use super::*;
 
@@ -58,7 +58,7 @@ fn a_cut_file_is_not_complete() {
     }
 }
 
-/// Cut at the end of any line it would be a whole list of fewer machines.
+/// Cut at any line's end it would be a valid list of fewer machines.
 #[test]
 fn a_file_that_says_first_that_it_is_complete_is_refused() {
     let text = TWO.replace("complete: true\n", "");

@@ -1,10 +1,10 @@
-//! A cloud behind a program: answers, failures, hanging, floods.
+//! A cloud behind a program: answers, errors, hangs, floods.
 
 use std::os::unix::fs::PermissionsExt as _;
 
 use super::*;
 
-/// A program of shell lines.
+/// A shell script.
 fn program(folder: &tempfile::TempDir, lines: &str) -> PathBuf {
     let path = folder.path().join("cloud");
     std::fs::write(&path, format!("#!/bin/sh\n{lines}\n")).expect("write");

@@ -63,7 +63,7 @@ fn a_log_is_followed_through_a_rotation_to_its_end() {
     assert!(told.recv_timeout(Duration::from_millis(1)).is_err(), "nothing came twice");
 }
 
-/// A line of its own moment, as every line of a runtime is.
+/// A line with its timestamp, as a runtime writes it.
 fn dated(second: u8, text: &str) -> Vec<u8> {
     format!("2026-01-02T03:04:{second:02}.000000001Z stdout F {text}\n").into_bytes()
 }
@@ -78,7 +78,8 @@ fn pack(path: &Path) {
 
 #[test]
 fn a_slow_reader_misses_no_file_that_came_between() {
-    // Which of the rotated files are packed, and whether the first is gone when it looks again.
+    // Which of the rotated files are compressed, and whether the first is removed before the next
+    // read.
     for (packed, first_is_gone) in [(0, false), (1, false), (2, false), (3, false), (1, true)] {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("0.log");

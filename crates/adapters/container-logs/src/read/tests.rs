@@ -1,4 +1,4 @@
-//! Logs in a folder: rotated, packed, cut into pieces, mixed with other things.
+//! Logs in a directory: rotated, compressed, split into pieces, next to other files.
 
 use super::*;
 use std::io::Write;

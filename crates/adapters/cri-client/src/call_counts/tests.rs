@@ -1,4 +1,4 @@
-//! What is told of calls, and that every call has a name.
+//! Metrics of calls, and that every call has a name.
 
 use super::*;
 use ports::metrics::text;

@@ -1,4 +1,4 @@
-//! What is taken for a socket and what is refused.
+//! Which addresses are accepted as a socket and which are errors.
 
 use std::path::Path;
 

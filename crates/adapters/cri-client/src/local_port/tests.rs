@@ -1,4 +1,4 @@
-//! What the runtime's words become.
+//! Translation of the runtime's messages.
 
 use super::*;
 

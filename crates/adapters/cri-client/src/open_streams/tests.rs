@@ -1,4 +1,4 @@
-//! One runtime that offers open streams, in this process and behind a socket.
+//! A runtime that offers open streams, in this process and behind a socket.
 
 use std::os::fd::OwnedFd;
 
@@ -14,7 +14,7 @@ use super::*;
 use crate::tests::scripted::SocketFolder;
 use crate::{CallLimits, Transport};
 
-/// Says what was wanted: on the connection where one can be given, and in the address otherwise.
+/// Reports what was requested: on the connection if there is one, and in the address otherwise.
 struct Offering;
 
 fn offered<A>(
@@ -88,13 +88,13 @@ impl RuntimeService for Offering {
     }
 }
 
-/// Each wish, and what the runtime makes of it.
+/// Each stream request, and how the runtime sees it.
 fn wishes() -> [(StreamWish, &'static str); 3] {
     let container = || "c".to_owned();
     let command = vec!["a".to_owned(), "b".to_owned()];
     let command = LocalCommand { command, stdout: true, stderr: true, tty: true, stdin: false };
     [
-        // A terminal has no second output.
+        // A terminal has no separate stderr.
         (
             StreamWish::Exec { container: container(), command: command.clone() },
             "exec-c-a+b-true-false",
@@ -116,7 +116,7 @@ async fn a_runtime_in_this_process_serves_a_stream_on_the_connection_that_it_is_
         let mut said = String::new();
         std::io::Read::read_to_string(&mut near, &mut said).expect("all of it");
         assert_eq!(said, format!("{words} and early"));
-        // Whoever has no connection to give gets an address of the same runtime.
+        // A client that has no connection to give gets an address of the same runtime.
         let stream = client.address(wish).await.expect("an address");
         assert_eq!(stream.url, format!("http://127.0.0.1:1/{words}"));
         assert_eq!(stream.runtime, "embedded");

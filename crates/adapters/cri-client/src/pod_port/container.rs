@@ -1,7 +1,7 @@
-//! A container's configuration in the wire's words.
+//! A container's configuration as a CRI message.
 //!
-//! Rule: every field of ours is carried over; a signal that the wire has no word for is refused
-//! here, before a container that could not be stopped as asked comes to be.
+//! Rule: every field is translated; a stop signal that CRI has no value for is an error here,
+//! before a container is created that could not be stopped as asked.
 
 use cri_wire::v1;
 use ports::container_runtime::ContainerRuntimeError;
@@ -52,7 +52,7 @@ fn signal_to_wire(name: &str) -> Result<i32, ContainerRuntimeError> {
     if name.is_empty() {
         return Ok(v1::Signal::RuntimeDefault.into());
     }
-    // The wire's words hold no signs.
+    // CRI's enum names have no signs.
     let word = name.replace('+', "PLUS").replace('-', "MINUS");
     v1::Signal::from_str_name(&word).map(Into::into).ok_or_else(|| ContainerRuntimeError::Refused {
         call: "CreateContainer",

@@ -1,7 +1,7 @@
-//! Images: their names and logins in the wire's words, their records in ours.
+//! Images: names and credentials as CRI messages, and image records from CRI.
 //!
-//! Rule: an image that is not there is an answer, not an error; one without an id is an error,
-//! since nothing could be done with it.
+//! Rule: an image that does not exist is a result, not an error; one without an id is an error,
+//! since it could not be used.
 
 use cri_wire::v1;
 use ports::container_runtime::ContainerRuntimeError;
@@ -63,7 +63,7 @@ pub(super) async fn status(
     };
     let found = answer.image.map(record);
     if found.as_ref().is_some_and(|found| found.id.is_empty()) {
-        let message = format!("the runtime has image {:?} but told no id of it", image.image);
+        let message = format!("the runtime has image {:?} but reported no id of it", image.image);
         return Err(senseless("ImageStatus", message));
     }
     Ok(found)

@@ -1,11 +1,11 @@
-//! What a runtime has of one pod or of all: a listing, then the status of each thing listed.
+//! Observes one pod or all pods of a runtime: a listing, then the status of each item listed.
 //!
-//! Rule: a pod is told whole or not at all. What vanished in between is left out; what cannot be
-//! read takes its own pod out of the answer (or fails the look at that pod), never another's. At
-//! most so many statuses are asked for at a time, those of sandboxes and of containers side by side:
-//! whoever crashed waits for this look. In a look at all pods those that are not answered
-//! while nothing else moves either are given up, so that one that hangs holds up nobody else. Does
-//! not compare with an earlier look.
+//! Rule: a pod is reported whole or not at all. What vanished in between is left out; what cannot
+//! be read drops its own pod from the result (or fails the observation of that pod), never
+//! another's. The number of concurrent status calls is limited, those of sandboxes and of
+//! containers side by side: a container that crashed waits for this observation. When observing all
+//! pods, calls that do not return while no other call does are dropped, so that one that hangs
+//! delays no other pod. Does not compare with an earlier observation.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -19,19 +19,19 @@ use super::records::{self, POD_NAME_LABEL, POD_NAMESPACE_LABEL, POD_UID_LABEL};
 use super::senseless;
 use crate::client::CriClient;
 
-/// Statuses asked for at a time: enough that one that hangs holds up no other, few enough not to
-/// flood a runtime that has just started.
+/// Concurrent status calls: enough that one that hangs delays no other, few enough not to flood a
+/// runtime that has just started.
 const AT_A_TIME: usize = 8;
 
-/// In a look at all pods: how long nothing may be answered before what was asked is given up. A look
-/// at one pod has the call's own, longer limit, so a runtime that is merely slow is heard out there.
+/// When observing all pods: status calls are dropped once none has returned for this long. For a
+/// single pod the call's own, longer limit applies, so that a merely slow runtime can answer.
 const STANDSTILL: Duration = Duration::from_secs(2);
 
 type Outcome<T> = Result<Option<T>, ContainerRuntimeError>;
 
 pub(super) async fn all(client: &CriClient) -> Result<RuntimePods, ContainerRuntimeError> {
     let (found, failures) = look(client, BTreeMap::new(), Some(STANDSTILL)).await?;
-    // Nobody answers: that is true of all pods and not of those that happened to be asked for.
+    // The runtime is away: that concerns all pods and not only those whose calls failed.
     if let Some(away) = failures.values().find(|error| is_away(error)) {
         return Err(away.clone());
     }
@@ -75,7 +75,7 @@ pub(super) async fn pod(
     })
 }
 
-/// What two listings tell of each pod.
+/// What the two listings contain of each pod.
 pub(super) async fn listed(client: &CriClient) -> Result<ListedPods, ContainerRuntimeError> {
     let (sandboxes, containers) = list(client, BTreeMap::new()).await?;
     let pod_of: BTreeMap<&str, String> =
@@ -92,7 +92,7 @@ pub(super) async fn listed(client: &CriClient) -> Result<ListedPods, ContainerRu
             format!("container {} {} {}", container.id, container.state, container.created_at);
         pods.entry(uid.cloned().unwrap_or_default()).or_default().insert(word);
     }
-    // What belongs to no pod is nobody's to look at.
+    // Sandboxes and containers without a pod are ignored.
     pods.remove("");
     Ok(pods)
 }
@@ -101,12 +101,12 @@ fn is_away(error: &ContainerRuntimeError) -> bool {
     matches!(error, ContainerRuntimeError::Unavailable { .. })
 }
 
-/// Each with the UID of its pod.
+/// Each with its pod's UID.
 #[derive(Default)]
 struct Found {
     sandboxes: Vec<(String, SandboxRecord)>,
     containers: Vec<(String, ContainerRecord)>,
-    /// Who is who, for what cannot be read.
+    /// Names of the pods, for those that cannot be read.
     names: BTreeMap<String, UnreadPod>,
 }
 
@@ -157,7 +157,7 @@ async fn look(
             Ok(Some(Told::Sandbox(sandbox))) => sandboxes.push((uid, sandbox)),
             Ok(Some(Told::Container(container))) => containers.push((uid, *container)),
             Ok(None) => {}
-            // The first failure of each pod is remembered.
+            // The first error of each pod is kept.
             Err(error) => {
                 failures.entry(uid).or_insert(error);
             }
@@ -166,7 +166,7 @@ async fn look(
     Ok((Found { sandboxes, containers, names }, failures))
 }
 
-/// What the listings alone say of each pod.
+/// What the listings alone contain of each pod.
 fn names(
     sandboxes: &[v1::PodSandbox],
     containers: &[v1::Container],
@@ -200,16 +200,16 @@ fn uid_of_sandbox(sandbox: &v1::PodSandbox) -> String {
     labelled.unwrap_or_else(|| sandbox.metadata.clone().unwrap_or_default().uid)
 }
 
-/// Whose status is asked for.
+/// The object of a status call.
 enum Asked {
     Sandbox { id: String },
     Container { id: String, sandbox_id: String },
 }
 
-/// What was answered.
+/// The result of a status call.
 enum Told {
     Sandbox(SandboxRecord),
-    /// Boxed, as it is much the larger.
+    /// Boxed: much larger than the other variants.
     Container(Box<ContainerRecord>),
 }
 
@@ -232,9 +232,9 @@ impl Asked {
     }
 }
 
-/// Asks for the statuses, so many at a time, and gives the answers in the order of what was asked.
-/// Where nothing ends for as long as `standstill`, what runs then is given up and counts as not
-/// answered. Dropped, it ends those that still run.
+/// Makes the status calls, so many at a time, and returns the results in the order of the requests.
+/// If none returns for as long as `standstill`, those in flight are dropped and count as
+/// unanswered. Dropping this cancels the calls in flight.
 async fn each(
     client: &CriClient,
     asked: Vec<(String, Asked)>,

@@ -1,7 +1,7 @@
-//! What a runtime reports, in our words.
+//! Translates what a runtime reports.
 //!
-//! Rule: a state that we do not know is `Unknown`, a missing part is the empty one, and a text that
-//! a container may have had a hand in is cut to what anybody will ever be shown. Nothing is judged.
+//! Rule: an unknown state is `Unknown`, a missing part is the empty one, and a text that a
+//! container can influence is cut to what is ever shown. Nothing is interpreted.
 
 use std::net::IpAddr;
 
@@ -20,7 +20,7 @@ use super::senseless;
 #[cfg(test)]
 mod tests;
 
-/// By which a runtime's things are known to be a pod's.
+/// The label by which sandboxes and containers belong to a pod.
 pub(super) const POD_UID_LABEL: &str = "io.kubernetes.pod.uid";
 pub(super) const POD_NAME_LABEL: &str = "io.kubernetes.pod.name";
 pub(super) const POD_NAMESPACE_LABEL: &str = "io.kubernetes.pod.namespace";
@@ -61,8 +61,8 @@ pub(super) fn sandbox(status: v1::PodSandboxStatus) -> SandboxRecord {
     }
 }
 
-/// All of them or, where one is no address, none: half a pod's addresses would be announced as all
-/// that it has.
+/// All of them or, if one is no address, none: part of a pod's addresses would be announced as all
+/// of them.
 // upstream: pkg/kubelet/kuberuntime/kuberuntime_sandbox.go
 fn addresses(network: v1::PodSandboxNetworkStatus) -> Vec<String> {
     let further = network.additional_ips.into_iter().map(|further| further.ip);
@@ -71,7 +71,7 @@ fn addresses(network: v1::PodSandboxNetworkStatus) -> Vec<String> {
     if all.iter().all(|ip| ip.parse::<IpAddr>().is_ok()) { all } else { Vec::new() }
 }
 
-/// A status tells nothing of the sandbox; the listing does.
+/// A container's status does not name its sandbox; the listing does.
 pub(super) fn container(status: v1::ContainerStatus, sandbox_id: String) -> ContainerRecord {
     let metadata = status.metadata.unwrap_or_default();
     ContainerRecord {
@@ -154,7 +154,7 @@ pub(super) fn event(event: v1::ContainerEventResponse) -> RuntimeEvent {
         Err(_) => RuntimeEventKind::Other,
     };
     let sandbox = event.pod_sandbox_status.unwrap_or_default();
-    // Of one that is going, or not told, a container's end is not the news.
+    // A container's end is not taken from an event whose sandbox is missing or not ready.
     let is_ready =
         sandbox.state == i32::from(v1::PodSandboxState::SandboxReady) && !sandbox.id.is_empty();
     let by_label = || {
@@ -210,8 +210,8 @@ pub(super) fn handler(handler: v1::RuntimeHandler) -> HandlerFeatures {
     }
 }
 
-/// The first word of the list is what an empty answer would decode to, so an answer without its
-/// Linux part says nothing.
+/// An empty response would decode to the first enum value, so a response without its Linux part is
+/// an error.
 pub(super) fn cgroup_driver(
     answer: v1::RuntimeConfigResponse,
 ) -> Result<CgroupDriver, ContainerRuntimeError> {

@@ -1,6 +1,6 @@
-//! A sandbox's configuration in the wire's words.
+//! A sandbox's configuration as a CRI message.
 //!
-//! Rule: every field of ours is carried over, and none of the wire's is filled with a guess.
+//! Rule: every field is translated, and no field of CRI's is filled with a guess.
 
 use cri_wire::v1;
 use ports::runtime_objects::{DnsConfig, PortMapping, Protocol, SandboxConfig, SandboxSecurity};

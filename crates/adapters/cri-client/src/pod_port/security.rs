@@ -1,7 +1,7 @@
-//! Namespaces, profiles, labels, groups and resources in the wire's words, and resources back.
+//! Namespaces, profiles, labels, groups and resources as CRI messages, and resources back.
 //!
-//! Rule: a translation of closed lists is an exhaustive match; what the wire may hold beyond its
-//! list has an answer too.
+//! Rule: a translation of closed lists is an exhaustive match; values of CRI's beyond its list are
+//! handled too.
 
 use cri_wire::v1;
 use ports::runtime_objects::{
@@ -102,7 +102,7 @@ pub(super) fn container_to_wire(security: &ContainerSecurity) -> v1::LinuxContai
     }
 }
 
-/// How older runtimes want to be told.
+/// The deprecated AppArmor field, which older runtimes read.
 fn old_apparmor(profile: &SecurityProfile) -> String {
     match profile {
         SecurityProfile::RuntimeDefault => "runtime/default".to_owned(),

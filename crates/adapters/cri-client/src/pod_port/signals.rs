@@ -1,11 +1,11 @@
 //! Changes in the runtime as one endless stream, across restarts of the runtime.
 //!
-//! Rule: `Connected` is told when the runtime answers after the stream was asked for, so that one
-//! look at everything after it misses nothing; `Lost` is told once for each time that the stream
-//! ends; in between there is silence and another try after a back-off. Where the runtime answers and
-//! gives no stream twice in a row, `Refused` is told once: a runtime that is just starting may answer
-//! right after it has refused, and need not be looked at twice for that. Every part of a wait is kept
-//! in the value, so that a wait that is dropped loses nothing. Does not look at pods.
+//! Rule: `Connected` is emitted when the runtime answers after the stream was requested, so that
+//! one observation of everything after it misses nothing; `Lost` is emitted once each time the
+//! stream ends; then the stream is retried silently, with back-off. If the runtime answers but
+//! rejects the stream twice in a row, `Refused` is emitted once: a runtime that is just starting
+//! may accept right after it has rejected, and need not be observed twice for that. All state of a
+//! wait is kept in the value, so that `next` is cancel-safe. Does not observe pods.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -25,29 +25,29 @@ use crate::streams::ContainerEvents;
 const FIRST_WAIT: Duration = Duration::from_millis(50);
 const LONGEST_WAIT: Duration = Duration::from_secs(2);
 
-/// A stream that lived this long was a good one: the next wait is the first again.
+/// A stream that lived this long resets the back-off.
 const GOOD_LIFE: Duration = Duration::from_secs(5);
 
-/// Refusals in a row until they are told.
+/// Rejections in a row until they are reported.
 const TOLD_REFUSAL: u32 = 2;
 
-/// A runtime without the stream is asked for it again after this long, or when whoever listens asks
-/// for signals anew.
+/// A runtime without the stream is asked for it again after this long, or when the caller asks for
+/// signals again.
 const ASK_FOR_STREAM: Duration = Duration::from_secs(300);
 
 type Answer = Pin<Box<dyn Future<Output = Result<(), ContainerRuntimeError>> + Send>>;
 
 enum State {
-    /// Nothing is open; try at that time.
+    /// No stream is open; retry at that time.
     Apart {
         again: Instant,
     },
-    /// The stream was asked for; a small call behind it tells whether anybody answers.
+    /// The stream was requested; a small call behind it shows whether the runtime answers.
     Opening {
         events: ContainerEvents,
         answer: Answer,
     },
-    /// The stream was refused; whether anybody answers at all is awaited.
+    /// The stream was rejected; waits for whether the runtime answers at all.
     Refused {
         answer: Answer,
         why: String,
@@ -56,8 +56,8 @@ enum State {
         events: ContainerEvents,
         since: Instant,
     },
-    /// The runtime has no such stream. It is asked again now and then: one that has it may have
-    /// taken its place.
+    /// The runtime has no event stream. It is asked again now and then: it may have been replaced
+    /// by one that has it.
     Unsupported {
         again: Instant,
     },
@@ -67,13 +67,13 @@ pub(super) struct Signals {
     client: CriClient,
     state: State,
     wait: Duration,
-    /// Whether the caller knows that nothing is heard.
+    /// Whether `Lost` was emitted and no `Connected` since.
     told_lost: bool,
     /// Whether the caller knows that there is no stream.
     told_unsupported: bool,
-    /// How often in a row the runtime answered and gave no stream.
+    /// How often in a row the runtime answered but rejected the stream.
     refusals: u32,
-    /// An event that came before `Connected` was told.
+    /// An event that arrived before `Connected` was emitted.
     held: Option<RuntimeEvent>,
 }
 
@@ -103,7 +103,7 @@ impl Signals {
         }
     }
 
-    /// One wait, at most; what it changes is changed after it.
+    /// At most one wait; state changes only after it.
     async fn step(&mut self) -> Option<RuntimeSignal> {
         match &mut self.state {
             State::Apart { again } => {
@@ -167,7 +167,7 @@ impl Signals {
         self.refusals = 0;
     }
 
-    /// No stream came; tells at once that nothing is heard.
+    /// The stream was rejected; reports at once that no events arrive.
     fn refused(&mut self, why: String) -> Option<RuntimeSignal> {
         let old = std::mem::replace(&mut self.state, State::Apart { again: Instant::now() });
         if let State::Opening { answer, .. } = old {
@@ -193,7 +193,7 @@ impl Signals {
         self.apart(error.to_string())
     }
 
-    /// The stream is gone: tells it once and plans another try.
+    /// The stream ended: reports it once and schedules a retry.
     fn apart(&mut self, why: String) -> Option<RuntimeSignal> {
         if let State::Open { since, .. } = &self.state
             && since.elapsed() >= GOOD_LIFE
@@ -210,7 +210,7 @@ impl Signals {
     }
 
     fn lost(&mut self, why: String) -> Option<RuntimeSignal> {
-        // Who lists instead of listening has nothing to lose.
+        // A caller that polls instead of listening loses nothing.
         let news = !std::mem::replace(&mut self.told_lost, true) && !self.told_unsupported;
         news.then_some(RuntimeSignal::Lost(why))
     }
@@ -223,7 +223,7 @@ fn is_unsupported(error: &ContainerRuntimeError) -> bool {
 const EVENTS: &str = "GetContainerEvents";
 const ENDED: &str = "GetContainerEvents: the runtime ended the stream";
 
-/// The smallest call there is. It leaves after the stream was asked for, on the same connection.
+/// The smallest call there is. It is sent after the stream's request, on the same connection.
 fn answer(client: CriClient) -> Answer {
     Box::pin(
         async move { CriClient::version(&client, v1::VersionRequest::default()).await.map(drop) },

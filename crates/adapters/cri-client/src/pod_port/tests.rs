@@ -1,4 +1,4 @@
-//! The port against a scripted runtime: looking at pods, acting on them, and listening.
+//! The port against a scripted runtime: observing pods, acting on them, and listening.
 
 mod listening;
 mod scripted;
@@ -90,7 +90,7 @@ async fn a_pod_that_cannot_be_read_is_named_and_spoils_no_other() {
     }
 }
 
-/// The call's own limit is two minutes here; a look at all pods does not wait for that.
+/// The call's own limit is two minutes here; observing all pods does not wait for that.
 #[tokio::test]
 async fn one_that_hangs_does_not_hold_up_a_look_at_all() {
     let runtime = script(&[("a", "s1"), ("b", "s2")], &[("a", "s1", "hang"), ("b", "s2", "c2")]);
@@ -123,7 +123,7 @@ async fn statuses_are_asked_for_a_few_at_a_time_and_all_come() {
     assert!((2..=8).contains(&most), "{most} at once");
 }
 
-/// A container that crashed waits for this: the two are not asked for one after the other.
+/// A crashed container waits for this: the two calls are not made one after the other.
 #[tokio::test]
 async fn sandbox_and_container_are_asked_for_side_by_side() {
     let runtime = script(&[("a", "s1")], &[("a", "s1", "c1")]);

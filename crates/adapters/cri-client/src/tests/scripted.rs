@@ -1,4 +1,4 @@
-//! A runtime that does as its requests say, and peers that are no runtime.
+//! A runtime that behaves as its requests say, and peers that are no runtime.
 //!
 //! Rule: the id in a request chooses the behaviour, so that one server serves all tests.
 
@@ -109,12 +109,12 @@ impl RuntimeService for ScriptedRuntime {
     }
 }
 
-/// A temporary folder for one socket.
+/// A temporary directory for one socket.
 pub(crate) struct SocketFolder {
     folder: tempfile::TempDir,
 }
 
-/// Ends the peer and cuts its connections when dropped.
+/// Stops the peer and cuts its connections when dropped.
 pub(crate) struct Peer {
     _tasks: JoinSet<()>,
     handle: AbortHandle,
@@ -139,7 +139,7 @@ impl SocketFolder {
         Endpoint::unix(self.socket())
     }
 
-    /// A socket that nobody accepts on.
+    /// A socket on which no connection is accepted.
     pub(crate) fn listen(&self) -> UnixListener {
         UnixListener::bind(self.socket()).expect("a socket in the folder")
     }
@@ -176,7 +176,7 @@ impl SocketFolder {
         Peer { _tasks: tasks, handle }
     }
 
-    /// Something that says the same to everybody, whatever they want, and hangs up.
+    /// A peer that sends the same bytes on every connection and closes it.
     pub(crate) fn answer_each_with(&self, farewell: &'static [u8]) -> Peer {
         let listener = self.listen();
         let mut tasks = JoinSet::new();

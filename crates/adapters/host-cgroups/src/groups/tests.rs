@@ -1,5 +1,5 @@
-//! Groups on this machine's own hierarchies, under a name of the test's, and a systemd that is not
-//! there. What a real systemd makes of it is shown on the machine that has one.
+//! Cgroups in this machine's own hierarchies, under a name of the test's, and a systemd that is not
+//! there. A real systemd is tested on the machine that has one.
 
 use std::process::Stdio;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -11,7 +11,7 @@ use crate::kernel_log::{KernelLog, Since};
 
 static NEXT: AtomicU32 = AtomicU32::new(0);
 
-/// A group of the test's with all below it; gone with the test.
+/// A cgroup of the test's with all below it; removed with the test.
 struct Bed {
     host: HostCgroups,
     top: Vec<String>,
@@ -110,7 +110,7 @@ fn weight_of(shares: u64) -> String {
     weight::of_shares(shares).to_string()
 }
 
-/// A program that enters a group before it begins.
+/// A program that enters a cgroup before it is executed.
 fn run_in(group: &Cgroup, command: &str) -> std::process::Child {
     let entering: String = group
         .folders()
@@ -134,7 +134,7 @@ async fn removing_ends_what_runs_below() {
     while bed.group(&container).processes().unwrap().is_empty() {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
-    // Ends before the group is gone, so that the test's own child is no zombie in it.
+    // Reaped before the cgroup is removed, so that the test's own child is no zombie in it.
     let reaped = std::thread::spawn(move || child.wait().unwrap());
     bed.host.remove(&bed.name(&pod)).await.unwrap();
     assert!(!bed.group(&pod).exists_somewhere());
@@ -154,7 +154,7 @@ async fn a_process_killed_for_memory_is_counted_and_named() {
     let kill = loop {
         let told = tokio::time::timeout(Duration::from_secs(60), log.next()).await;
         let kill = told.expect("the kernel's log told nothing");
-        // Others on this machine may run out of memory at the same time.
+        // Other processes on this machine may run out of memory at the same time.
         if kill.limited_cgroup.contains(&bed.top[0]) {
             break kill;
         }
@@ -163,7 +163,7 @@ async fn a_process_killed_for_memory_is_counted_and_named() {
     assert_eq!(kill.process, "tail");
     assert!(kill.limited_cgroup.ends_with(limited.path()), "{kill:?}");
     assert!(kill.victim_cgroup.ends_with(victim.path()), "{kill:?}");
-    // Pages of the program's file may be charged to whoever read them first.
+    // Pages of the program's file may be charged to the cgroup that read them first.
     assert!(kill.resident_bytes > 8 << 20 && kill.resident_bytes <= 40 << 20, "{kill:?}");
     let at = std::time::UNIX_EPOCH + Duration::from_nanos(u64::try_from(kill.at).unwrap());
     let late = Duration::from_secs(120);
@@ -224,7 +224,7 @@ async fn a_kill_that_nobody_names_is_counted_as_it_comes() {
         let name = bed.name(&["pod1", container]);
         bed.host.apply(&name, &CgroupLimits::default()).await.unwrap();
     }
-    // As somebody who was killed on the way leaves it; where there are no two halves, it is whole.
+    // As a process that was killed midway leaves it; without separate hierarchies, it is whole.
     let half = format!("/sys/fs/cgroup/memory{}", bed.group(&["pod1", "half"]).path());
     if std::path::Path::new("/sys/fs/cgroup/memory").exists() {
         std::fs::remove_dir(half).unwrap();
@@ -232,7 +232,7 @@ async fn a_kill_that_nobody_names_is_counted_as_it_comes() {
     bed.host.apply(&pod, &limits()).await.unwrap();
     let (host, asked) = (bed.host.clone(), pod.clone());
     let first = tokio::spawn(async move { host.more_memory_kills(&asked, &BTreeMap::new()).await });
-    // Only a child dies; the container itself goes on until it is told to end.
+    // Only a child dies; the container itself goes on until it is stopped.
     let group = bed.group(&["pod1", "eater"]);
     let mut child = run_in(&group, "tail /dev/zero; tail /dev/zero; sleep 1000");
     let patience = Duration::from_secs(60);

@@ -1,4 +1,4 @@
-//! A pipe in the place of the log: records come one by one, some of them odd.
+//! A pipe in place of the log: records arrive one by one, some of them odd.
 
 use std::io::Write as _;
 use std::time::Duration;
@@ -32,7 +32,7 @@ async fn records_are_followed_as_they_come() {
     assert_eq!((kill.process.as_str(), kill.pid, kill.resident_bytes), ("x", 5, 2048));
     assert_eq!(kill.order, 5, "the record that says so is the fifth");
     assert_eq!((kill.limited_cgroup.as_str(), kill.victim_cgroup.as_str()), ("/p", "/p/c"));
-    // The stamp says soon after boot; it has just come.
+    // The timestamp is soon after boot; the record has just arrived.
     let seconds = (now(ClockId::Realtime) - kill.at) / NANOSECONDS;
     assert!((0..60).contains(&seconds), "{seconds} s ago");
 }

@@ -1,4 +1,4 @@
-//! Lines as kernels of several ages write them, and as a hostile program would like them read.
+//! Lines as kernels of several versions write them, and as a hostile program would forge them.
 
 use proptest::prelude::*;
 
@@ -97,7 +97,7 @@ fn a_group_may_be_killed_whole() {
     let wanted = [1, 2, 3].map(|pid| {
         let name = ["a", "b", "c"][usize::try_from(pid).unwrap() - 1];
         let kill = kill(pid, name, "/p/c", "/p/c", 4 - u64::try_from(pid).unwrap());
-        // Only the first took too much.
+        // Only the first one exceeded the limit.
         Kill { with_its_group: pid > 1, ..kill }
     });
     assert_eq!(kills(&lines), wanted);
@@ -117,7 +117,7 @@ fn the_next_kill_is_one_of_its_own_again() {
         )
     };
     let whole = "Tasks in /p/c are going to be killed due to memory.oom.group set".to_owned();
-    // The one that took too much may be counted among its group once more.
+    // The process that exceeded the limit may appear among its cgroup once more.
     let lines = [announce(1), killed(1), whole, killed(1), killed(2), announce(3), killed(3)];
     let kills = kills(&lines.iter().map(String::as_str).collect::<Vec<_>>());
     let told: Vec<(i32, bool)> = kills.iter().map(|kill| (kill.pid, kill.with_its_group)).collect();

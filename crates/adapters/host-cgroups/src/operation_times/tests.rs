@@ -1,4 +1,4 @@
-//! What is told of work on groups.
+//! Metrics of operations on cgroups.
 
 use super::*;
 use ports::metrics::text;

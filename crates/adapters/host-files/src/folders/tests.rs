@@ -1,4 +1,4 @@
-//! Real folders, and what containers and full disks do to them.
+//! Real directories, and what containers and full disks do to them.
 
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 
@@ -32,7 +32,7 @@ impl Bed {
     }
 }
 
-/// A mount that goes with the test, however it ends.
+/// A mount that is removed with the test, however it ends.
 struct Mounted(PathBuf);
 
 impl Mounted {
@@ -206,9 +206,9 @@ async fn logs_are_counted_linked_and_removed() {
     bed.host.link_log("p_ns_c-dead.log", &format!("{folder}/3.log")).await.unwrap();
     bed.host.link_log("p_ns_c-runs.log", &format!("{folder}/4.log")).await.unwrap();
     bed.host.link_log("not-ours", "/nowhere").await.unwrap();
-    // What an agent left that was killed in the midst of it.
+    // Left by an agent that was killed midway.
     symlink(format!("{folder}/5.log"), bed.path("links/.linking-1-77")).unwrap();
-    // Links to logs of another agent, which it may just be making or whose logs are not there yet.
+    // Links to another agent's logs, which it may just be creating or whose logs do not exist yet.
     symlink("/another/pod/c/0.log", bed.path("links/.linking-2-78")).unwrap();
     symlink("/another/pod/c/0.log", bed.path("links/p_ns_c-another.log")).unwrap();
     let running = BTreeSet::from([format!("{folder}/4.log")]);

@@ -1,4 +1,4 @@
-//! Real files, and what may lie in a rotation's way.
+//! Real files, and obstacles to a rotation.
 
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::PathBuf;

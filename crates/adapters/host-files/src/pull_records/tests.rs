@@ -1,4 +1,4 @@
-//! The reference's names and folders, on a real disk.
+//! Upstream's names and directories, on a real disk.
 
 use super::*;
 use std::os::unix::fs::PermissionsExt as _;
@@ -12,7 +12,7 @@ async fn records_lie_where_the_reference_looks() {
     assert_eq!(records.all(pulled).await.unwrap(), LoadedRecords::default());
     records.save(intent, "busybox", b"1".to_vec()).await.unwrap();
     records.save(pulled, "sha256:0", b"2".to_vec()).await.unwrap();
-    // As `printf busybox | sha256sum` has it.
+    // As `printf busybox | sha256sum` prints it.
     let name = "sha256-9d75f0d7c398df565d7ac04c6819b62d6d8f9560f5eb4672596ecd8f7e96ae91";
     let file = bed.path().join("image_manager/pulling").join(name);
     assert_eq!(std::fs::read(&file).unwrap(), b"1");

@@ -1,4 +1,4 @@
-//! Records on a real disk, and what may have happened to it in between.
+//! Records on a real disk, and damage to it between runs.
 
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 
@@ -74,7 +74,7 @@ async fn names_stay_in_their_folder() {
 #[tokio::test]
 async fn the_longest_manifest_outlives_the_agent() {
     let (_bed, records) = bed();
-    // Nothing but new lines, as JSON writes them.
+    // Only newlines, which JSON escapes.
     let content = format!("{{\"manifest\":\"{}\"}}", r"\n".repeat((10 << 20) - 1)).into_bytes();
     records.save("manifests", "a", content.clone()).await.unwrap();
     let loaded = records.load("manifests").await.unwrap();

@@ -21,7 +21,7 @@ fn two_agents_have_no_cgroup_and_no_log_directory_in_common() {
     let refused = claim(&two, Some("/two/kubepods"), "/logs", 12).unwrap_err().to_string();
     assert!(refused.starts_with("the directory /logs belongs to the root "), "{refused}");
     let _second = claim(&two, Some("/two/kubepods"), "/other", 12).unwrap();
-    // The claim ends with its process, and the next one takes its pods over.
+    // The claim ends with its process, and the next one adopts its pods.
     drop(first);
     claim(&bed.path().join("three"), Some("/kubepods"), "/logs", 13).unwrap();
 }

@@ -1,4 +1,4 @@
-//! A folder of files stands for the kernel.
+//! A directory of files in place of /proc/sys.
 
 use super::*;
 
@@ -61,7 +61,7 @@ fn what_cannot_be_read_or_set_is_told_with_its_path() {
     let folder = kernel(&FOUND[1..]);
     std::fs::write(folder.path().join("kernel/panic"), "soon").unwrap();
     std::fs::remove_file(folder.path().join("kernel/keys/root_maxkeys")).unwrap();
-    // A folder in its place can be read as little as it can be written.
+    // A directory in its place can neither be read nor written.
     std::fs::create_dir(folder.path().join("kernel/keys/root_maxkeys")).unwrap();
     let (set, wrong) = set_up(folder.path(), false);
     assert!(set.is_empty());

@@ -1,4 +1,4 @@
-//! Limits of this very test process, and a folder that stands for /proc/self.
+//! Limits of this test process, and a directory in place of /proc/self.
 
 use super::*;
 
@@ -17,7 +17,7 @@ fn an_equal_score_is_not_written_again() {
     let file = folder.path().join("oom_score_adj");
     std::fs::write(&file, "-999\n").unwrap();
     set_out_of_memory_score(folder.path(), -999).unwrap();
-    // The kernel's line break is still there: nobody wrote.
+    // The kernel's newline is still there: the file was not written.
     assert_eq!(std::fs::read_to_string(&file).unwrap(), "-999\n");
 }
 

@@ -1,4 +1,4 @@
-//! The shared lock file and its watch on real temporary folders.
+//! The shared lock file and its watch in real temporary directories.
 
 use super::*;
 use std::os::unix::fs::PermissionsExt;

@@ -1,4 +1,4 @@
-//! This very test process, and folders that stand for /proc.
+//! This test process, and directories in place of /proc.
 
 use super::*;
 use ports::metrics::text;

@@ -1,4 +1,4 @@
-//! What counts as our code and constants, and that a test goes on running after they were given back.
+//! Which mappings count as code and constants, and that a test goes on running after the drop.
 
 use super::*;
 
@@ -23,14 +23,14 @@ fn only_our_own_code_and_constants_are_meant() {
         range(0x55d0_a010_0000, 0x55d0_a090_0000),
         range(0x55d0_a090_0000, 0x55d0_a0a0_0000),
     ];
-    // What begins at 0xa00000 was filled in at the start and locked then.
+    // The segment at 0xa00000 was relocated at the start and then made read-only.
     let constant = [0, 0x10_0000, 0x90_0000];
     assert_eq!(ranges_of(MAPS, "/usr/bin/keel son", &constant), expected);
     assert_eq!(ranges_of(MAPS, "/usr/bin/other", &constant), []);
     assert_eq!(ranges_of(MAPS, "/usr/bin/keel son", &[]), []);
 }
 
-/// A program with these parts: kind, leave, offset.
+/// An ELF file with these segments: type, flags, offset.
 fn program(parts: &[(u32, u32, u64)]) -> Vec<u8> {
     let mut elf = vec![0; 64];
     elf[..6].copy_from_slice(&[0x7f, b'E', b'L', b'F', 2, 1]);

@@ -1,4 +1,4 @@
-//! The root directory's lock on real temporary folders.
+//! The root directory's lock in real temporary directories.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! The environment's wishes, and messages on real datagram sockets.
+//! The environment's variables, and messages on real datagram sockets.
 
 use super::*;
 use std::time::Duration;

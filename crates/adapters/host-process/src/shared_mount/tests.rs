@@ -1,4 +1,4 @@
-//! Tables as kernels write them. The mounts themselves are made in a bed, by the agent.
+//! Mount tables as kernels write them. The mounts themselves are tested through the agent.
 
 use std::os::unix::ffi::OsStrExt as _;
 

@@ -13,7 +13,7 @@ fn sizes_are_read_as_the_api_and_the_kernel_write_them() {
         ("0", None),
         ("Mi", None),
         ("2Ti", None),
-        // More than any number holds.
+        // Overflows any integer.
         ("18446744073709551615Ki", None),
         ("18446744073709551616", None),
     ] {

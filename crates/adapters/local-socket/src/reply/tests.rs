@@ -27,7 +27,7 @@ impl LocalApi for OnePod {
         (uid == "u").then(|| LocalPodDetail { pod, ..LocalPodDetail::default() })
     }
     fn changed(&self, since: u64) -> PortFuture<'_, u64> {
-        // After that one nothing changes any more.
+        // After that revision nothing changes any more.
         Box::pin(async move {
             match since {
                 77 => std::future::pending().await,
@@ -61,7 +61,7 @@ impl LocalRuntime for OneRuntime {
     fn address(&self, wish: StreamWish) -> Answer<'_, LocalStream> {
         Box::pin(async { Ok(LocalStream { url: words(wish)?, runtime: "r".to_owned() }) })
     }
-    /// Ports have an address; a command says its words and then what it hears, to the end of that.
+    /// Ports have an address; a command prints its words and then its input, to the end.
     fn stream(&self, wish: StreamWish) -> Answer<'_, StreamOffer> {
         Box::pin(async {
             if let StreamWish::Forward { .. } = wish {

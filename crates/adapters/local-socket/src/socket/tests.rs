@@ -1,4 +1,4 @@
-//! A socket in a folder of its own, asked over the wire.
+//! A socket in a directory of its own, with requests over the wire.
 
 use super::*;
 use crate::reply::tests::{OnePod, OneRuntime};
@@ -59,8 +59,8 @@ async fn what_is_no_socket_is_left_alone() {
 
 #[test]
 fn only_root_and_the_own_user_may_ask() {
-    // Credentials of a connection cannot be forged in a test without another user; the rule itself
-    // is shown by asking for an owner that nobody here is.
+    // Credentials of a connection cannot be forged in a test without another user; the check is
+    // tested by requiring an owner that is not the current user.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
         let (one, _other) = UnixStream::pair().unwrap();
@@ -70,7 +70,7 @@ fn only_root_and_the_own_user_may_ask() {
     });
 }
 
-/// Asks for what is at `path`, offers the connection, and says more at once.
+/// Requests `path`, offers the connection, and sends more data at once.
 async fn offer(socket: &std::path::Path, path: &str, more: &str) -> UnixStream {
     let mut stream = loop {
         match UnixStream::connect(socket).await {
@@ -111,7 +111,7 @@ async fn a_stream_goes_on_where_it_was_asked_for() {
         until(&mut stream, "exec c a false: early").await;
         stream.write_all(b"later").await.unwrap();
         until(&mut stream, "later").await;
-        // The end of one side is not the other's.
+        // The end of one direction is not the other's.
         let (mut reading, mut writing) = stream.into_split();
         let sending = async {
             writing.write_all(&vec![b'x'; 3 << 20]).await.unwrap();
@@ -127,7 +127,7 @@ async fn a_stream_goes_on_where_it_was_asked_for() {
     }
 }
 
-/// Streams are no questions: however many there are, others are answered.
+/// Streams take no request slots: however many there are, requests are answered.
 #[tokio::test]
 async fn streams_take_no_place_of_questions() {
     let folder = tempfile::tempdir().unwrap();
@@ -153,7 +153,7 @@ async fn streams_take_no_place_of_questions() {
     }
 }
 
-/// Where there is no stream to be had on the connection, the answer is the usual one.
+/// If there is no stream on the connection, the answer is the usual one.
 #[tokio::test]
 async fn an_offered_connection_may_be_declined() {
     let folder = tempfile::tempdir().unwrap();
@@ -178,7 +178,7 @@ async fn an_offered_connection_may_be_declined() {
     }
 }
 
-/// Who may not ask gets no stream either.
+/// A client without access gets no stream either.
 #[tokio::test]
 async fn strangers_get_no_stream() {
     let (mut near, far) = UnixStream::pair().unwrap();
@@ -200,7 +200,7 @@ async fn strangers_get_no_stream() {
     assert!(serving.await.unwrap().is_none());
 }
 
-/// Who waits for a change takes no place of questions, and there is an end to how many may.
+/// Waiting connections take no request slots, and their number is limited.
 #[tokio::test]
 async fn those_who_wait_take_no_place_of_questions() {
     let folder = tempfile::tempdir().unwrap();
@@ -223,7 +223,7 @@ async fn those_who_wait_take_no_place_of_questions() {
                 let request = b"GET /v1/changes/77 HTTP/1.1\r\nhost: x\r\n\r\n";
                 stream.write_all(request).await.unwrap();
                 let said = until(&mut stream, "}");
-                // One of those before may not have been read yet: then this one waits too.
+                // An earlier connection may not have been read yet: then this one waits too.
                 match tokio::time::timeout(Duration::from_millis(500), said).await {
                     Ok(text) => return text,
                     Err(_) => waiting.push(stream),

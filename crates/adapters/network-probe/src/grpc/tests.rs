@@ -1,4 +1,4 @@
-//! Scripted health servers over HTTP/2, and ends that are none.
+//! Scripted health servers over HTTP/2, and endpoints that are none.
 
 use hyper::header::HeaderValue;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -12,7 +12,7 @@ use crate::scripted::Waiting;
 struct Script {
     http: u16,
     message: Option<Vec<u8>>,
-    /// In trailers, or in the head where there is no message.
+    /// In trailers, or in the head if there is no message.
     status: Option<(&'static str, &'static str)>,
 }
 
@@ -132,7 +132,7 @@ async fn all_else_is_a_failure_with_upstreams_words() {
 #[tokio::test]
 async fn a_server_that_is_no_server_is_waited_for_until_the_limit() {
     let limit = Duration::from_millis(300);
-    // Nobody listens.
+    // A port without a listener.
     let port = {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         listener.local_addr().unwrap().port()

@@ -1,4 +1,4 @@
-//! Upstream's rules for answers, redirects and headers, each on a scripted server.
+//! Upstream's rules for responses, redirects and headers, each on a scripted server.
 
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 

@@ -21,7 +21,7 @@ async fn a_port_that_listens_is_well_and_one_that_does_not_is_not() {
 
 #[tokio::test]
 async fn one_that_never_answers_has_a_limit() {
-    // A full queue of a listener that accepts nobody: further connections are not answered.
+    // A full accept queue: further connections are not answered.
     let listener = rustix_listener();
     let port = listener.local_addr().unwrap().port();
     let mut held = Vec::new();

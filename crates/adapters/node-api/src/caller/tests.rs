@@ -1,4 +1,4 @@
-//! Callers by their certificates. What becomes of each odd subject was compared with Go's parser.
+//! Callers by their certificates. The result for each odd subject was compared with Go's parser.
 
 use std::time::{Duration, UNIX_EPOCH};
 
@@ -20,7 +20,7 @@ const IA5: u8 = 0x16;
 const UNIVERSAL: u8 = 0x1c;
 const BMP: u8 = 0x1e;
 
-/// An attribute of a subject: its kind, the tag of its text, and the text.
+/// An attribute of a subject: its type, the tag of its string, and the string.
 type Attribute<'a> = (&'a [u8], u8, &'a [u8]);
 /// A name, a UID and groups.
 type Read = Option<(String, String, Vec<String>)>;
@@ -45,8 +45,7 @@ fn element(tag: u8, parts: &[&[u8]]) -> Vec<u8> {
     }
 }
 
-/// Puts a subject, a list of sets of attributes, in the place of a certificate's own. Nothing is
-/// signed again.
+/// Replaces a certificate's subject by this list of sets of attributes. It is not signed again.
 fn with_subject(subject: &[&[Attribute<'_>]]) -> Vec<u8> {
     let sets: Vec<Vec<u8>> = subject
         .iter()
@@ -106,7 +105,7 @@ fn a_certificate_without_a_name_is_no_callers() {
     assert_eq!(caller(&[]), None);
 }
 
-/// Rows: a subject, and the name, the UID and the groups in it; none where Go has an error or no
+/// Rows: a subject, and the name, the UID and the groups in it; `None` if Go has an error or no
 /// name.
 #[test]
 fn subjects_are_read_as_go_reads_them() {
@@ -124,7 +123,7 @@ fn subjects_are_read_as_go_reads_them() {
         // Several in one set.
         (&[&[(CN, UTF8, b"a"), (O, UTF8, b"x"), (O, UTF8, b"y")]], named("a", &["x", "y"])),
         (&[&[(OU, UTF8, b"x"), (CN, UTF8, b"a")]], named("a", &[])),
-        // Kinds of text.
+        // String types.
         (&[&[(CN, UTF8, "\u{20ac}".as_bytes())]], named("\u{20ac}", &[])),
         (&[&[(CN, UTF8, b"\xff")]], None),
         (&[&[(CN, UTF8, b"a\0b")]], named("a\0b", &[])),
@@ -145,10 +144,10 @@ fn subjects_are_read_as_go_reads_them() {
         (&[&[(CN, UNIVERSAL, b"\0\0\0a")]], None),
         (&[&[(CN, 0x04, b"a")]], None),
         (&[&[(CN, 0x02, b"\x01")]], None),
-        // A text of another attribute that is wrong refuses all.
+        // An invalid string in another attribute rejects the certificate.
         (&[&[(CN, UTF8, b"a")], &[(OU, PRINTABLE, b"@")]], None),
         (&[&[(CN, UTF8, b"a")], &[(OU, UNIVERSAL, b"\0\0\0a")]], None),
-        // Groups that a caller is in are not added.
+        // The groups that every caller is in are not added.
         (
             &[&[(CN, UTF8, b"a")], &[(O, UTF8, b"system:authenticated")]],
             Some(("a".into(), String::new(), groups(&["system:authenticated"]))),

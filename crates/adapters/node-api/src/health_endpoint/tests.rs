@@ -47,7 +47,7 @@ async fn it_answers_over_real_sockets_and_keeps_its_bounds() {
         let long = "x".repeat(64 * 1024);
         let reply = ask(address, &format!("GET /{long} HTTP/1.1\r\n\r\n")).await;
         assert!(!reply.contains("200 OK"), "{reply}");
-        // A full house: idle connections do not keep a real one out for ever once one leaves.
+        // At the limit: idle connections do not block a new one once one of them closes.
         let mut idle = Vec::new();
         for _ in 0..MOST_CONNECTIONS {
             idle.push(TcpStream::connect(address).await.unwrap());

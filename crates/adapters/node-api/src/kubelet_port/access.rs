@@ -1,9 +1,9 @@
 //! Authentication and authorization of callers of the kubelet's port.
 //!
-//! Rule: a client certificate counts first, then a bearer token; what was shown and is no good never
-//! makes a caller anonymous. Without an API server only certificates of the configured authorities
-//! count. Codes and texts are upstream's (pkg/kubelet/server/server.go, InstallAuthFilter). Tokens
-//! appear nowhere.
+//! Rule: a client certificate takes precedence over a bearer token; invalid credentials never make
+//! a caller anonymous. Without an API server only certificates of the configured authorities count.
+//! Codes and texts are upstream's (pkg/kubelet/server/server.go, InstallAuthFilter). Tokens never
+//! appear in logs or messages.
 
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -21,7 +21,7 @@ use crate::review::{ReviewError, Reviews};
 const ALL_AUTHENTICATED: &str = "system:authenticated";
 const ALL_UNAUTHENTICATED: &str = "system:unauthenticated";
 const ANONYMOUS: &str = "system:anonymous";
-/// The group that the API server itself lets do everything.
+/// The group that the API server allows everything.
 const MASTERS: &str = "system:masters";
 
 /// `authorization.mode`.
@@ -29,11 +29,11 @@ const MASTERS: &str = "system:masters";
 pub enum AuthorizationMode {
     /// Every authenticated caller may do everything.
     AlwaysAllow,
-    /// The API server says who may. Without one: members of `system:masters` only.
+    /// The API server authorizes. Without one: members of `system:masters` only.
     Webhook,
 }
 
-/// Decides about requests.
+/// Authenticates and authorizes requests.
 pub(super) struct Access {
     pub(super) credentials: Arc<Credentials>,
     pub(super) reviews: Reviews,
@@ -45,7 +45,7 @@ pub(super) struct Access {
 }
 
 impl Access {
-    /// Lets a request through, or says what is answered instead.
+    /// Lets a request through, or returns the response that rejects it.
     pub(super) async fn check(
         &self,
         certificates: &[CertificateDer<'_>],
@@ -138,7 +138,7 @@ impl Access {
     }
 }
 
-/// In the group of all authenticated callers. upstream: authentication/group
+/// Adds the group of all authenticated callers. upstream: authentication/group
 fn authenticated(mut caller: Caller) -> Caller {
     let is_said = |group: &String| [ALL_AUTHENTICATED, ALL_UNAUTHENTICATED].contains(&&**group);
     if caller.name != ANONYMOUS && !caller.groups.iter().any(is_said) {
@@ -147,7 +147,7 @@ fn authenticated(mut caller: Caller) -> Caller {
     caller
 }
 
-/// The token of the header; none where there is no header of that kind or it is empty.
+/// The bearer token; `None` if there is no such header or it is empty.
 fn bearer(headers: &HeaderMap) -> Option<&str> {
     let value = headers.get(AUTHORIZATION)?.to_str().ok()?.trim();
     let mut parts = value.splitn(3, ' ');

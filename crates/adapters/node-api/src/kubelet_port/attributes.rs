@@ -1,7 +1,8 @@
 //! The attributes by which a request to the kubelet's port is authorized.
 //!
-//! Rule: pure; the same table for every path, served or not. The fine-grained sub-resource is asked
-//! first, `proxy` second; any that is allowed is enough. upstream: pkg/kubelet/server/auth.go
+//! Rule: pure; the same table for every path, served or not. The fine-grained sub-resource is
+//! checked first, `proxy` second; any that is allowed is enough. upstream:
+//! pkg/kubelet/server/auth.go
 
 use std::borrow::Cow;
 
@@ -27,7 +28,7 @@ pub(super) fn verb(method: &str) -> &'static str {
     }
 }
 
-/// The sub-resources of a decoded path, in the order in which they are asked; never none.
+/// The sub-resources of a decoded path, in the order in which they are checked; never empty.
 pub(super) fn subresources(path: &str) -> Vec<&'static str> {
     const FINE: &[(&str, &str)] = &[
         ("/pods", "pods"),
@@ -54,7 +55,8 @@ fn is_below(path: &str, root: &str) -> bool {
     path.strip_prefix(root).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
-/// The path that rights and handlers are both looked up by. What decodes to no text stays as it is.
+/// The path by which authorization and handlers are both looked up. One that is not UTF-8 once
+/// decoded stays as it is.
 pub(super) fn decoded(path: &str) -> String {
     percent_decode_str(path).decode_utf8().map_or_else(|_| path.to_owned(), Cow::into_owned)
 }

@@ -1,9 +1,9 @@
-//! The port's certificate and the authorities of client certificates, as they are in use.
+//! The port's certificate and its client certificate authorities, with reload.
 //!
-//! Rule: a handshake takes any client certificate whose key the client has; who signed it is judged
-//! for each request, by the authorities of that moment. So a certificate of an unknown authority
-//! breaks nothing, and an authority that is taken from the file counts no more from then on. What
-//! cannot be loaded leaves the old in use.
+//! Rule: a handshake accepts any client certificate whose key the client has; its issuer is
+//! verified for each request, against the current authorities. So a certificate of an unknown
+//! authority breaks no connection, and an authority that is removed from the file stops counting at
+//! once. If a file cannot be loaded, the old content stays in use.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
@@ -23,7 +23,7 @@ use crate::serving_certificate::{
     CertificateSource, Pair, TlsSettings, client_verifier, read, server_config_with,
 };
 
-/// What is in use at the moment, and what can replace it.
+/// The credentials in use, and the settings they are reloaded from.
 pub(super) struct Credentials {
     settings: TlsSettings,
     current: Mutex<Arc<Current>>,
@@ -33,7 +33,7 @@ pub(super) struct Credentials {
 pub(super) struct Current {
     pair: Pair,
     pub(super) server: Arc<ServerConfig>,
-    /// None where no authorities are configured: then no client certificate is asked for.
+    /// `None` if no authorities are configured: then no client certificate is requested.
     judge: Option<Arc<dyn ClientCertVerifier>>,
 }
 
@@ -69,7 +69,7 @@ impl Credentials {
         let judge = judge(&self.settings).map_err(kept);
         let pair = pair.unwrap_or_else(|()| current.pair.clone());
         let judge = judge.unwrap_or_else(|()| current.judge.clone());
-        // A new certificate whose key has not been written yet does not hold up the authorities.
+        // A new certificate whose key has not been written yet must not delay the authorities.
         let loaded = Current::new(&self.settings, pair, judge.clone()).or_else(|error| {
             kept(error);
             Current::new(&self.settings, current.pair.clone(), judge)
@@ -124,14 +124,14 @@ impl Current {
         Ok(Self { pair, server, judge })
     }
 
-    /// Whether one of the authorities stands behind this chain, now. None without authorities.
+    /// Verifies this chain against the authorities, now. `None` without authorities.
     pub(super) fn judge(&self, chain: &[CertificateDer<'_>]) -> Option<Result<(), Error>> {
         let (judge, (first, others)) = (self.judge.as_ref()?, chain.split_first()?);
         Some(judge.verify_client_cert(first, others, UnixTime::now()).map(drop))
     }
 }
 
-/// Takes any certificate for the handshake.
+/// Accepts any certificate in the handshake.
 #[derive(Debug)]
 struct AnyClientCertificate {
     /// Sent to clients, which choose a certificate by them.
@@ -139,8 +139,8 @@ struct AnyClientCertificate {
     algorithms: WebPkiSupportedAlgorithms,
 }
 
-/// Its key is not known, so that no signature can be checked. The judge cannot read it either, so that
-/// it never authenticates a caller.
+/// Its key type is unknown, so that no signature can be checked. The verifier cannot read it
+/// either, so that it never authenticates a caller.
 fn is_unreadable(certificate: &CertificateDer<'_>) -> bool {
     ParsedCertificate::try_from(certificate).is_err()
 }

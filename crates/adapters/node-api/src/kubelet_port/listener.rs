@@ -1,6 +1,7 @@
 //! TLS connections of the kubelet's port.
 //!
-//! Rule: accepting never waits for a handshake; a new certificate counts from the next connection.
+//! Rule: accepting never waits for a handshake; a new certificate applies from the next connection
+//! on.
 
 use std::io;
 use std::sync::Arc;
@@ -15,7 +16,7 @@ use tokio_rustls::server::TlsStream;
 
 use super::credentials::Credentials;
 
-/// Ends a stream whose client no longer answers. upstream: Go's default
+/// Closes a stream whose client is gone. upstream: Go's default
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
 pub(super) struct TlsListener {
@@ -23,9 +24,9 @@ pub(super) struct TlsListener {
     pub(super) credentials: Arc<Credentials>,
 }
 
-/// What a client has shown.
+/// The client's credentials in the handshake.
 pub(super) struct Peer {
-    /// Its key is the client's; who signed it is not judged yet.
+    /// The client has its key; the issuer is not verified yet.
     pub(super) certificates: Vec<CertificateDer<'static>>,
 }
 
@@ -39,7 +40,7 @@ impl Listener for TlsListener {
     }
 
     async fn open(&self, accepted: TcpStream) -> Option<(Self::Stream, Peer)> {
-        // A connection works without any of them.
+        // Socket options; a connection works without any of them.
         let _ = accepted.set_nodelay(true);
         let _ = sockopt::set_socket_keepalive(&accepted, true)
             .and_then(|()| sockopt::set_tcp_keepidle(&accepted, KEEP_ALIVE))

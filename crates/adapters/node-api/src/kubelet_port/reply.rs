@@ -1,4 +1,4 @@
-//! Answers of the kubelet's port, and what each path answers.
+//! Responses of the kubelet's port, by path.
 //!
 //! Rule: codes, headers and texts as upstream's handlers and routers write them. A path is served
 //! under one spelling; every other is not found. Authorization is not done here.
@@ -17,7 +17,7 @@ const TEXT: &str = "text/plain; charset=utf-8";
 const JSON: &str = "application/json";
 const METRICS: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// A small answer.
+/// A small response.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Reply {
     pub(super) status: u16,
@@ -26,7 +26,7 @@ pub(super) struct Reply {
     pub(super) body: Bytes,
 }
 
-/// What a path belongs to; each kind has places of its own.
+/// The kind of a path; each kind has a limit of its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     Health,
@@ -68,14 +68,14 @@ impl Reply {
     }
 }
 
-/// What does not change while the agent runs.
+/// Content that does not change while the agent runs.
 pub(super) struct Pages {
     pub(super) configz: Bytes,
     pub(super) debugging_handlers: bool,
 }
 
 impl Pages {
-    /// Answers a request that may be answered; `path` is decoded.
+    /// Answers an authorized request; `path` is decoded.
     pub(super) fn reply(&self, api: &KubeletApi, method: &str, path: &str, query: &str) -> Reply {
         match path {
             "/pods" | "/pods/" => read_only(method, || pod_list(pods(api))),
@@ -134,7 +134,7 @@ struct PodList {
     kind: &'static str,
     api_version: &'static str,
     metadata: Value,
-    /// Go's empty list.
+    /// `null` if empty, as in Go.
     items: Option<Vec<Value>>,
 }
 
@@ -153,14 +153,14 @@ fn pod_list(items: Vec<Value>) -> Reply {
 /// The source of a pod that only the runtime knows.
 const OF_RUNTIME: &str = "runtime";
 
-/// The pods that sources know, with their status.
+/// The pods of the sources, with their status.
 fn pods(api: &KubeletApi) -> Vec<Value> {
     let pods = api.local.pods().pods.into_iter().filter(|pod| pod.source != OF_RUNTIME);
     let objects = pods.map(|pod| pod.object).filter(Value::is_object);
     objects
         .map(|mut object| {
             if let Some(fields) = object.as_object_mut() {
-                // As in any list.
+                // Items of a list have no kind.
                 fields.remove("kind");
                 fields.remove("apiVersion");
             }
@@ -169,7 +169,8 @@ fn pods(api: &KubeletApi) -> Vec<Value> {
         .collect()
 }
 
-/// What the runtime runs, in upstream's short form. upstream: pkg/kubelet/container ToAPIPod
+/// The pods that the runtime runs, in upstream's short form. upstream: pkg/kubelet/container
+/// ToAPIPod
 fn running_pods(api: &KubeletApi) -> Vec<Value> {
     let pods = api.local.pods().pods.into_iter();
     let running = pods.filter_map(|pod| {
@@ -188,7 +189,7 @@ fn running_pods(api: &KubeletApi) -> Vec<Value> {
     running.collect()
 }
 
-/// The image that a pod's spec names for a container; empty where it names none.
+/// The image that a pod's spec names for a container; empty if it names none.
 fn image<'a>(pod: &'a Value, container: &str) -> &'a str {
     let lists = ["containers", "initContainers", "ephemeralContainers"];
     let specs = lists.iter().filter_map(|list| pod["spec"][*list].as_array()).flatten();

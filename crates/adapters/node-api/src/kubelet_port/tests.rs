@@ -1,4 +1,4 @@
-//! The port over TLS, with a scripted API server: who is answered, and with what.
+//! The port over TLS, with a scripted API server: which callers are answered, and how.
 
 use super::*;
 use crate::serving_certificate::CertificateSource;
@@ -36,7 +36,7 @@ enum Mood {
 }
 
 /// Knows the tokens `good` and `reader`; `good` and `admin` may `get` on nodes/proxy, `reader` on
-/// nodes/healthz. Keeps what it was asked.
+/// nodes/healthz. Records the requests.
 #[derive(Default)]
 struct Reviewer {
     asked: Mutex<Vec<Value>>,
@@ -167,7 +167,7 @@ impl HealthCheck for Ping {
     }
 }
 
-/// An authority of client certificates.
+/// A client certificate authority.
 struct Authority {
     pem: String,
     issuer: Issuer<'static, KeyPair>,
@@ -205,7 +205,7 @@ impl Authority {
     }
 }
 
-/// A port under test and what stands around it.
+/// A port under test and its surroundings.
 struct Bed {
     dir: tempfile::TempDir,
     authority: Authority,
@@ -292,7 +292,7 @@ impl Bed {
 
 type Stream = tokio_rustls::client::TlsStream<TcpStream>;
 
-/// One request on a connection that stays open; its answer has a length.
+/// One request on a connection that stays open; its response has a length.
 async fn request(
     stream: &mut Stream,
     method: &str,
@@ -313,7 +313,7 @@ async fn request(
     (head[9..12].parse().expect("a status"), String::from_utf8(body).expect("text"))
 }
 
-/// Shows this certificate whatever the server asks for.
+/// Presents this certificate whatever the server asks for.
 #[derive(Debug)]
 struct Shows(Arc<CertifiedKey>);
 

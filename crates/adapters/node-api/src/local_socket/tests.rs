@@ -1,4 +1,4 @@
-//! The local socket: who may ask, and what is answered.
+//! The local socket: which peers may connect, and the responses.
 
 use super::*;
 use ports::PortFuture;

@@ -1,4 +1,4 @@
-//! The port with TLS: what is open to all, what needs leave.
+//! The port with TLS: which paths are open, and which need authorization.
 
 use super::*;
 use crate::review::ReviewTimes;
@@ -24,7 +24,7 @@ impl Pages for Hello {
     }
 }
 
-/// An API server that knows one token and lets two names read `/metrics`; counts what it is asked.
+/// An API server that knows one token and lets two names read `/metrics`; counts the reviews.
 #[derive(Default)]
 struct Judge {
     asked: AtomicUsize,
@@ -246,7 +246,7 @@ async fn open_paths_are_open_and_others_are_not() {
     let (status, body) = get(address, "/metrics", None, None).await.expect("an answer");
     assert_eq!(status, 403);
     assert!(body.contains(r#"User \"system:anonymous\" cannot get path \"/metrics\""#), "{body}");
-    // Nobody can be asked, so no token is anybody's.
+    // No reviews are possible, so no token is valid.
     let (status, _) = get(address, "/metrics", Some("good"), None).await.expect("an answer");
     assert_eq!(status, 401);
 }
@@ -296,7 +296,7 @@ async fn a_certificate_that_expires_while_its_connection_lasts_authenticates_no_
         String::from_utf8_lossy(&answer[9..size.min(12)]).into_owned()
     };
     assert_eq!(status("").await, "200");
-    // Its time is written in whole seconds.
+    // The expiry time has whole seconds.
     let rest = end.duration_since(SystemTime::now()).unwrap_or_default();
     tokio::time::sleep(rest + Duration::from_millis(100)).await;
     assert_eq!(status("").await, "401");

@@ -1,4 +1,4 @@
-//! Certificates given, made and kept.
+//! Certificates given, created and kept.
 
 use super::*;
 use std::os::unix::fs::PermissionsExt as _;
@@ -68,9 +68,9 @@ fn a_kubelets_pair_is_made_once_and_never_half() {
         file.permissions().mode() & 0o777
     };
     assert_eq!((mode("kubelet.crt"), mode("kubelet.key")), (0o644, 0o600));
-    // The certificate and the one that signed it.
+    // The certificate and its issuer.
     assert_eq!(CertificateDer::pem_slice_iter(&first.certificate).count(), 2);
-    // It goes with suites that know RSA only.
+    // It works with suites that need RSA.
     let rsa = settings(source("node-1"), &["TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256"]);
     assert!(server_config(&first, &rsa, &[]).is_ok());
     fs::remove_file(pki.join("kubelet.key")).expect("removed");

@@ -1,4 +1,4 @@
-//! Headers that a URL asks for.
+//! Headers from a URL's user information.
 
 use super::*;
 
@@ -8,7 +8,7 @@ fn the_name_and_password_of_a_url_are_decoded() {
         ("user:pass", "user:pass"),
         ("user:p%40ss", "user:p@ss"),
         ("us%C3%a9r:%2B", "us\u{e9}r:+"),
-        // No sign is a digit.
+        // A sign is no hex digit.
         ("user:%+5", "user:%+5"),
         ("user:%-1", "user:%-1"),
         ("user:% 5", "user:% 5"),

@@ -1,4 +1,4 @@
-//! A real folder and what people and programs do to it.
+//! A real directory and what people and programs do to it.
 
 use std::io::Write as _;
 use std::os::unix::fs::symlink;
@@ -7,7 +7,7 @@ use ports::pod_sources::{ManifestContent, ManifestFile};
 
 use super::*;
 
-/// The slow look never helps in these tests: what is told, was heard of.
+/// The periodic read never helps in these tests: every change was noticed by a watch.
 const NEVER: Duration = Duration::from_secs(3600);
 
 fn files(telling: SourceTelling) -> Vec<(String, String)> {
@@ -68,7 +68,7 @@ async fn a_file_is_not_read_half_written() {
     file.write_all(b"one ").unwrap();
     let written = tokio::time::timeout(Duration::from_millis(150), source.next()).await;
     assert!(written.is_err(), "told while it was being written: {written:?}");
-    // Another file that is whole waits for the first, but not for ever.
+    // Another file that is complete waits for the first, but not for ever.
     std::fs::write(bed.path().join("quick"), "x").unwrap();
     file.write_all(b"two").unwrap();
     drop(file);
@@ -138,7 +138,7 @@ async fn a_version_that_is_swapped_under_links_is_told() {
     symlink("..2", path("..new")).unwrap();
     std::fs::rename(path("..new"), path("..data")).unwrap();
     assert_eq!(next(&mut source).await, [pair("pod", "..2")]);
-    // The end of a link outside the folder is watched too.
+    // The target of a link outside the directory is watched too.
     let elsewhere = tempfile::tempdir().unwrap();
     std::fs::write(elsewhere.path().join("x"), "1").unwrap();
     symlink(elsewhere.path().join("x"), path("far")).unwrap();
@@ -163,7 +163,7 @@ async fn a_wait_that_is_given_up_loses_nothing() {
     let mut source = FileSource::new(bed.path(), NEVER);
     for number in 0..20 {
         std::fs::write(bed.path().join("a"), number.to_string()).unwrap();
-        // Dropped at any point.
+        // Cancelled at any point.
         let pause = Duration::from_micros(200 * number);
         let _given_up = tokio::time::timeout(pause, source.next()).await;
     }

@@ -1,4 +1,4 @@
-//! What a folder of manifests may hold, good and bad.
+//! What a directory of manifests may contain, valid and invalid.
 
 use std::os::unix::fs::symlink;
 

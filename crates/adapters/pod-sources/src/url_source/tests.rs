@@ -1,4 +1,4 @@
-//! Scripted servers: good ones, slow ones, lying ones.
+//! Scripted servers: good ones, slow ones, malformed ones.
 
 use std::sync::{Arc, Mutex};
 
@@ -9,7 +9,7 @@ use super::*;
 
 type Script = Arc<dyn Fn(&str, usize) -> Vec<u8> + Send + Sync>;
 
-/// A server whose answer is made from the request's head and its number.
+/// A server whose response is made from the request's head and its number.
 struct Server {
     port: u16,
     heads: Arc<Mutex<Vec<String>>>,
@@ -151,7 +151,7 @@ async fn secrets_do_not_follow_a_redirect_to_another_host() {
     assert!(here.contains("Cookie: c\r\n"), "{here}");
     assert!(!there.contains("Authorization") && !there.contains("Cookie"), "{there}");
     assert!(there.contains("X-Other: kept\r\n"), "{there}");
-    // The same host: all is carried.
+    // The same host: all headers are sent.
     let again = Server::start(
         |head, _| {
             if head.starts_with("GET / ") { redirect("/next") } else { ok("x") }
@@ -250,7 +250,7 @@ async fn https_is_checked_with_the_bundle() {
     served.abort();
 }
 
-/// A source that has never spoken keeps the pods that it told when its URL was a good one.
+/// A source that has reported nothing keeps the pods from the time when its URL was valid.
 #[tokio::test]
 async fn a_url_that_is_none_is_told_once_and_never_counts_as_heard() {
     for bad in ["", "manifest.yaml", "ftp://a/b", "http://"] {

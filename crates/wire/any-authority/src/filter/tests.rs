@@ -1,4 +1,4 @@
-//! Whole conversations of clients, in any pieces.
+//! Whole connections of clients, split at any byte.
 
 use super::*;
 
@@ -59,7 +59,7 @@ fn hosts_pass_byte_by_byte() {
 #[test]
 fn later_blocks_are_written_anew_because_the_server_lacks_the_table() {
     let mut input = conversation("/run/a.sock");
-    // A field that is remembered, and then a reference to it.
+    // A field that enters the dynamic table, and then a reference to it.
     let mut remembered = encode(&request("/run/a.sock"));
     remembered.extend_from_slice(b"\x40\x01a\x01b");
     input.extend(frame(HEADERS, END_HEADERS, 3, &remembered));

@@ -1,7 +1,7 @@
-//! The letter code of header compression: each byte has a code of 5 to 30 bits.
+//! The Huffman code of header compression: each byte has a code of 5 to 30 bits.
 //!
-//! Decoding walks the codes in order of length: within one length they are consecutive numbers,
-//! so a table of where each length begins is enough.
+//! Decoding walks the codes in order of length: within one length they are consecutive numbers, so
+//! a table of where each length begins is enough.
 
 use std::sync::OnceLock;
 
@@ -34,7 +34,7 @@ fn lengths() -> &'static [Length] {
     })
 }
 
-/// The text, or nothing when the code is wrong: an unknown code, or an end that is no padding.
+/// The decoded bytes, or `None` if the code is invalid: an unknown code, or wrong padding.
 pub(super) fn decode(coded: &[u8]) -> Option<Vec<u8>> {
     let mut text = Vec::with_capacity(coded.len() * 2);
     let mut held: u64 = 0;
@@ -53,7 +53,7 @@ pub(super) fn decode(coded: &[u8]) -> Option<Vec<u8>> {
                 bits -= length;
                 held &= (1 << bits) - 1;
             }
-            // What is left must be the start of the code of ones that means the end.
+            // The remaining bits must be a prefix of the EOS code, which is all ones.
             None => return (bits < 8 && held == (1 << bits) - 1).then_some(text),
         }
     }

@@ -1,5 +1,5 @@
-//! The two tables of RFC 7541: fields that need no words (appendix A), and the code of letters
-//! (appendix B). Data only.
+//! The two tables of RFC 7541: the static table (appendix A) and the Huffman code (appendix B).
+//! Data only.
 
 /// Name and value; the first has index 1.
 pub(crate) const FIELDS: [(&str, &str); 61] = [

@@ -1,4 +1,4 @@
-//! Groups on the machine's own kernel; needs root and writable control groups.
+//! Cgroups on the machine's own kernel; needs root and a writable cgroup file system.
 
 use super::*;
 use crate::limits::Limits;
@@ -86,13 +86,14 @@ fn a_group_without_controllers_below_takes_processes_itself() {
     assert_eq!(group.open_to_processes(std::process::id()), group, "no such file");
     let control = folder.path().join("a/cgroup.subtree_control");
     for passed in ["\n", "memory\n"] {
-        // This process is in no group beneath it.
+        // This process is in none of its descendants.
         std::fs::write(&control, passed).expect("written");
         assert_eq!(group.open_to_processes(std::process::id()), group, "{passed:?}");
     }
 }
 
-/// Whoever makes or removes a group on version 1 does so folder by folder, and may be killed between.
+/// On version 1 a cgroup is created and removed hierarchy by hierarchy, and a kill may come in
+/// between.
 #[test]
 fn a_group_that_is_only_in_some_hierarchies_is_listed_and_goes() {
     let Some(scratch) = Scratch::new("partial") else { return };
@@ -134,7 +135,7 @@ fn a_thread_goes_in_itself_and_takes_along_what_it_starts() {
     std::fs::remove_dir(&frozen).expect("removed");
 }
 
-/// A program with rights over its group chooses the names of the groups in it.
+/// A program with rights over its cgroup chooses the names of its children.
 #[test]
 fn a_process_in_a_group_whose_name_is_not_utf_8_is_killed_with_the_others() {
     let Some(scratch) = Scratch::new("bytes") else { return };

@@ -1,4 +1,4 @@
-//! A folder of plain files stands for the kernel.
+//! A directory of plain files stands in for the kernel.
 
 use super::*;
 use crate::hierarchy::Hierarchy;
@@ -99,7 +99,7 @@ fn huge(pages: &[(&str, u64)]) -> Limits {
     Limits { huge_pages: pages.iter().map(limit).collect(), ..Limits::default() }
 }
 
-/// `rsvd` is only with kernels that count reservations apart.
+/// `rsvd` exists only on kernels that account reservations separately.
 #[test]
 fn huge_pages_are_limited_in_the_files_of_either_version() {
     let folder = tempfile::tempdir().expect("a folder");

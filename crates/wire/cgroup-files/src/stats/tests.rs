@@ -1,4 +1,4 @@
-//! Recorded texts of kernels, read as numbers.
+//! Files recorded from kernels, parsed.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! Machines as folders.
+//! Machines as directories.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! Which version plugins are spoken to in, and what a configuration forbids.
+//! The version used with plugins, and what a configuration disables.
 
 use super::*;
 

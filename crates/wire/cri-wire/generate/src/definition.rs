@@ -1,9 +1,9 @@
 //! Prints a file descriptor as a plain `.proto`.
 //!
 //! Rule: what is printed is only what the wire needs: names, numbers, types, labels and the one
-//! field option that matters to a reader of the generated code. Comments and file options never
-//! pass. Does not print what the format does not use (oneofs, extensions, nested messages): it
-//! refuses them, so that an addition cannot be lost silently.
+//! field option that matters to a reader of the generated code. Comments and file options are
+//! dropped. What the format does not use (oneofs, extensions, nested messages) is an error, so that
+//! an addition cannot be lost silently.
 
 use std::fmt::Write;
 

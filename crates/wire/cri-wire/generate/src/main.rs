@@ -1,8 +1,8 @@
-//! Writes what `cri-wire` has checked in, and says whether it is still what would be written.
+//! Generates the code that `cri-wire` has checked in, and checks whether it is up to date.
 //!
 //! Rule: the definition in `../proto` is the only source of the generated code; nothing in
 //! `../src/generated` is edited by hand. Does not run in ordinary builds: this is a workspace of
-//! its own, so that nobody else compiles a protobuf compiler.
+//! its own, so that no other build compiles a protobuf compiler.
 //!
 //! From the project's root:
 //!
@@ -64,7 +64,7 @@ fn generate(definition: &Path, folder: &Path) -> Result<()> {
     fs::write(folder.join(DESCRIPTORS), descriptors.encode_to_vec())
         .with_context(|| format!("cannot write {DESCRIPTORS}"))?;
     let mut messages = tonic_prost_build::Config::new();
-    // Every message knows its full name, so that nobody writes one down beside its type.
+    // Every message knows its full name, so that it is not written down beside its type.
     messages.enable_type_names();
     tonic_prost_build::configure()
         .build_client(true)
@@ -96,7 +96,7 @@ fn check(definition: &Path, checked_in: &Path) -> Result<ExitCode> {
     Ok(ExitCode::FAILURE)
 }
 
-/// Names of the files that are in only one of the folders or whose bytes differ.
+/// Names of the files that are in only one of the directories or whose bytes differ.
 fn differences(fresh: &Path, checked_in: &Path) -> Result<Vec<PathBuf>> {
     let mut names: Vec<PathBuf> = Vec::new();
     for folder in [fresh, checked_in] {

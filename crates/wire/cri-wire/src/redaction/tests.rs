@@ -1,4 +1,4 @@
-//! Credentials never reach a log, also not through the messages that contain them.
+//! Credentials never reach a log, not even through the messages that contain them.
 
 use prost::Message;
 
@@ -32,7 +32,7 @@ fn the_wire_still_carries_the_secrets() {
     let bytes = credentials().encode_to_vec();
     let decoded = AuthConfig::decode(bytes.as_slice()).expect("own bytes decode");
     assert_eq!(decoded, credentials());
-    // Field 2, length-delimited, is the password: the number is a fact of the standard.
+    // Field 2, length-delimited, is the password, by the CRI definition.
     let password = b"\x12\x0fs3cret-password";
     assert!(bytes.windows(password.len()).any(|window| window == password));
 }

@@ -1,8 +1,9 @@
-//! Taking off what keeps a name from being removed: the flags that make a file immutable, and modes.
+//! Clears what keeps a name from being removed: immutable flags, and modes.
 //!
-//! Rule: only what lies in the tree that goes is changed, never the folder around it. A container
-//! with `CAP_LINUX_IMMUTABLE` sets such flags in its own layer; they shall not outlive it. Only
-//! regular files and folders are opened: a device does nothing, a FIFO keeps nobody waiting.
+//! Rule: only files in the tree that is removed are changed, never its parent directory. A
+//! container with `CAP_LINUX_IMMUTABLE` sets such flags in its own layer; they must not outlive it.
+//! Only regular files and directories are opened: opening a device or a FIFO could have effects or
+//! block.
 
 use std::ffi::OsStr;
 use std::os::fd::{AsFd, AsRawFd as _, OwnedFd};
@@ -13,10 +14,11 @@ use rustix::io::Errno;
 
 use crate::beneath::{Folder, open_resolved};
 
-/// What the owner of a folder needs to empty it.
+/// What the owner of a directory needs to empty it.
 const OWNER: u32 = 0o700;
 
-/// After `why` was answered for `name`. Whether anything changed, so that another try is worth it.
+/// Called after removing `name` failed with `why`. Returns whether anything changed, so that a
+/// retry may succeed.
 pub(super) fn loosen(parent: &Folder, name: &OsStr, depth: usize, why: Errno) -> bool {
     match why {
         Errno::PERM => {
@@ -28,7 +30,7 @@ pub(super) fn loosen(parent: &Folder, name: &OsStr, depth: usize, why: Errno) ->
     }
 }
 
-/// Lets the owner read a folder whose mode forbids it; root never comes here.
+/// Lets the owner read a directory whose mode forbids it; not needed for root.
 pub(super) fn let_in(parent: &Folder, name: &OsStr) -> bool {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW;
     found(parent, name, flags).is_some_and(|folder| {
@@ -60,7 +62,7 @@ fn reopened(parent: &Folder, name: &OsStr) -> Option<OwnedFd> {
     if !matches!(kind, FileType::RegularFile | FileType::Directory) {
         return None;
     }
-    // The magic link leads to this very inode, whatever has become of the name.
+    // The magic link leads to this very inode, even if the name was swapped.
     let link = format!("/proc/self/fd/{}", found.as_raw_fd());
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
     rustix::fs::openat(CWD, link, flags, Mode::empty()).ok()

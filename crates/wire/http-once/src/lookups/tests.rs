@@ -1,14 +1,14 @@
-//! A resolver that hangs, and what others notice of it.
+//! A resolver that hangs, and its effect on other lookups.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use super::*;
 
-/// How often `slow-one` was asked for; no other test asks for it.
+/// How often `slow-one` was looked up; no other test uses it.
 static ASKED: AtomicUsize = AtomicUsize::new(0);
 
-/// Names that begin with `slow` take as long as a resolver whose servers are away.
+/// Names that begin with `slow` take as long as with a resolver whose servers are unreachable.
 fn resolver(host: &str) -> io::Result<Vec<SocketAddr>> {
     if host == "slow-one" {
         ASKED.fetch_add(1, Ordering::SeqCst);
@@ -63,7 +63,7 @@ async fn a_lookup_that_fails_or_breaks_frees_its_place() {
     }
 }
 
-/// What takes threads from others is the runtime's pool: none of it is used here.
+/// The async runtime's blocking pool is what a lookup could exhaust: none of it is used here.
 #[test]
 fn the_runtimes_threads_stay_free() {
     let runtime =

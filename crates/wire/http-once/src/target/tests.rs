@@ -1,4 +1,4 @@
-//! URLs and where redirects lead.
+//! URLs and the targets of redirects.
 
 use super::*;
 

@@ -135,7 +135,7 @@ async fn ask(client: &mut DuplexStream, path: &str) {
     client.write_all(request.as_bytes()).await.expect("writes");
 }
 
-/// The status and, by its length, the body of one answer.
+/// The status of one response and, by its length, the body.
 async fn answer(client: &mut DuplexStream) -> (u16, String) {
     let mut head = Vec::new();
     while !head.ends_with(b"\r\n\r\n") {
@@ -150,11 +150,11 @@ async fn answer(client: &mut DuplexStream) -> (u16, String) {
     (status, String::from_utf8(body).expect("text"))
 }
 
-/// What is left until the connection ends, and after how long it did.
+/// What is left until the connection closes, and how long that took.
 async fn rest(client: &mut DuplexStream) -> (Vec<u8>, Duration) {
     let before = Instant::now();
     let mut rest = Vec::new();
-    // A broken connection ends it as well.
+    // A broken connection counts as closed.
     let _ = client.read_to_end(&mut rest).await;
     (rest, before.elapsed())
 }
@@ -181,7 +181,7 @@ async fn a_head_that_does_not_come_in_time_ends_the_connection() {
     let mut silent = bed.connect().await;
     let (_, elapsed) = rest(&mut silent).await;
     assert!(near(elapsed, limits().head_time), "{elapsed:?}");
-    // A byte now and then does not make the time longer.
+    // A byte now and then does not extend the deadline.
     let mut slow = bed.asking("/peer").await;
     answer(&mut slow).await;
     let before = Instant::now();
@@ -197,7 +197,7 @@ async fn a_giant_head_is_refused() {
     let mut client = bed.connect().await;
     let head = format!("GET /peer HTTP/1.1\r\nx: {}\r\n\r\n", "x".repeat(64 * 1024));
     let (mut read, mut write) = tokio::io::split(&mut client);
-    // The server may leave before it has all of it.
+    // The server may close before it has all of it.
     let written = async { drop(write.write_all(head.as_bytes()).await) };
     let mut answered = vec![0; 12];
     let ((), read) = tokio::join!(written, read.read_exact(&mut answered));
@@ -258,7 +258,7 @@ async fn an_answer_that_takes_too_long_ends_its_connection() {
     assert!(left.is_empty() && near(elapsed, limits().answer_time), "{elapsed:?}");
     // The same for a client that does not read its answer.
     let mut client = bed.asking("/large").await;
-    // For less than an idle connection is kept.
+    // Shorter than the idle timeout.
     sleep(limits().answer_time + Duration::from_secs(10)).await;
     let (left, _) = rest(&mut client).await;
     assert!(left.len() < 64 * 1024, "{} bytes were kept for it", left.len());
@@ -282,7 +282,7 @@ async fn parts_arrive_as_they_come_and_their_place_is_free_afterwards() {
     assert_eq!(answer(&mut refused).await.0, 503);
     ask(&mut refused, "/peer").await;
     assert_eq!(answer(&mut refused).await.0, 200);
-    // For longer than any other answer may take.
+    // Longer than any other response may take.
     sleep(Duration::from_secs(1800)).await;
     assert!(sender.send(Bytes::from_static(b"line\n")).await);
     let mut seen = Vec::new();
@@ -295,7 +295,7 @@ async fn parts_arrive_as_they_come_and_their_place_is_free_afterwards() {
     assert_eq!(&end, b"0\r\n\r\n");
     let again = bed.asking("/follow").await;
     let again_sender = bed.senders.recv().await.expect("a place is free");
-    // A client that leaves frees it as well, and its sender sees that.
+    // A client that disconnects frees it as well, and its sender notices.
     drop((other, again));
     other_sender.closed().await;
     again_sender.closed().await;

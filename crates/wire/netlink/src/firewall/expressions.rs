@@ -1,4 +1,4 @@
-//! Conditions and effects as nftables' little machine runs them.
+//! Matches and actions as nftables expressions.
 //!
 //! upstream: the kernel's nf_tables.h
 
@@ -11,14 +11,14 @@ const FIRST: u32 = 1;
 const SECOND: u32 = 2;
 const EQUAL: u32 = 0;
 const NOT_EQUAL: u32 = 1;
-/// Keys of packet facts.
+/// Keys of packet metadata.
 const CAME_BY: u32 = 6;
 const LEAVES_BY: u32 = 7;
 const PROTOCOL_FAMILY: u32 = 15;
 const TRANSPORT: u32 = 16;
 const NETWORK_HEADER: u32 = 1;
 const TRANSPORT_HEADER: u32 = 2;
-/// Lengths of link names as the kernel compares them.
+/// Length of link names as the kernel compares them.
 const LINK_NAME: usize = 16;
 const TRACKED_STATUS: u32 = 2;
 const STATUS_FORWARDED: u32 = 1 << 5;
@@ -96,12 +96,12 @@ fn expression(writer: Writer, name: &str, data: impl FnOnce(Writer) -> Writer) -
     writer.nested(1, |inside| inside.text(1, name).nested(2, data))
 }
 
-/// A fact about the packet into the first register.
+/// Loads packet metadata into the first register.
 fn fact(writer: Writer, key: u32) -> Writer {
     expression(writer, "meta", |data| data.network_number(1, FIRST).network_number(2, key))
 }
 
-/// A part of a header into the first register.
+/// Loads a part of a header into the first register.
 fn payload(writer: Writer, base: u32, offset: u32, length: u32) -> Writer {
     expression(writer, "payload", |data| {
         data.network_number(1, FIRST)
@@ -176,7 +176,7 @@ pub(super) fn prefix_mask(length: usize, prefix: u8) -> Vec<u8> {
 
 fn link_name(name: &str) -> [u8; LINK_NAME] {
     let mut bytes = [0; LINK_NAME];
-    // A longer name was refused when the link was made; the last byte stays zero.
+    // A longer name was rejected when the link was created; the last byte stays zero.
     for (at, byte) in name.bytes().take(LINK_NAME - 1).enumerate() {
         bytes[at] = byte;
     }

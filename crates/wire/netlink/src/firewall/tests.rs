@@ -1,4 +1,4 @@
-//! What can be said without a kernel; the rules themselves are tried in a namespace, by root.
+//! What can be tested without a kernel; the rules themselves are tested in a namespace, by root.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! What is written reads back; what is cut does not.
+//! Written messages parse; truncated ones do not.
 
 use super::*;
 

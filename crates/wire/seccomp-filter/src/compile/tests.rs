@@ -1,4 +1,4 @@
-//! Programs do what their profiles say: by example and by comparing with plain evaluation.
+//! Programs behave as their profiles, by example and compared with plain evaluation.
 
 mod evaluation;
 mod interpreter;
@@ -94,7 +94,7 @@ fn a_rule_with_two_conditions_on_an_argument_matches_if_either_holds() {
     for (first, second, expected) in [(3, 0, denied), (12, 0, denied), (7, 0, allowed)] {
         assert_eq!(gives(&[above, below], first, second), expected, "{first}");
     }
-    // Every condition is a rule of its own then, also those on other arguments.
+    // Then every condition is a rule of its own, also those on other arguments.
     assert_eq!(gives(&[above, other, below], 7, 1), denied);
     assert_eq!(gives(&[above, other, below], 7, 2), allowed);
     // Without a repeated argument all must hold.

@@ -20,7 +20,7 @@ fn denying(syscall: &str, action: Action) -> Program {
         .expect("a small profile")
 }
 
-/// In the parent: runs this very test again as a child in that role and gives its outcome.
+/// In the parent: runs this test again as a child in that role and returns its output.
 fn child(test: &str, role: &str) -> Output {
     Command::new(env::current_exe().expect("own path"))
         .args(["--exact", test, "--nocapture", "--test-threads=1"])

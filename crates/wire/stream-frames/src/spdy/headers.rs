@@ -5,10 +5,10 @@ use flate2::{Compress, Compression, Decompress, FlushCompress, FlushDecompress, 
 use super::SpdyError;
 use super::table::DICTIONARY;
 
-/// What a block may hold once it is decompressed, and what may come of it: a name stands once before
-/// all of its values, so a small block could ask for a lot of memory.
+/// Limit of a block when decompressed, and of the memory that its headers take: a name is sent once
+/// before all of its values, so a small block could take a lot of memory.
 const LARGEST_BLOCK: usize = 1 << 20;
-/// What a header takes beside its letters.
+/// Overhead of a header, besides its text.
 const HEADER_COST: usize = 64;
 const PART: usize = 16 * 1024;
 
@@ -123,7 +123,7 @@ impl std::fmt::Debug for Compressor {
 impl Default for Compressor {
     fn default() -> Self {
         let mut compress = Compress::new(Compression::fast(), true);
-        // A fresh state takes the dictionary; what would be wrong shows when a block is written.
+        // A fresh state accepts the dictionary; an error would show when a block is written.
         let _ = compress.set_dictionary(DICTIONARY);
         Self(compress)
     }

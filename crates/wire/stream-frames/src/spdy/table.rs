@@ -1,4 +1,4 @@
-//! The words that SPDY/3 compresses headers with (draft 3, section 2.6.10.1). Data only.
+//! The dictionary with which SPDY/3 compresses headers (draft 3, section 2.6.10.1). Data only.
 
 pub(super) const DICTIONARY: &[u8] = &[
     0x00, 0x00, 0x00, 0x07, 0x6f, 0x70, 0x74, 0x69, 0x6f, 0x6e, 0x73, 0x00, 0x00, 0x00, 0x04, 0x68,

@@ -1,4 +1,4 @@
-//! Frames there and back, in any pieces; hostile ones refused.
+//! Round trips of frames, split at any byte; hostile ones are rejected.
 
 use super::*;
 
@@ -97,7 +97,7 @@ fn a_block_that_grows_without_end_is_refused() {
     assert_eq!(decoder.next_frame(), Err(SpdyError::Headers));
 }
 
-/// A megabyte that would become two hundred thousand: the name stands once, its values are nothing.
+/// A megabyte that would become two hundred thousand: one name, with many empty values.
 #[test]
 fn a_long_name_with_many_values_is_refused() {
     let many = |name: usize, values: usize| {

@@ -1,4 +1,4 @@
-//! Frames of clients, whole and in pieces, honest and not.
+//! Frames of clients, whole and fragmented, valid and not.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! Messages against bytes written by hand from the specification, and against anything at all.
+//! Messages against bytes written by hand from the specification, and against arbitrary bytes.
 
 use proptest::prelude::*;
 

@@ -1,4 +1,4 @@
-//! Every field of a container's configuration arrives on the wire, and nothing else does.
+//! Every field of a container's configuration is translated, and nothing is added.
 
 use super::*;
 use ports::runtime_objects::{

@@ -1,4 +1,4 @@
-//! What a runtime may report, whole, partly and wrongly, and what we make of it.
+//! What a runtime may report, complete, incomplete and invalid, and its translation.
 
 use super::*;
 use ports::runtime_objects::{ImageSpec, LinuxResources};
@@ -285,7 +285,7 @@ fn events_name_their_pod_where_they_can() {
     }
 }
 
-/// Only of the container that the event is about, and only where its end is all that has changed.
+/// Only of the container that the event is about, and only if its end is all that has changed.
 #[test]
 fn an_end_is_taken_from_an_event_where_it_is_told() {
     let exited = i32::from(v1::ContainerState::ContainerExited);

@@ -1,4 +1,4 @@
-//! Signals across a runtime that comes, goes, is silent, floods, or has no such stream.
+//! Signals across a runtime that restarts, is silent, floods, or has no event stream.
 
 use std::time::Duration;
 
@@ -40,7 +40,7 @@ async fn a_runtime_that_comes_goes_and_returns_is_heard_again() {
     for _ in 0..2 {
         let server = folder.serve(ScriptedRuntime);
         assert_eq!(next(&mut signals).await, RuntimeSignal::Connected);
-        // Dropped waits lose nothing.
+        // A cancelled wait loses nothing.
         expect_event(&mut signals, "first").await;
         expect_event(&mut signals, "second").await;
         expect_silence(&mut signals).await;
@@ -59,9 +59,9 @@ enum Stream {
     Mute,
     EndsAtOnce,
     NotThere,
-    /// It is there, and not for us.
+    /// It exists, but access is denied.
     Refuses,
-    /// Nobody answers at all.
+    /// No server answers at all.
     Dead,
 }
 
@@ -144,6 +144,6 @@ async fn a_stream_that_always_ends_is_not_asked_for_in_a_circle() {
             }
         }
     };
-    // Each round waits twice as long as the one before: few fit in here.
+    // Each retry waits twice as long as the one before: few fit in here.
     tokio::time::timeout(Duration::from_secs(1), heard).await.expect_err("too many rounds");
 }

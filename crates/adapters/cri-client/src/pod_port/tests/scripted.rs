@@ -1,7 +1,7 @@
-//! A runtime with pods that does as the ids in its requests say.
+//! A runtime with pods that behaves as the ids in its requests say.
 //!
-//! Rule: `hang`, `gone`, `broken`, `no-status` and `other-id` are behaviours; every other id is a
-//! healthy thing.
+//! Rule: `hang`, `gone`, `broken`, `no-status` and `other-id` are behaviours; any other id is
+//! healthy.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};

@@ -1,4 +1,4 @@
-//! Every kind of path and method beside what upstream asks for.
+//! Every kind of path and method, compared with upstream's attributes.
 
 use super::*;
 

@@ -58,7 +58,7 @@ async fn a_review_has_upstreams_form_and_is_remembered() {
     };
     let asked = bed.reviewer.asked("SubjectAccessReview");
     assert_eq!(asked, [review("configz"), review("proxy")]);
-    // A token that could not be judged is asked for again; one that is no good is not.
+    // A token that could not be reviewed is reviewed again; a rejected one is not.
     for (token, times) in [("passing", 2), ("bad", 1)] {
         for _ in 0..2 {
             assert_eq!(bed.get("/configz", Some(token), None).await.0, 401);
@@ -78,16 +78,16 @@ async fn certificates_are_judged_after_the_handshake() {
     assert_eq!(asked[0]["groups"], json!(["ops", "system:authenticated"]));
     let id = asked[0]["extra"]["authentication.kubernetes.io/credential-id"][0].as_str();
     assert!(id.is_some_and(|id| id.len() == 75 && id.starts_with("X509SHA256=")), "{id:?}");
-    // Of another authority with the same name: no name, and no broken handshake.
+    // Of another authority with the same name: not authenticated, but no broken handshake.
     let other = Authority::new("authority").client("admin", "system:masters");
     let answer = bed.get("/pods", None, Some(&other)).await;
     assert!(same(&answer, UNAUTHORIZED), "{answer:?}");
     assert_eq!(bed.get("/pods", Some("good"), Some(&other)).await.0, 200);
-    // No name in it: the token's turn.
+    // No name in it: the token is used.
     let nameless = bed.authority.client("", "ops");
     assert_eq!(bed.get("/pods", None, Some(&nameless)).await.0, 401);
     assert_eq!(bed.get("/pods", Some("good"), Some(&nameless)).await.0, 200);
-    // A good certificate counts before a bad token.
+    // A valid certificate takes precedence over a bad token.
     assert_eq!(bed.get("/pods", Some("bad"), Some(&admin)).await.0, 200);
 }
 
@@ -95,11 +95,11 @@ async fn certificates_are_judged_after_the_handshake() {
 async fn a_certificate_without_its_key_or_form_authenticates_no_caller() {
     let bed = Bed::new(|_| {}).await;
     let admin = bed.authority.client("admin", "ops");
-    // Bytes that are no certificate: judged like one of an unknown authority.
+    // Bytes that are no certificate: treated like one of an unknown authority.
     let garbage = CertificateDer::from(vec![0x30, 0x03, 0x02, 0x01, 0x05]);
     let answer = bed.ask("GET", "/pods", None, Some(shows(vec![garbage], &admin.key))).await;
     assert!(same(&answer, UNAUTHORIZED), "{answer:?}");
-    // The certificate of another user, with an own key.
+    // The certificate of another user, with a key of one's own.
     let thief = bed.authority.client("thief", "ops");
     let stolen = shows(admin.chain.clone(), &thief.key);
     let mut stream = bed.connect(Some(stolen)).await;
@@ -178,7 +178,7 @@ async fn a_review_that_fails_or_hangs_is_an_error_and_slows_down_no_other_caller
     }
     let refused = bed.get("/pods", Some("t-last"), None).await;
     assert_eq!(refused.0, 503, "{refused:?}");
-    // Callers whose reviews are remembered are answered all the same.
+    // Callers whose reviews are cached are answered all the same.
     let known = async {
         assert_eq!(bed.get("/healthz", Some("good"), None).await.0, 200);
         assert_eq!(bed.get("/healthz", None, Some(&admin)).await.0, 200);
@@ -206,7 +206,7 @@ async fn a_file_of_authorities_that_changed_counts_for_open_connections_too() {
     tokio::time::sleep(RELOAD_PERIOD * 2).await;
     assert_eq!(bed.get("/pods", None, Some(&next_admin)).await.0, 200);
     assert_eq!(request(&mut stream, "GET", "/pods", None).await.0, 200);
-    // What cannot be read leaves the old in use.
+    // If a file cannot be read, the old content stays in use.
     fs::write(&file, "nothing").expect("written");
     tokio::time::sleep(RELOAD_PERIOD * 2).await;
     assert_eq!(request(&mut stream, "GET", "/pods", None).await.0, 200);

@@ -1,7 +1,6 @@
-//! What a profile says of a call, read off rule by rule: the measure for compiled programs.
+//! Evaluates a profile for a call, rule by rule: the reference for compiled programs.
 //!
-//! Rule: written from the profile's own words and sharing nothing with the compiler but the
-//! tables of numbers.
+//! Rule: follows the profile directly and shares only the tables of numbers with the compiler.
 
 use std::collections::BTreeSet;
 

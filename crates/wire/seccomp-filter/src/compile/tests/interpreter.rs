@@ -1,6 +1,6 @@
-//! Runs programs as the kernel would, and refuses those that it would refuse.
+//! Runs programs as the kernel would, and rejects those that it would reject.
 //!
-//! Rule: only the instructions that seccomp knows; anything else fails the test.
+//! Rule: only the instructions that seccomp allows; anything else fails the test.
 
 use super::evaluation::Call;
 use crate::program::{INSTRUCTION_LIMIT, Instruction};
@@ -47,7 +47,7 @@ pub(super) fn run(program: &[Instruction], call: &Call) -> Outcome {
     panic!("the program does not end")
 }
 
-/// The checks that the kernel makes before it takes a program.
+/// The checks that the kernel makes before it accepts a program.
 pub(super) fn check_as_the_kernel_does(program: &[Instruction]) {
     assert!(!program.is_empty() && program.len() <= INSTRUCTION_LIMIT);
     for (position, instruction) in program.iter().enumerate() {
