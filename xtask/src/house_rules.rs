@@ -1,13 +1,20 @@
 //! Rules about the project's text that no linter has: every source file has a module doc, none is
 //! too long, none contains paths of the machine it was written on, and `unsafe` is allowed only in
-//! the crates that are listed here with their reason.
+//! the crates that are listed here with their reason. Retired words and type names that more than
+//! one crate defines are counted, and their numbers may only fall.
 
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
 
+use ratchet::RuleCounts;
+
+mod lexer;
+mod ratchet;
 #[cfg(test)]
 mod tests;
+mod type_names;
+mod words;
 
 const LONGEST_FILE: usize = 600;
 
@@ -25,13 +32,32 @@ const LONG_BY_NATURE: &[&str] = &["/generated/", "/table.rs", "/tables/"];
 
 pub(crate) fn breaches(root: &Path) -> Result<Vec<String>> {
     let mut found = Vec::new();
+    let mut counts = RuleCounts::default();
     let here = paths_of_this_machine(root);
-    for file in tracked_files(root)? {
-        let relative = file.strip_prefix(root).unwrap_or(&file).display().to_string();
-        let Ok(text) = std::fs::read_to_string(&file) else { continue };
-        found.extend(breaches_of(&relative, &text, &here));
+    for (path, text) in tracked_texts(root)? {
+        found.extend(breaches_of(&path, &text, &here));
+        counts.add(&path, &text);
     }
+    found.extend(ratchet::breaches(root, &counts.finish())?);
     Ok(found)
+}
+
+/// Records the counts that may only fall.
+pub(crate) fn record(root: &Path) -> Result<()> {
+    let mut counts = RuleCounts::default();
+    for (path, text) in tracked_texts(root)? {
+        counts.add(&path, &text);
+    }
+    ratchet::record(root, &counts.finish())
+}
+
+/// Every text file, by its path below the root.
+fn tracked_texts(root: &Path) -> Result<impl Iterator<Item = (String, String)>> {
+    let texts = tracked_files(root)?.into_iter().filter_map(move |file| {
+        let path = file.strip_prefix(root).unwrap_or(&file).display().to_string();
+        Some((path, std::fs::read_to_string(&file).ok()?))
+    });
+    Ok(texts)
 }
 
 /// Paths that would identify the machine: this checkout, and the home directory of the user.
