@@ -4,6 +4,9 @@ use super::judgement::{Finding, Verdict};
 use crate::terminal::{Colour, Palette};
 use serde::Serialize;
 
+#[cfg(test)]
+mod tests;
+
 /// One line per finding, its next step beneath it, and a closing sentence.
 pub(crate) fn table(findings: &[Finding], palette: Palette) -> String {
     let width = findings.iter().map(|finding| finding.name.len()).max().unwrap_or(0);

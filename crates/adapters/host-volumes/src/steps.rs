@@ -13,6 +13,9 @@ use crate::failure::StepFailure;
 use crate::layout::{EMPTY_DIRECTORY, PodPlace};
 use crate::{host_path, mounting, sub_path, tear_down};
 
+#[cfg(test)]
+mod tests;
+
 /// An answer begins with this, on a line of its own, whatever else a process prints.
 pub(crate) const MARK: &str = "volume-step: ";
 

@@ -16,6 +16,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::PortFuture;
 
+#[cfg(test)]
+mod tests;
+
 /// The agent and its sources.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]

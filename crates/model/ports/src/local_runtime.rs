@@ -20,6 +20,9 @@ use serde::{Deserialize, Serialize};
 use crate::PortFuture;
 use crate::local_api::LocalRefusal;
 
+#[cfg(test)]
+mod tests;
+
 /// A command to run in a container; without words, a request to attach to it.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]

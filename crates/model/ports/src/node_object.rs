@@ -11,6 +11,9 @@ use serde::{Deserialize, Deserializer, Serialize};
 use crate::cluster_api::Resource;
 use crate::cluster_objects::{ApiObject, Identity, NodeAddress, NodeCondition, NodeMeta, NodeSpec};
 
+#[cfg(test)]
+mod tests;
+
 /// Amounts by resource name.
 pub type ResourceMap = BTreeMap<String, Quantity>;
 

@@ -17,6 +17,8 @@ mod content;
 mod digest;
 mod durable;
 mod error;
+#[cfg(test)]
+mod golden;
 mod import;
 mod index;
 mod lease;

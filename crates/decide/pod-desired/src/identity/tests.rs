@@ -230,3 +230,14 @@ fn uids_of_pods_that_are_gone_are_forgotten() {
     assert!(identities.may_borrow(&offer(POD)));
     assert_eq!(identities.recall(&[("x".to_owned(), b"no".to_vec())]).len(), 1);
 }
+
+#[test]
+fn golden_identity_on_disk() {
+    let text = r#"{
+      "version": 1, "fullName": "web_default", "uid": "u", "manifest": "/m/web.yaml",
+      "bytesHash": "a", "podHash": "b", "seen": "2020-01-01T00:00:00Z"
+    }"#;
+    let identity: Identity = serde_json::from_str(text).expect("an identity");
+    let expected: serde_json::Value = serde_json::from_str(text).expect("JSON");
+    assert_eq!(serde_json::to_value(&identity).expect("JSON"), expected);
+}

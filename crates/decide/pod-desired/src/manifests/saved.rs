@@ -8,6 +8,9 @@ use serde::{Deserialize, Serialize};
 use super::MANIFESTS_FOLDER;
 use crate::record::{Record, record_name};
 
+#[cfg(test)]
+mod tests;
+
 const VERSION: u32 = 1;
 
 #[derive(Debug, Serialize, Deserialize)]

@@ -24,15 +24,15 @@ const VERSION: u32 = 1;
 const USUAL_GRACE_SECONDS: i64 = 30;
 
 #[derive(Serialize)]
-struct SavedOut<'a> {
-    version: u32,
-    pod: &'a Kept,
+pub(super) struct SavedOut<'a> {
+    pub(super) version: u32,
+    pub(super) pod: &'a Kept,
 }
 
 #[derive(Deserialize)]
-struct SavedIn {
-    version: u32,
-    pod: Kept,
+pub(super) struct SavedIn {
+    pub(super) version: u32,
+    pub(super) pod: Kept,
 }
 
 impl PodMemory {

@@ -4,6 +4,7 @@ use crate::happening::{Happening, Outcome, Told};
 use crate::testing::Case;
 
 mod actions;
+mod golden;
 mod happenings;
 mod probing;
 mod recovery;

@@ -247,3 +247,14 @@ fn what_an_administrator_gives_two_roots_is_refused_to_the_second() {
     assert!(conflict.contains("/a (pid ") && conflict.contains(&pid.to_string()), "{conflict}");
     assert!(conflict.contains("`network.bridge`"), "{conflict}");
 }
+
+#[test]
+fn golden_record_on_disk() {
+    let text = r#"{
+          "version": 1, "id": "ab12", "root": "/r", "state": "/s", "bridge": "keelson0",
+          "subnets": ["10.88.0.0/16"], "cgroups": "keelson"
+        }"#;
+    let record: Record = serde_json::from_str(text).unwrap();
+    let expected: serde_json::Value = serde_json::from_str(text).unwrap();
+    assert_eq!(serde_json::to_value(&record).unwrap(), expected);
+}

@@ -57,3 +57,14 @@ fn a_folder_is_imported_and_kept_and_what_is_wrong_is_told() {
     }
     assert!(import(&store, &place.path().join("missing")).is_err());
 }
+
+#[test]
+fn golden_record_on_disk() {
+    let text = r#"{
+          "version": 1,
+          "files": {"/images/a.tar": {"size": 1, "changed": [2, 3], "images": ["sha256:1"]}}
+        }"#;
+    let record: Note = serde_json::from_str(text).unwrap();
+    let expected: serde_json::Value = serde_json::from_str(text).unwrap();
+    assert_eq!(serde_json::to_value(&record).unwrap(), expected);
+}
