@@ -109,6 +109,13 @@ impl Bed {
     }
 }
 
+impl Drop for Bed {
+    fn drop(&mut self) {
+        // The agent makes its root a shared mount, which would hold the directory.
+        let _ = rustix::mount::unmount(self.root(), rustix::mount::UnmountFlags::DETACH);
+    }
+}
+
 /// A running agent with a fake service manager. Killed when dropped.
 pub(crate) struct Agent {
     child: Child,

@@ -44,6 +44,9 @@ pub struct Naming {
     pub names: Vec<Reference>,
     pub pinned: bool,
     pub preloaded: bool,
+    /// From an archive, not from a registry. Such an image has a name with a digest only where the
+    /// archive gives one: the agent takes a digest of the repository for the trace of a pull.
+    pub imported: bool,
 }
 
 pub(crate) struct Assembly<'a> {
@@ -289,7 +292,9 @@ impl<'a> Assembly<'a> {
                 return Err(Error::DigestMismatch { expected: *digest, found: top.digest });
             }
             names.extend(name.tagged().map(|tagged| (tagged, top.digest)));
-            digests.insert(name.at_digest(&top.digest));
+            if !naming.imported || name.digest().is_some() {
+                digests.insert(name.at_digest(&top.digest));
+            }
         }
         let layers = plan.manifest.layers.iter().zip(plan.config.diff_ids());
         let layers = layers.map(|(layer, diff_id)| LayerRecord {

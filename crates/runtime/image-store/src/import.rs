@@ -134,7 +134,12 @@ impl Store {
     }
 
     fn naming(&self, names: &[Reference], options: &ImportOptions) -> Naming {
-        Naming { names: names.to_vec(), pinned: options.pinned, preloaded: options.preloaded }
+        Naming {
+            names: names.to_vec(),
+            pinned: options.pinned,
+            preloaded: options.preloaded,
+            imported: true,
+        }
     }
 
     /// Writes a manifest for layers and a configuration that are in the store.

@@ -179,7 +179,7 @@ async fn pull(
     let handle = Handle::current();
     let top = resolved.descriptor.clone();
     let source = RegistrySource::new(client, resolved, handle);
-    let naming = Naming { names: vec![name], pinned: false, preloaded: false };
+    let naming = Naming { names: vec![name], ..Naming::default() };
     crate::failure::blocking(move || {
         let record = store.assemble(&source, &top, &naming, &watched)?;
         // Content that no image refers to any more is unused.

@@ -80,9 +80,11 @@ fn apply(spec: &mut ContainerSpec, edits: &Edits) -> std::result::Result<(), Str
         return Err("netDevices are not served by this runtime".to_owned());
     }
     if let Some(process) = &mut spec.process {
+        let mut all = process::Variables::of(std::mem::take(&mut process.environment));
         for entry in &edits.env {
-            process::set(&mut process.environment, entry.clone());
+            all.set(entry.clone());
         }
+        process.environment = all.into_entries();
     }
     let user = spec.security.as_ref().map_or((0, 0), |security| (security.uid, security.gid));
     for asked in &edits.device_nodes {

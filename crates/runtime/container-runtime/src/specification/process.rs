@@ -2,6 +2,8 @@
 //!
 //! upstream: containerd internal/cri/opts/spec_opts.go (WithProcessArgs), server/container_create.go
 
+use std::collections::HashMap;
+
 use container_create::spec::ProcessSpec;
 use cri_wire::v1;
 use image_store::ContainerConfig as ImageRunConfig;
@@ -57,33 +59,56 @@ fn environment(
     image: &ImageRunConfig,
     (hostname, home): (&str, &str),
 ) -> Result<Vec<String>> {
-    let mut all = vec![DEFAULT_PATH.to_owned()];
+    let mut all = Variables::of(Vec::new());
+    all.set(DEFAULT_PATH.to_owned());
     if config.tty {
-        set(&mut all, "TERM=xterm".to_owned());
+        all.set("TERM=xterm".to_owned());
     }
-    set(&mut all, format!("HOSTNAME={hostname}"));
+    all.set(format!("HOSTNAME={hostname}"));
     for entry in &image.env {
-        set(&mut all, entry.clone());
+        all.set(entry.clone());
     }
     for entry in &config.envs {
-        let value = String::from_utf8(entry.value.clone()).map_err(|_| {
+        let value = std::str::from_utf8(&entry.value).map_err(|_| {
             Failure::invalid(format!("the value of the variable {:?} is no UTF-8 text", entry.key))
         })?;
-        set(&mut all, format!("{}={value}", entry.key));
+        all.set(format!("{}={value}", entry.key));
     }
     // A login would set it; an explicit value stays.
-    if !all.iter().any(|entry| entry.starts_with("HOME=")) {
-        all.push(format!("HOME={home}"));
+    if !all.entries.iter().any(|entry| entry.starts_with("HOME=")) {
+        all.set(format!("HOME={home}"));
     }
-    Ok(all)
+    Ok(all.into_entries())
 }
 
-/// A later value replaces the earlier one.
-pub(super) fn set(all: &mut Vec<String>, entry: String) {
-    let name = |entry: &str| entry.split('=').next().unwrap_or_default().to_owned();
-    let wanted = name(&entry);
-    match all.iter_mut().find(|known| name(known) == wanted) {
-        Some(known) => *known = entry,
-        None => all.push(entry),
+/// `NAME=VALUE` entries, each name once. A pod may have a hundred thousand, so a name is looked up.
+pub(super) struct Variables {
+    entries: Vec<String>,
+    indexes: HashMap<String, usize>,
+}
+
+impl Variables {
+    pub(super) fn of(given: Vec<String>) -> Self {
+        let mut all = Self { entries: Vec::with_capacity(given.len()), indexes: HashMap::new() };
+        for entry in given {
+            all.set(entry);
+        }
+        all
+    }
+
+    /// A later value replaces the earlier one.
+    pub(super) fn set(&mut self, entry: String) {
+        let name = entry.split('=').next().unwrap_or_default();
+        match self.indexes.get(name) {
+            Some(index) => self.entries[*index] = entry,
+            None => {
+                self.indexes.insert(name.to_owned(), self.entries.len());
+                self.entries.push(entry);
+            }
+        }
+    }
+
+    pub(super) fn into_entries(self) -> Vec<String> {
+        self.entries
     }
 }

@@ -42,6 +42,24 @@ fn small_image() -> Image {
         .configured(|config| config.cmd = vec!["/bin/true".to_owned()])
 }
 
+/// The agent takes a digest of the repository for the trace of a pull: an imported image that had one
+/// would count as pulled with the credentials of a pull that never ended.
+#[test]
+fn an_imported_image_has_a_name_by_digest_only_where_the_archive_gives_one() {
+    let built = small_image().build().unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let archive = dir.path().join("oci.tar");
+    built.write_oci_archive(&archive).unwrap();
+    let bench = bench();
+    let imported = import(&bench, &archive, None).unwrap();
+    assert!(imported[0].record.digests.is_empty(), "{:?}", imported[0].record.digests);
+    let (_, digest) = imported[0].record.names.first_key_value().unwrap();
+    let named = format!("example.com/small@{digest}");
+    let imported = import(&bench, &archive, Some(&named)).unwrap();
+    assert_eq!(imported[0].record.digests.len(), 1);
+    assert_eq!(bench.store.image(&named).unwrap().id, imported[0].record.id);
+}
+
 #[test]
 fn every_form_gives_the_same_image() {
     let built = small_image().build().unwrap();

@@ -43,6 +43,17 @@ fn later_variables_take_the_place_of_earlier_ones() {
     assert!(environment(&odd, &image, ("", "")).is_err());
 }
 
+/// With a search through all earlier variables for each, this takes minutes.
+#[test]
+fn a_hundred_thousand_variables_are_each_set_once() {
+    let envs = (0..100_000)
+        .map(|number| v1::KeyValue { key: format!("N{number}"), value: b"x".to_vec() })
+        .collect();
+    let config = v1::ContainerConfig { envs, ..Default::default() };
+    let all = environment(&config, &ImageRunConfig::default(), ("node", "/root")).unwrap();
+    assert_eq!(all.len(), 100_003);
+}
+
 #[test]
 fn the_working_directory_is_the_pods_or_the_images_or_the_root() {
     for (pod, image, expected) in [("", "", "/"), ("", "/i", "/i"), ("/p", "/i", "/p")] {
