@@ -18,8 +18,8 @@ fn main() {
         return;
     };
     println!("cargo::rerun-if-changed={}", program.display());
-    let folder = env::var_os("OUT_DIR").map(PathBuf::from).unwrap_or_default();
-    match fs::copy(&program, folder.join("keelson-pod")) {
+    let dir = env::var_os("OUT_DIR").map(PathBuf::from).unwrap_or_default();
+    match fs::copy(&program, dir.join("keelson-pod")) {
         Ok(_) => println!("cargo::rustc-cfg=carries_supervisor"),
         Err(error) => {
             println!("cargo::error={GIVEN} names {}: {error}", program.display());

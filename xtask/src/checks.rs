@@ -2,7 +2,7 @@
 
 use anyhow::{Result, bail};
 
-use crate::tally::Tally;
+use crate::tally::CheckTally;
 use crate::{goldens, house_rules, layers, licences, workspace};
 
 /// With `record`, lowers the recorded counts of house rules and checks nothing.
@@ -10,7 +10,7 @@ pub(crate) fn command(record: bool) -> Result<()> {
     if record {
         return house_rules::record(&workspace::root());
     }
-    let mut tally = Tally::default();
+    let mut tally = CheckTally::default();
     run(&mut tally);
     if tally.failed() > 0 {
         bail!("{} of the checks failed", tally.failed());
@@ -19,19 +19,19 @@ pub(crate) fn command(record: bool) -> Result<()> {
 }
 
 /// Runs every check, the quick ones first, and goes on after a failure: all findings at once.
-pub(crate) fn run(tally: &mut Tally) {
+pub(crate) fn run(tally: &mut CheckTally) {
     tally.check("rustfmt", || workspace::run(&mut workspace::cargo(&["fmt", "--all", "--check"])));
     tally.check("layer law", || {
         let metadata = workspace::metadata()?;
-        let mut found = layers::homeless(&metadata);
+        let mut found = layers::packages_outside_layers(&metadata);
         found.extend(layers::violations(&layers::graph_of(&metadata)));
-        none(&found)
+        ensure_none(&found)
     });
     tally.check("licences, bans, sources", || {
-        none(&licences::breaches(&workspace::metadata()?, &workspace::built_packages()?))
+        ensure_none(&licences::breaches(&workspace::metadata()?, &workspace::built_packages()?))
     });
-    tally.check("stamps of golden files", || none(&goldens::breaches(&workspace::root())?));
-    tally.check("house rules", || none(&house_rules::breaches(&workspace::root())?));
+    tally.check("stamps of golden files", || ensure_none(&goldens::breaches(&workspace::root())?));
+    tally.check("house rules", || ensure_none(&house_rules::breaches(&workspace::root())?));
     tally.check("clippy", || {
         workspace::run(&mut workspace::cargo(&[
             "clippy",
@@ -44,7 +44,7 @@ pub(crate) fn run(tally: &mut Tally) {
     });
 }
 
-fn none(found: &[String]) -> Result<()> {
+fn ensure_none(found: &[String]) -> Result<()> {
     if found.is_empty() {
         return Ok(());
     }

@@ -42,14 +42,14 @@ pub(crate) fn command(target: Option<&str>, runs: u64) -> Result<()> {
     {
         bail!("no fuzz target {name}; there are {}", TARGETS.join(", "));
     }
-    let folder = workspace::root().join("fuzz");
+    let dir = workspace::root().join("fuzz");
     for name in TARGETS.iter().filter(|name| target.is_none_or(|t| t == **name)) {
         eprintln!("==> {name}: {runs} inputs");
-        let corpus = folder.join("corpus").join(name);
-        let found = workspace::target_folder()?.join("fuzz-corpus").join(name);
-        let artifacts = workspace::target_folder()?.join("fuzz-artifacts").join(name);
-        for folder in [&found, &artifacts] {
-            std::fs::create_dir_all(folder)?;
+        let corpus = dir.join("corpus").join(name);
+        let found = workspace::target_dir()?.join("fuzz-corpus").join(name);
+        let artifacts = workspace::target_dir()?.join("fuzz-artifacts").join(name);
+        for dir in [&found, &artifacts] {
+            std::fs::create_dir_all(dir)?;
         }
         let mut command = workspace::cargo(&[
             "run",
@@ -61,7 +61,7 @@ pub(crate) fn command(target: Option<&str>, runs: u64) -> Result<()> {
             name,
             "--",
         ]);
-        command.current_dir(&folder).env("RUSTFLAGS", COVERAGE);
+        command.current_dir(&dir).env("RUSTFLAGS", COVERAGE);
         command.arg(found).arg(corpus).arg(format!("-runs={runs}"));
         command.arg(format!("-artifact_prefix={}/", artifacts.display()));
         command.args(["-max_len=4096", "-timeout=10", "-print_final_stats=1", "-verbosity=1"]);

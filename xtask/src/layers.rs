@@ -13,19 +13,19 @@ mod tests;
 
 /// The properties of a package that the rules use.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Node {
+pub(crate) struct PackageNode {
     /// `None` for a package that is not ours.
-    pub(crate) layer: Option<Layer>,
+    pub(crate) layer: Option<CrateLayer>,
     /// What it is built from (normal and build dependencies).
     pub(crate) uses: BTreeSet<String>,
     /// What only its tests use.
     pub(crate) tests_use: BTreeSet<String>,
 }
 
-pub(crate) type Graph = BTreeMap<String, Node>;
+pub(crate) type Graph = BTreeMap<String, PackageNode>;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Layer {
+pub(crate) enum CrateLayer {
     Model,
     Decide,
     Wire,
@@ -65,29 +65,29 @@ const PURE_FROM_OUTSIDE: &[&str] = &[
 
 /// Crates that the shell may never reach, not even transitively: with these its own tests would
 /// need a gRPC stack, an API client or TLS just to compile.
-const KEPT_FROM_SHELL: &[&str] =
+const FORBIDDEN_TO_SHELL: &[&str] =
     &["tonic", "hyper", "kube", "rustls", "aws-lc-rs", "rustix", "nix", "zbus"];
 
-impl Layer {
-    fn of_path(relative: &str) -> Option<Layer> {
+impl CrateLayer {
+    fn of_path(relative: &str) -> Option<CrateLayer> {
         let mut parts = relative.split('/');
         match (parts.next(), parts.next()) {
-            (Some("crates"), Some("model")) => Some(Layer::Model),
-            (Some("crates"), Some("decide")) => Some(Layer::Decide),
-            (Some("crates"), Some("wire")) => Some(Layer::Wire),
-            (Some("crates"), Some("adapters")) => Some(Layer::Adapter),
-            (Some("crates"), Some("runtime")) => Some(Layer::Runtime),
-            (Some("crates"), Some("shell")) => Some(Layer::Shell),
-            (Some("crates"), Some("test")) | (Some("tests"), _) => Some(Layer::TestKit),
-            (Some("bins"), _) => Some(Layer::Binary),
-            (Some("xtask"), _) => Some(Layer::Tool),
+            (Some("crates"), Some("model")) => Some(CrateLayer::Model),
+            (Some("crates"), Some("decide")) => Some(CrateLayer::Decide),
+            (Some("crates"), Some("wire")) => Some(CrateLayer::Wire),
+            (Some("crates"), Some("adapters")) => Some(CrateLayer::Adapter),
+            (Some("crates"), Some("runtime")) => Some(CrateLayer::Runtime),
+            (Some("crates"), Some("shell")) => Some(CrateLayer::Shell),
+            (Some("crates"), Some("test")) | (Some("tests"), _) => Some(CrateLayer::TestKit),
+            (Some("bins"), _) => Some(CrateLayer::Binary),
+            (Some("xtask"), _) => Some(CrateLayer::Tool),
             _ => None,
         }
     }
 
     /// Which layers of ours a crate of this layer may be built from.
-    fn may_use(self) -> &'static [Layer] {
-        use Layer::{Adapter, Decide, Model, Runtime, Shell, TestKit, Wire};
+    fn may_use(self) -> &'static [CrateLayer] {
+        use CrateLayer::{Adapter, Decide, Model, Runtime, Shell, TestKit, Wire};
         match self {
             Model => &[Model],
             Decide => &[Model],
@@ -95,9 +95,9 @@ impl Layer {
             Adapter => &[Model, Wire],
             Runtime => &[Wire, Runtime],
             Shell => &[Model, Decide],
-            Layer::Binary => &[Model, Decide, Wire, Adapter, Runtime, Shell],
+            CrateLayer::Binary => &[Model, Decide, Wire, Adapter, Runtime, Shell],
             TestKit => &[Model, Decide, Wire, Adapter, Runtime, Shell, TestKit],
-            Layer::Tool => &[Model, Wire, TestKit],
+            CrateLayer::Tool => &[Model, Wire, TestKit],
         }
     }
 }
@@ -113,25 +113,25 @@ pub(crate) fn violations(graph: &Graph) -> Vec<String> {
     found
 }
 
-fn check_layers(graph: &Graph, name: &str, layer: Layer, found: &mut Vec<String>) {
+fn check_layers(graph: &Graph, name: &str, layer: CrateLayer, found: &mut Vec<String>) {
     let node = &graph[name];
     for (used, in_tests) in
         node.uses.iter().map(|n| (n, false)).chain(node.tests_use.iter().map(|n| (n, true)))
     {
         let Some(used_layer) = graph.get(used).and_then(|n| n.layer) else { continue };
         let allowed = layer.may_use().contains(&used_layer)
-            || (in_tests && used_layer == Layer::TestKit && layer > Layer::Decide);
+            || (in_tests && used_layer == CrateLayer::TestKit && layer > CrateLayer::Decide);
         if !allowed {
             found.push(format!("{name} ({layer:?}) may not depend on {used} ({used_layer:?})"));
         }
     }
 }
 
-fn check_outside(graph: &Graph, name: &str, layer: Layer, found: &mut Vec<String>) {
+fn check_outside(graph: &Graph, name: &str, layer: CrateLayer, found: &mut Vec<String>) {
     let reached = closure(graph, name);
     let forbidden = |outside: &str| match layer {
-        Layer::Model | Layer::Decide => !PURE_FROM_OUTSIDE.contains(&outside),
-        Layer::Shell => KEPT_FROM_SHELL.contains(&outside),
+        CrateLayer::Model | CrateLayer::Decide => !PURE_FROM_OUTSIDE.contains(&outside),
+        CrateLayer::Shell => FORBIDDEN_TO_SHELL.contains(&outside),
         _ => false,
     };
     for (outside, via) in reached {
@@ -165,11 +165,11 @@ pub(crate) fn built_from(graph: &Graph, package: &str) -> BTreeSet<String> {
 }
 
 /// Our packages outside every known directory, which the architecture map would not show.
-pub(crate) fn homeless(metadata: &Metadata) -> Vec<String> {
+pub(crate) fn packages_outside_layers(metadata: &Metadata) -> Vec<String> {
     metadata
         .workspace_packages()
         .iter()
-        .filter(|p| Layer::of_path(&relative_folder(metadata, p)).is_none())
+        .filter(|p| CrateLayer::of_path(&relative_dir(metadata, p)).is_none())
         .map(|p| format!("{} lies in {}, which is no layer", p.name, p.manifest_path))
         .collect()
 }
@@ -184,7 +184,7 @@ pub(crate) fn graph_of(metadata: &Metadata) -> Graph {
         let Some(package) = names.get(&resolved.id) else { continue };
         let node = graph.entry(package.name.to_string()).or_default();
         if ours.contains(&resolved.id) {
-            node.layer = Layer::of_path(&relative_folder(metadata, package));
+            node.layer = CrateLayer::of_path(&relative_dir(metadata, package));
         }
         for dependency in &resolved.deps {
             let Some(target) = names.get(&dependency.pkg) else { continue };
@@ -199,9 +199,7 @@ pub(crate) fn graph_of(metadata: &Metadata) -> Graph {
     graph
 }
 
-fn relative_folder(metadata: &Metadata, package: &cargo_metadata::Package) -> String {
-    let folder = package.manifest_path.parent().unwrap_or(&metadata.workspace_root);
-    folder
-        .strip_prefix(&metadata.workspace_root)
-        .map_or_else(|_| folder.to_string(), ToString::to_string)
+fn relative_dir(metadata: &Metadata, package: &cargo_metadata::Package) -> String {
+    let dir = package.manifest_path.parent().unwrap_or(&metadata.workspace_root);
+    dir.strip_prefix(&metadata.workspace_root).map_or_else(|_| dir.to_string(), ToString::to_string)
 }

@@ -47,24 +47,24 @@ const BANNED: &[(&str, &str)] = &[
 const CRATES_IO: &str = "registry+https://github.com/rust-lang/crates.io-index";
 
 /// Name and version of each package that is built.
-type Built = BTreeSet<(String, String)>;
+type BuiltPackages = BTreeSet<(String, String)>;
 
 /// All violations, as a sentence each.
-pub(crate) fn breaches(metadata: &Metadata, built: &Built) -> Vec<String> {
+pub(crate) fn breaches(metadata: &Metadata, built: &BuiltPackages) -> Vec<String> {
     let shipped = layers::built_from(&layers::graph_of(metadata), "keelson");
     let is_built = |package: &&Package| {
         built.contains(&(package.name.to_string(), package.version.to_string()))
     };
     let judged = metadata.packages.iter().filter(is_built).map(|package| {
         let name = package.name.as_str();
-        Facts::of(package, name == "keelson" || shipped.contains(name))
+        PackageFacts::of(package, name == "keelson" || shipped.contains(name))
     });
     judged.flat_map(|facts| breaches_of(&facts)).collect()
 }
 
 /// The properties of a package that the rules use.
 #[derive(Debug, Clone)]
-struct Facts {
+struct PackageFacts {
     name: String,
     version: String,
     licence: Option<String>,
@@ -74,9 +74,9 @@ struct Facts {
     shipped: bool,
 }
 
-impl Facts {
-    fn of(package: &Package, shipped: bool) -> Facts {
-        Facts {
+impl PackageFacts {
+    fn of(package: &Package, shipped: bool) -> PackageFacts {
+        PackageFacts {
             shipped,
             name: package.name.to_string(),
             version: package.version.to_string(),
@@ -86,7 +86,7 @@ impl Facts {
     }
 }
 
-fn breaches_of(package: &Facts) -> Vec<String> {
+fn breaches_of(package: &PackageFacts) -> Vec<String> {
     let named = format!("{} {}", package.name, package.version);
     let mut found = Vec::new();
     if let Some((_, reason)) = BANNED.iter().find(|(name, _)| *name == package.name) {

@@ -35,13 +35,13 @@ mod workspace;
   cargo xtask fuzz quantity --runs 1000000  fuzz one target
   cargo xtask release                       the static binary, and what we promise about it"
 )]
-struct CommandLine {
+struct XtaskCommandLine {
     #[command(subcommand)]
-    verb: Verb,
+    verb: XtaskVerb,
 }
 
 #[derive(Subcommand)]
-enum Verb {
+enum XtaskVerb {
     /// Formatting, clippy, layers, licences and house rules; no test is run
     Check {
         /// Only lower the recorded counts of retired words and doubled type names
@@ -90,7 +90,7 @@ enum Verb {
     /// Comparisons with the reference kubelet
     Conformance {
         #[arg(value_enum, default_value = "config")]
-        subject: verbs::Subject,
+        subject: verbs::ConformanceSubject,
         #[command(flatten)]
         node: node_specs::NodeOptions,
     },
@@ -112,7 +112,7 @@ enum Verb {
 }
 
 fn main() -> ExitCode {
-    match run(CommandLine::parse().verb) {
+    match run(XtaskCommandLine::parse().verb) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("xtask: {error:#}");
@@ -121,20 +121,20 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(verb: Verb) -> Result<()> {
+fn run(verb: XtaskVerb) -> Result<()> {
     match verb {
-        Verb::Check { record } => checks::command(record),
-        Verb::Test => test_run::command(),
-        Verb::Real { filter } => test_run::real_command(filter.as_deref()),
-        Verb::Bench { subject } => verbs::bench(subject),
-        Verb::Soak { kills, minutes, part } => verbs::soak(kills, minutes, part),
-        Verb::Simulate { runs } => node_controller::simulate(runs),
-        Verb::Fuzz { target, runs } => fuzz::command(target.as_deref(), runs),
-        Verb::Mutants { package } => mutants::command(package.as_deref()),
-        Verb::Conformance { subject, node } => verbs::conformance(subject, &node),
-        Verb::Release => release::command(),
-        Verb::Parts { names } => verbs::parts(&names),
-        Verb::Machine { payload, swap, selinux } => {
+        XtaskVerb::Check { record } => checks::command(record),
+        XtaskVerb::Test => test_run::command(),
+        XtaskVerb::Real { filter } => test_run::real_command(filter.as_deref()),
+        XtaskVerb::Bench { subject } => verbs::bench(subject),
+        XtaskVerb::Soak { kills, minutes, part } => verbs::soak(kills, minutes, part),
+        XtaskVerb::Simulate { runs } => node_controller::simulate(runs),
+        XtaskVerb::Fuzz { target, runs } => fuzz::command(target.as_deref(), runs),
+        XtaskVerb::Mutants { package } => mutants::command(package.as_deref()),
+        XtaskVerb::Conformance { subject, node } => verbs::conformance(subject, &node),
+        XtaskVerb::Release => release::command(),
+        XtaskVerb::Parts { names } => verbs::parts(&names),
+        XtaskVerb::Machine { payload, swap, selinux } => {
             verbs::machine(payload.as_deref(), swap, selinux)
         }
     }

@@ -25,7 +25,7 @@ pub(crate) fn command(package: Option<&str>) -> Result<()> {
         installed.status.success(),
         "cargo-mutants is not here; `cargo install --locked cargo-mutants` fetches it"
     );
-    let report = workspace::target_folder()?.join("mutants");
+    let report = workspace::target_dir()?.join("mutants");
     std::fs::create_dir_all(&report)?;
     let mut command = workspace::cargo(&["mutants", "--no-shuffle", "--jobs", "1"]);
     command.arg("--output").arg(&report).args(["--timeout", LONGEST_TEST_SECONDS]);

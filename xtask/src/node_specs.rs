@@ -33,13 +33,13 @@ const ON_CONTAINERS: &str = "Container Runtime|Security Context|Containers Lifec
     Sysctls|RuntimeClass|ImageID|Mount recursive read-only";
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Agent {
+pub(crate) enum AgentChoice {
     Reference,
     Keelson,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Runtime {
+pub(crate) enum RuntimeChoice {
     Containerd,
     Keelson,
 }
@@ -49,10 +49,10 @@ pub(crate) enum Runtime {
 pub(crate) struct NodeOptions {
     /// With `node`: the program in the kubelet's place
     #[arg(long, value_enum)]
-    agent: Option<Agent>,
+    agent: Option<AgentChoice>,
     /// With `node`: the CRI runtime below it
     #[arg(long, value_enum)]
-    runtime: Option<Runtime>,
+    runtime: Option<RuntimeChoice>,
     /// With `node`: only specs whose text matches this regular expression
     #[arg(long)]
     focus: Option<String>,
@@ -88,8 +88,8 @@ impl NodeOptions {
 pub(crate) fn conformance(options: &NodeOptions) -> Result<()> {
     parts::command(PARTS)?;
     build()?;
-    let agent = options.agent.unwrap_or(Agent::Keelson);
-    let runtime = options.runtime.unwrap_or(Runtime::Containerd);
+    let agent = options.agent.unwrap_or(AgentChoice::Keelson);
+    let runtime = options.runtime.unwrap_or(RuntimeChoice::Containerd);
     let labels = options.labels.as_deref().unwrap_or(CONFORMANCE);
     let name = format!("{}-over-{}", value(&agent), value(&runtime));
     let results = results_dir()?.join(format!("{name}.json"));
@@ -125,11 +125,11 @@ pub(crate) fn over_both_runtimes() -> Result<()> {
     build()?;
     let dir = results_dir()?;
     let results =
-        |runtime| dir.join(format!("containers-over-{}.json", value::<Runtime>(&runtime)));
+        |runtime| dir.join(format!("containers-over-{}.json", value::<RuntimeChoice>(&runtime)));
     let focus = std::env::var("KEELSON_FOCUS").unwrap_or_else(|_| ON_CONTAINERS.to_owned());
-    for runtime in [Runtime::Containerd, Runtime::Keelson] {
+    for runtime in [RuntimeChoice::Containerd, RuntimeChoice::Keelson] {
         run(&json!({
-            "agent": value(&Agent::Reference),
+            "agent": value(&AgentChoice::Reference),
             "runtime": value(&runtime),
             "keelson": workspace::built("keelson")?,
             "results": results(runtime),
@@ -140,7 +140,9 @@ pub(crate) fn over_both_runtimes() -> Result<()> {
         }))?;
     }
     let mut command = Command::new(workspace::built("node-specs")?);
-    command.arg("compare").args([results(Runtime::Containerd), results(Runtime::Keelson)]);
+    command
+        .arg("compare")
+        .args([results(RuntimeChoice::Containerd), results(RuntimeChoice::Keelson)]);
     let list = format!("tests/real/goldens/node-over-cri-{}.txt", parts::version("kubelet")?);
     workspace::run(command.arg(workspace::root().join(list)))
 }
@@ -150,13 +152,13 @@ fn run(settings: &serde_json::Value) -> Result<()> {
 }
 
 fn record(results: &std::path::Path, name: &str, labels: &str) -> Result<()> {
-    let said = |program: &str, arguments: &[&str]| -> Result<String> {
+    let output_of = |program: &str, arguments: &[&str]| -> Result<String> {
         let output = Command::new(program).args(arguments).current_dir(workspace::root()).output();
         let output = output.with_context(|| program.to_owned())?;
         Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
     };
     let (date, commit) =
-        (said("date", &["+%Y-%m-%d"])?, said("git", &["rev-parse", "--short", "HEAD"])?);
+        (output_of("date", &["+%Y-%m-%d"])?, output_of("git", &["rev-parse", "--short", "HEAD"])?);
     let origin = format!("{date}, {commit}, Kubernetes {}, {labels}", parts::version("kubelet")?);
     let mut command = Command::new(workspace::built("node-specs")?);
     command.arg("record").arg(results).arg(workspace::root().join("docs/conformance"));
@@ -164,7 +166,7 @@ fn record(results: &std::path::Path, name: &str, labels: &str) -> Result<()> {
 }
 
 fn results_dir() -> Result<PathBuf> {
-    let dir = workspace::target_folder()?.join("node-specs");
+    let dir = workspace::target_dir()?.join("node-specs");
     std::fs::create_dir_all(&dir).with_context(|| dir.display().to_string())?;
     Ok(dir)
 }

@@ -22,7 +22,7 @@ const LARGEST_SUPERVISOR_KIB: u64 = 1088;
 const SUPERVISOR_PROFILE: &str = "supervisor";
 
 /// Names the supervisor's program for the build of the binary.
-const SUPERVISOR_GIVEN: &str = "KEELSON_SUPERVISOR_PROGRAM";
+const SUPERVISOR_PROGRAM_VARIABLE: &str = "KEELSON_SUPERVISOR_PROGRAM";
 
 /// The cryptography (aws-lc) is C, and must be compiled for the same C library as everything else.
 const COMPILER: &str = "musl-gcc";
@@ -36,13 +36,13 @@ pub(crate) fn command() -> Result<()> {
     let supervisor = build_supervisor()?;
     eprintln!("==> building for {TARGET}, which takes a few minutes");
     let mut build = workspace::cargo(&["build", "--release", "--target", TARGET]);
-    build.args(["--package", "keelson"]).env(SUPERVISOR_GIVEN, &supervisor);
+    build.args(["--package", "keelson"]).env(SUPERVISOR_PROGRAM_VARIABLE, &supervisor);
     workspace::run(&mut build)?;
     let binary = binary()?;
     let kib =
         std::fs::metadata(&binary).with_context(|| binary.display().to_string())?.len() / 1024;
     is_static(&binary)?;
-    carries(&binary, &supervisor)?;
+    contains_supervisor(&binary, &supervisor)?;
     loads_a_seccomp_filter(&binary)?;
     println!(
         "{}: {kib} KiB, static, carries its supervisor, loads its own seccomp filter",
@@ -59,8 +59,8 @@ pub(crate) fn build_supervisor() -> Result<PathBuf> {
     let mut build = workspace::cargo(&["build", "--profile", SUPERVISOR_PROFILE]);
     build.args(["--target", TARGET, "--package", "pod-supervisor", "--bin", "keelson-pod"]);
     workspace::run(build.arg("--no-default-features"))?;
-    let folder = workspace::target_folder()?.join(TARGET).join(SUPERVISOR_PROFILE);
-    let program = folder.join("keelson-pod");
+    let dir = workspace::target_dir()?.join(TARGET).join(SUPERVISOR_PROFILE);
+    let program = dir.join("keelson-pod");
     let kib = std::fs::metadata(&program).with_context(|| program.display().to_string())?.len();
     let kib = kib / 1024;
     is_static(&program)?;
@@ -73,7 +73,7 @@ pub(crate) fn build_supervisor() -> Result<PathBuf> {
 }
 
 /// The released binary contains the supervisor, byte for byte.
-fn carries(binary: &Path, supervisor: &Path) -> Result<()> {
+fn contains_supervisor(binary: &Path, supervisor: &Path) -> Result<()> {
     let (whole, part) = (std::fs::read(binary)?, std::fs::read(supervisor)?);
     ensure!(contains(&whole, &part), "{} does not carry its supervisor", binary.display());
     Ok(())
@@ -89,7 +89,7 @@ fn contains(whole: &[u8], part: &[u8]) -> bool {
 
 /// Where the release build puts the binary.
 pub(crate) fn binary() -> Result<PathBuf> {
-    Ok(workspace::target_folder()?.join(TARGET).join("release/keelson"))
+    Ok(workspace::target_dir()?.join(TARGET).join("release/keelson"))
 }
 
 /// A static program names no interpreter and no shared library.

@@ -27,7 +27,7 @@ pub(crate) fn foreign_grpc() -> Result<()> {
     build()?;
     let python = python()?;
     let root = workspace::root();
-    let stubs = workspace::target_folder()?.join("foreign-grpc/stubs");
+    let stubs = workspace::target_dir()?.join("foreign-grpc/stubs");
     std::fs::create_dir_all(&stubs).with_context(|| stubs.display().to_string())?;
     let proto = root.join("crates/wire/cri-wire/proto");
     let mut generate = Command::new(&python);
@@ -43,7 +43,7 @@ pub(crate) fn foreign_grpc() -> Result<()> {
 /// Our client with the Go library, in the version of the pinned Kubernetes. It is not a part,
 /// because the cache key of a part does not cover our own sources.
 fn go_client() -> Result<PathBuf> {
-    let program = workspace::target_folder()?.join("foreign-grpc/go-client");
+    let program = workspace::target_dir()?.join("foreign-grpc/go-client");
     let mut build = Command::new("go");
     build.args(["build", "-mod=readonly", "-buildvcs=false", "-o"]).arg(&program);
     build.arg("./clients/foreign-grpc").env("CGO_ENABLED", "0").env("GOWORK", "off");
@@ -54,10 +54,10 @@ fn go_client() -> Result<PathBuf> {
 
 /// A Python with the packages, created once below the target directory.
 fn python() -> Result<PathBuf> {
-    let folder = workspace::target_folder()?.join("foreign-grpc/python");
-    let python = folder.join("bin/python3");
+    let dir = workspace::target_dir()?.join("foreign-grpc/python");
+    let python = dir.join("bin/python3");
     if !python.exists() {
-        workspace::run(Command::new("python3").args(["-m", "venv"]).arg(&folder))?;
+        workspace::run(Command::new("python3").args(["-m", "venv"]).arg(&dir))?;
     }
     let mut install = Command::new(&python);
     install.args(["-m", "pip", "install", "--quiet"]).args(PYTHON_PACKAGES);

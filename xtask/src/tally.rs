@@ -8,18 +8,18 @@ use anyhow::Result;
 mod tests;
 
 #[derive(Debug, Default)]
-pub(crate) struct Tally {
+pub(crate) struct CheckTally {
     passed: u64,
     failed: u64,
     failures: Vec<String>,
 }
 
-impl Tally {
+impl CheckTally {
     /// Runs one named step; a failure is printed at once and counted.
     pub(crate) fn check(&mut self, name: &str, step: impl FnOnce() -> Result<()>) {
         let begun = Instant::now();
         eprintln!("==> {name}");
-        crate::watchdog::entering(name);
+        crate::watchdog::set_current_step(name);
         match step() {
             Ok(()) => self.passed += 1,
             Err(error) => {
@@ -35,7 +35,7 @@ impl Tally {
         self.failures.push(name.to_owned());
     }
 
-    pub(crate) fn add(&mut self, counts: &Counts) {
+    pub(crate) fn add(&mut self, counts: &TestCounts) {
         self.passed += counts.passed;
         self.failed += counts.failed;
         self.failures.extend(counts.failures.iter().cloned());
@@ -59,14 +59,14 @@ impl Tally {
 
 /// What one run of a test program printed.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct Counts {
+pub(crate) struct TestCounts {
     pub(crate) passed: u64,
     pub(crate) failed: u64,
     pub(crate) ignored: u64,
     pub(crate) failures: Vec<String>,
 }
 
-impl Counts {
+impl TestCounts {
     /// Takes one line of libtest's output.
     pub(crate) fn read_line(&mut self, line: &str) {
         let line = line.trim_end();

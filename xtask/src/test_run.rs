@@ -10,14 +10,14 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
-use crate::tally::{Counts, Tally, seconds};
+use crate::tally::{CheckTally, TestCounts, seconds};
 use crate::{checks, watchdog, workspace};
 
 /// The run ends itself well before its caller's own timeout (90 minutes).
 const WATCHDOG: Duration = Duration::from_mins(80);
 
 /// The margin of the run's watchdog: the tests' own one, which can name a test, fires first.
-const LAST_WORD: Duration = Duration::from_mins(2);
+const WATCHDOG_MARGIN: Duration = Duration::from_mins(2);
 
 /// Comparisons with a reference are run by verb (`cargo xtask conformance cri`), not in a landing.
 const BY_VERB: &str = "containerd_behaves";
@@ -28,8 +28,8 @@ const COULD_NOT_RUN: &str = "KEELSON_COULD_NOT_RUN";
 pub(crate) fn command() -> Result<()> {
     let begun = Instant::now();
     let deadline = begun + WATCHDOG;
-    watchdog::start(WATCHDOG + LAST_WORD);
-    let mut tally = Tally::default();
+    watchdog::start(WATCHDOG + WATCHDOG_MARGIN);
+    let mut tally = CheckTally::default();
     checks::run(&mut tally);
     tally.check("build", || {
         workspace::run(&mut workspace::cargo(&["build", "--workspace", "--bins", "--quiet"]))
@@ -48,7 +48,7 @@ pub(crate) fn command() -> Result<()> {
 }
 
 pub(crate) fn real_command(filter: Option<&str>) -> Result<()> {
-    let mut tally = Tally::default();
+    let mut tally = CheckTally::default();
     tally.check("build", || {
         workspace::run(&mut workspace::cargo(&["build", "--workspace", "--bins", "--quiet"]))
     });
@@ -62,8 +62,8 @@ pub(crate) fn real_command(filter: Option<&str>) -> Result<()> {
 }
 
 /// Runs the real-part tests one at a time, and compares what could not run with the list.
-fn real(tally: &mut Tally, filter: Option<&str>, deadline: Instant) -> Result<usize> {
-    let record = workspace::target_folder()?.join("could-not-run.txt");
+fn real(tally: &mut CheckTally, filter: Option<&str>, deadline: Instant) -> Result<usize> {
+    let record = workspace::target_dir()?.join("could-not-run.txt");
     std::fs::write(&record, "").with_context(|| record.display().to_string())?;
     let mut command = workspace::cargo(&["test", "--package", "real-tests", "--quiet"]);
     command.args(["--no-fail-fast", "--", "--test-threads=1", "--format=pretty"]);
@@ -73,16 +73,16 @@ fn real(tally: &mut Tally, filter: Option<&str>, deadline: Instant) -> Result<us
     command.args(filter).env(COULD_NOT_RUN, &record);
     counted(tally, "tests on real parts", &mut command, deadline);
     let listed = workspace::root().join("tests/could-not-run.txt");
-    let (said, expected) = (lines_of(&record)?, lines_of(&listed)?);
-    for line in said.iter().filter(|l| !expected.contains(l)) {
+    let (recorded, expected) = (lines_of(&record)?, lines_of(&listed)?);
+    for line in recorded.iter().filter(|l| !expected.contains(l)) {
         tally.fail(&format!("could not run, and not on the list: {line}"));
     }
     if filter.is_none() {
-        for line in expected.iter().filter(|l| !said.contains(l)) {
+        for line in expected.iter().filter(|l| !recorded.contains(l)) {
             tally.fail(&format!("listed as could-not-run, but it ran: {line}"));
         }
     }
-    Ok(said.len())
+    Ok(recorded.len())
 }
 
 fn lines_of(file: &Path) -> Result<Vec<String>> {
@@ -94,10 +94,10 @@ fn lines_of(file: &Path) -> Result<Vec<String>> {
     Ok(lines)
 }
 
-fn counted(tally: &mut Tally, name: &str, command: &mut Command, deadline: Instant) {
+fn counted(tally: &mut CheckTally, name: &str, command: &mut Command, deadline: Instant) {
     let begun = Instant::now();
     eprintln!("==> {name}");
-    watchdog::entering(name);
+    watchdog::set_current_step(name);
     match watched(command, deadline) {
         Ok((counts, success)) => {
             if counts.ignored > 0 {
@@ -123,7 +123,7 @@ fn counted(tally: &mut Tally, name: &str, command: &mut Command, deadline: Insta
 
 /// Runs a test command in its own process group, passes its output on, counts, and kills the whole
 /// group at the deadline, naming the test that was running.
-fn watched(command: &mut Command, deadline: Instant) -> Result<(Counts, bool)> {
+fn watched(command: &mut Command, deadline: Instant) -> Result<(TestCounts, bool)> {
     let mut child = command
         .process_group(0)
         .stdin(Stdio::null())
@@ -133,7 +133,7 @@ fn watched(command: &mut Command, deadline: Instant) -> Result<(Counts, bool)> {
     let output = child.stdout.take().context("its output")?;
     let (lines, received) = mpsc::channel();
     let reader = std::thread::spawn(move || forward(output, &lines));
-    let mut counts = Counts::default();
+    let mut counts = TestCounts::default();
     let mut current = String::from("(none yet)");
     let mut timed_out = false;
     loop {

@@ -26,10 +26,10 @@ const LANDING_PARTS: &[&str] = &[
 const REFERENCE_PARTS: &[&str] = &["kubelet", "containerd", "runc", "cni-plugins"];
 
 /// Processes killed or stalled in one test of two instances that compete for the lease.
-const FIGHT_BLOWS: u32 = 5;
+const INTERRUPTIONS_PER_FIGHT: u32 = 5;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Subject {
+pub(crate) enum ConformanceSubject {
     /// The table of configuration cases, fed to the reference kubelet too
     Config,
     /// Every default beside the reference kubelet's own /configz
@@ -87,24 +87,27 @@ pub(crate) fn machine(payload: Option<&Path>, swap_mib: u32, selinux: bool) -> R
     machine::command(payload, swap_mib)
 }
 
-pub(crate) fn conformance(subject: Subject, node: &crate::node_specs::NodeOptions) -> Result<()> {
-    if subject != Subject::Node {
+pub(crate) fn conformance(
+    subject: ConformanceSubject,
+    node: &crate::node_specs::NodeOptions,
+) -> Result<()> {
+    if subject != ConformanceSubject::Node {
         node.must_be_unused()?;
         parts::command(LANDING_PARTS)?;
     }
     match subject {
-        Subject::NodeController => crate::node_controller::conformance(),
-        Subject::Node => crate::node_specs::conformance(node),
-        Subject::NodeOverCri => crate::node_specs::over_both_runtimes(),
-        Subject::ForeignGrpc => crate::runtime_clients::foreign_grpc(),
-        Subject::Config => real_program("config-cases", &[]),
-        Subject::Pods => in_bed("pod-differential", &["20000".into(), "97".into()]),
-        Subject::Cri => {
+        ConformanceSubject::NodeController => crate::node_controller::conformance(),
+        ConformanceSubject::Node => crate::node_specs::conformance(node),
+        ConformanceSubject::NodeOverCri => crate::node_specs::over_both_runtimes(),
+        ConformanceSubject::ForeignGrpc => crate::runtime_clients::foreign_grpc(),
+        ConformanceSubject::Config => real_program("config-cases", &[]),
+        ConformanceSubject::Pods => in_bed("pod-differential", &["20000".into(), "97".into()]),
+        ConformanceSubject::Cri => {
             let mut command =
                 workspace::cargo(&["test", "--package", "real-tests", "--test", "cri_behaviour"]);
             workspace::run(command.args(["--", "--test-threads=1", "--nocapture"]))
         }
-        Subject::Defaults => {
+        ConformanceSubject::Defaults => {
             let mut command =
                 workspace::cargo(&["test", "--package", "real-tests", "--test", "parts"]);
             command.args(["defaults", "--", "--nocapture"]);
@@ -164,7 +167,7 @@ fn soak_two_roots(minutes: u64) -> Result<()> {
     command
         .args(["two_roots_lose_nothing", "--", "--nocapture"])
         .env("KEELSON_ROOTS_SECONDS", (minutes * 60).to_string());
-    let report = workspace::target_folder()?.join("two-roots.txt");
+    let report = workspace::target_dir()?.join("two-roots.txt");
     workspace::run(command.env("KEELSON_KILL_REPORT", &report))?;
     print!("{}", std::fs::read_to_string(&report)?);
     Ok(())
@@ -179,7 +182,7 @@ fn soak_kills(kills: u32) -> Result<()> {
         workspace::run(&mut command)?;
     }
     // Two node controllers that are killed and stalled, at different times for each seed.
-    for seed in 1..=kills.div_ceil(FIGHT_BLOWS) {
+    for seed in 1..=kills.div_ceil(INTERRUPTIONS_PER_FIGHT) {
         let mut command =
             workspace::cargo(&["test", "--package", "real-tests", "--test", "node_controller"]);
         command
@@ -194,7 +197,7 @@ fn soak_kills(kills: u32) -> Result<()> {
         .args(["kill", "--", "--test-threads=1", "--nocapture"])
         .env("KEELSON_KILLS", (kills * 10).to_string())
         .env("KEELSON_PODS", "30");
-    let report = workspace::target_folder()?.join("runtime-kills.txt");
+    let report = workspace::target_dir()?.join("runtime-kills.txt");
     workspace::run(command.env("KEELSON_KILL_REPORT", &report))?;
     print!("{}", std::fs::read_to_string(&report)?);
     Ok(())

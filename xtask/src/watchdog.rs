@@ -13,16 +13,16 @@ mod tests;
 /// The current step, which the watchdog names.
 static STEP: Mutex<String> = Mutex::new(String::new());
 
-pub(crate) fn entering(step: &str) {
+pub(crate) fn set_current_step(step: &str) {
     step.clone_into(&mut STEP.lock().unwrap_or_else(PoisonError::into_inner));
 }
 
 /// Sets the run's deadline this long from now.
-pub(crate) fn start(patience: Duration) {
+pub(crate) fn start(limit: Duration) {
     std::thread::spawn(move || {
-        std::thread::sleep(patience);
+        std::thread::sleep(limit);
         let step = STEP.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        eprintln!("==> WATCHDOG: {} minutes are over, during: {step}", patience.as_secs() / 60);
+        eprintln!("==> WATCHDOG: {} minutes are over, during: {step}", limit.as_secs() / 60);
         for process in descendants_of(std::process::id(), &parents()) {
             if let Some(process) = i32::try_from(process).ok().and_then(Pid::from_raw) {
                 let _ = kill_process(process, Signal::KILL);

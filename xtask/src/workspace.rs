@@ -34,13 +34,13 @@ pub(crate) fn built_packages() -> Result<BTreeSet<(String, String)>> {
 }
 
 /// Where cargo puts what it builds.
-pub(crate) fn target_folder() -> Result<PathBuf> {
+pub(crate) fn target_dir() -> Result<PathBuf> {
     Ok(metadata()?.target_directory.into_std_path_buf())
 }
 
 /// A program built with the development profile.
 pub(crate) fn built(program: &str) -> Result<PathBuf> {
-    let path = target_folder()?.join("debug").join(program);
+    let path = target_dir()?.join("debug").join(program);
     if !path.is_file() {
         bail!("{} is not built; cargo build --workspace", path.display());
     }

@@ -7,7 +7,7 @@
 mod report;
 
 use crate::{config_files, terminal};
-use node_config::flags::{self, CommandLine};
+use node_config::flags::{self, KubeletCommandLine};
 use node_config::load;
 use std::ffi::OsString;
 use std::path::Path;
@@ -32,7 +32,7 @@ Exit code 0: usable; 1: not. All kubelet flags: keelson kubelet --help
 ";
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Output {
+pub(crate) enum ConfigFormat {
     Yaml,
     Json,
     Table,
@@ -60,7 +60,7 @@ pub(crate) fn run(arguments: Vec<OsString>, working_directory: &Path) -> ExitCod
     if report.usable() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-fn examine(command_line: CommandLine, working_directory: &Path) -> report::Report {
+fn examine(command_line: KubeletCommandLine, working_directory: &Path) -> report::ConfigReport {
     let mut found = config_files::read(&command_line.node, working_directory);
     let flag_rows = report::flag_rows(&command_line);
     let flags = command_line.node.clone();
@@ -70,12 +70,12 @@ fn examine(command_line: CommandLine, working_directory: &Path) -> report::Repor
         loaded.credential_providers.as_ref(),
         working_directory,
     ));
-    report::Report { loaded, flag_rows, unreadable: found.errors, skipped: found.skipped }
+    report::ConfigReport { loaded, flag_rows, unreadable: found.errors, skipped: found.skipped }
 }
 
 /// Takes `-o` out of the arguments; the rest is a kubelet's.
-fn own_options(arguments: Vec<OsString>) -> Result<(Output, Vec<String>), String> {
-    let mut output = Output::Yaml;
+fn own_options(arguments: Vec<OsString>) -> Result<(ConfigFormat, Vec<String>), String> {
+    let mut output = ConfigFormat::Yaml;
     let mut rest = Vec::new();
     let mut arguments = arguments.into_iter();
     while let Some(argument) = arguments.next() {
@@ -90,9 +90,9 @@ fn own_options(arguments: Vec<OsString>) -> Result<(Output, Vec<String>), String
         };
         match value.as_deref() {
             None => rest.push(argument),
-            Some("yaml") => output = Output::Yaml,
-            Some("json") => output = Output::Json,
-            Some("table") => output = Output::Table,
+            Some("yaml") => output = ConfigFormat::Yaml,
+            Some("json") => output = ConfigFormat::Json,
+            Some("table") => output = ConfigFormat::Table,
             Some(other) => return Err(format!("-o {other}: expected yaml, json or table")),
         }
     }

@@ -20,13 +20,13 @@ pub(crate) use provider_programs::missing as missing_provider_programs;
 const PROVIDERS_FLAG: &str = "--image-credential-provider-config";
 
 /// Maximum depth below the drop-in directory.
-const DEEPEST: usize = 32;
+const MAX_DEPTH: usize = 32;
 /// Maximum number of files in a directory.
-const MOST_FILES: usize = 10_000;
+const MAX_FILES: usize = 10_000;
 
 /// What was found.
 #[derive(Debug, Default)]
-pub(crate) struct Found {
+pub(crate) struct ReadFiles {
     pub(crate) files: ConfigFiles,
     /// Files in the drop-in directory whose names do not end in `.conf`.
     pub(crate) skipped: Vec<String>,
@@ -35,8 +35,8 @@ pub(crate) struct Found {
 }
 
 /// Reads everything that the flags name; relative paths begin at `working_directory`.
-pub(crate) fn read(flags: &FlagSettings, working_directory: &Path) -> Found {
-    let mut found = Found::default();
+pub(crate) fn read(flags: &FlagSettings, working_directory: &Path) -> ReadFiles {
+    let mut found = ReadFiles::default();
     if !flags.config.is_empty() {
         let path = working_directory.join(&flags.config);
         match read_file(&path) {
@@ -56,7 +56,7 @@ pub(crate) fn read(flags: &FlagSettings, working_directory: &Path) -> Found {
 
 /// One file whatever its name, or the files of a directory with a configuration's extension;
 /// subdirectories are skipped. upstream: pkg/credentialprovider/plugin/config.go
-fn read_providers(path: &Path, found: &mut Found) {
+fn read_providers(path: &Path, found: &mut ReadFiles) {
     let paths = match provider_files(path) {
         Ok(paths) => paths,
         Err(error) => {
@@ -96,24 +96,24 @@ fn provider_files(path: &Path) -> Result<Vec<PathBuf>, String> {
         names.push(entry.file_name().into_string().map_err(|name| {
             format!("{}: the name {} is not UTF-8", path.display(), name.display())
         })?);
-        if names.len() > MOST_FILES {
-            return Err(format!("{}: more than {MOST_FILES} files", path.display()));
+        if names.len() > MAX_FILES {
+            return Err(format!("{}: more than {MAX_FILES} files", path.display()));
         }
     }
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
     Ok(file_order(&names).into_iter().map(|name| path.join(name)).collect())
 }
 
-fn read_drop_ins(folder: &Path, found: &mut Found) {
+fn read_drop_ins(dir: &Path, found: &mut ReadFiles) {
     let mut names = Vec::new();
-    if let Err(error) = walk(folder, "", 0, &mut names) {
+    if let Err(error) = walk(dir, "", 0, &mut names) {
         found.errors.push(format!("--config-dir: {error}"));
         return;
     }
     let order = drop_in_order(&names);
     found.skipped = order.skipped;
     for name in order.taken {
-        match read_file(&folder.join(name)) {
+        match read_file(&dir.join(name)) {
             Ok(file) => found.files.drop_ins.push(file),
             Err(error) => found.errors.push(format!("--config-dir: {error}")),
         }
@@ -121,15 +121,15 @@ fn read_drop_ins(folder: &Path, found: &mut Found) {
 }
 
 /// Collects the names, relative to the first directory, of everything that is no directory.
-fn walk(folder: &Path, within: &str, depth: usize, names: &mut Vec<String>) -> Result<(), String> {
-    let failed = |error: io::Error| format!("cannot list {}: {error}", folder.display());
-    if depth > DEEPEST {
-        return Err(format!("{}: directories are nested too deeply", folder.display()));
+fn walk(dir: &Path, within: &str, depth: usize, names: &mut Vec<String>) -> Result<(), String> {
+    let failed = |error: io::Error| format!("cannot list {}: {error}", dir.display());
+    if depth > MAX_DEPTH {
+        return Err(format!("{}: directories are nested too deeply", dir.display()));
     }
-    for entry in folder.read_dir().map_err(failed)? {
+    for entry in dir.read_dir().map_err(failed)? {
         let entry = entry.map_err(failed)?;
         let name = entry.file_name().into_string().map_err(|name| {
-            format!("{}: the name {} is not UTF-8", folder.display(), name.display())
+            format!("{}: the name {} is not UTF-8", dir.display(), name.display())
         })?;
         let relative = if within.is_empty() { name } else { format!("{within}/{name}") };
         if entry.file_type().map_err(failed)?.is_dir() {
@@ -137,8 +137,8 @@ fn walk(folder: &Path, within: &str, depth: usize, names: &mut Vec<String>) -> R
         } else {
             names.push(relative);
         }
-        if names.len() > MOST_FILES {
-            return Err(format!("{}: more than {MOST_FILES} files", folder.display()));
+        if names.len() > MAX_FILES {
+            return Err(format!("{}: more than {MAX_FILES} files", dir.display()));
         }
     }
     Ok(())

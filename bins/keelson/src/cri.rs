@@ -12,7 +12,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::{Args, Subcommand};
-use container_runtime::Settings;
+use container_runtime::RuntimeSettings;
 use cri_client::Endpoint;
 
 use crate::config_files;
@@ -84,8 +84,8 @@ impl ImageCommand {
 }
 
 /// The settings of a runtime: its directories, the settings of the file, and its pod supervisor.
-pub(crate) fn settings(root: &Path, state: &Path, file: Option<&Path>) -> Result<Settings> {
-    let mut settings = Settings::new(root.to_owned(), state.to_owned());
+pub(crate) fn settings(root: &Path, state: &Path, file: Option<&Path>) -> Result<RuntimeSettings> {
+    let mut settings = RuntimeSettings::new(root.to_owned(), state.to_owned());
     if let Some(path) = file {
         let file = config_files::read_file(path).map_err(anyhow::Error::msg)?;
         settings = settings.with_file(&file.path, &file.bytes)?;

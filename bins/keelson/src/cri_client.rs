@@ -53,37 +53,37 @@ pub(crate) struct CriClientCommand {
     timeout: Duration,
 
     /// How to print answers
-    #[arg(short, long, global = true, value_enum, default_value_t = Format::Table)]
-    output: Format,
+    #[arg(short, long, global = true, value_enum, default_value_t = CriFormat::Table)]
+    output: CriFormat,
 
     #[command(subcommand)]
-    question: Question,
+    subcommand: CriSubcommand,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Format {
+enum CriFormat {
     Table,
     Json,
 }
 
 #[derive(Debug, Subcommand)]
-enum Question {
+enum CriSubcommand {
     /// Show which runtime answers
     Version,
     /// Show whether the runtime and its network are ready
     Info,
     /// List pod sandboxes
-    Pods(Listed),
+    Pods(ListArgs),
     /// List containers that run
     Ps {
         /// Also those that do not run
         #[arg(short, long)]
         all: bool,
         #[command(flatten)]
-        listed: Listed,
+        listed: ListArgs,
     },
     /// List images
-    Images(Listed),
+    Images(ListArgs),
     /// Show all about a container, as JSON
     Inspect { container: String },
     /// Show all about a pod sandbox, as JSON
@@ -99,11 +99,11 @@ enum Question {
     /// Show container events as they come, one line each
     Events,
     #[command(flatten)]
-    Act(lifecycle::Act),
+    LifecycleCommand(lifecycle::LifecycleCommand),
 }
 
 #[derive(Debug, Clone, Copy, Args)]
-struct Listed {
+struct ListArgs {
     /// Print only the ids
     #[arg(short, long)]
     quiet: bool,
@@ -120,27 +120,31 @@ impl CriClientCommand {
         let limits = CallLimits { request: self.timeout, ..CallLimits::default() };
         let client =
             CriClient::connect(&self.runtime_endpoint, self.image_endpoint.as_ref(), limits);
-        match self.question {
-            Question::Act(act) => return act.run(&client).await,
-            Question::Version => listing::version(&client, self.output).await,
-            Question::Info => listing::info(&client, self.output).await,
-            Question::Pods(listed) => listing::pods(&client, self.output, listed.quiet).await,
-            Question::Ps { all, listed } => {
-                let which = if all { listing::Which::All } else { listing::Which::Running };
-                listing::containers(&client, self.output, which, listed.quiet).await
+        match self.subcommand {
+            CriSubcommand::LifecycleCommand(act) => return act.run(&client).await,
+            CriSubcommand::Version => listing::version(&client, self.output).await,
+            CriSubcommand::Info => listing::info(&client, self.output).await,
+            CriSubcommand::Pods(listed) => listing::pods(&client, self.output, listed.quiet).await,
+            CriSubcommand::Ps { all, listed } => {
+                let scope = if all { listing::ListScope::All } else { listing::ListScope::Running };
+                listing::containers(&client, self.output, scope, listed.quiet).await
             }
-            Question::Images(listed) => listing::images(&client, self.output, listed.quiet).await,
-            Question::Inspect { container } => listing::inspect_container(&client, container).await,
-            Question::Inspectp { sandbox } => listing::inspect_sandbox(&client, sandbox).await,
-            Question::Inspecti { image } => listing::inspect_image(&client, image).await,
-            Question::Stats { container } => {
+            CriSubcommand::Images(listed) => {
+                listing::images(&client, self.output, listed.quiet).await
+            }
+            CriSubcommand::Inspect { container } => {
+                listing::inspect_container(&client, container).await
+            }
+            CriSubcommand::Inspectp { sandbox } => listing::inspect_sandbox(&client, sandbox).await,
+            CriSubcommand::Inspecti { image } => listing::inspect_image(&client, image).await,
+            CriSubcommand::Stats { container } => {
                 listing::container_stats(&client, self.output, container).await
             }
-            Question::Statsp { sandbox } => {
+            CriSubcommand::Statsp { sandbox } => {
                 listing::sandbox_stats(&client, self.output, sandbox).await
             }
-            Question::Metricsp => listing::sandbox_metrics(&client, self.output).await,
-            Question::Events => listing::events(&client, self.output).await,
+            CriSubcommand::Metricsp => listing::sandbox_metrics(&client, self.output).await,
+            CriSubcommand::Events => listing::events(&client, self.output).await,
         }?;
         Ok(ExitCode::SUCCESS)
     }

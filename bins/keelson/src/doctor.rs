@@ -3,8 +3,8 @@
 //! Rule: facts are gathered in one place, judged by a pure function, and printed by another. The
 //! doctor changes nothing on the machine; what it tries is gone when it has tried it.
 
+mod assessment;
 pub(crate) mod facts;
-mod judgement;
 mod nftables;
 mod report;
 mod trials;
@@ -13,18 +13,18 @@ use crate::terminal::{self, Palette};
 use std::path::Path;
 use std::process::ExitCode;
 
-pub(crate) use judgement::{Finding, Verdict};
+pub(crate) use assessment::{MachineFinding, MachineVerdict};
 pub(crate) use report::table;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct DoctorCommand {
     /// How to print the findings
     #[arg(short, long, value_enum, default_value = "table")]
-    output: Output,
+    output: FindingsFormat,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-enum Output {
+enum FindingsFormat {
     Table,
     Json,
 }
@@ -34,17 +34,17 @@ impl DoctorCommand {
     pub(crate) fn run(&self, palette: Palette) -> ExitCode {
         let findings = examine();
         match self.output {
-            Output::Table => terminal::print(&table(&findings, palette)),
-            Output::Json => terminal::print(&report::json(&findings)),
+            FindingsFormat::Table => terminal::print(&table(&findings, palette)),
+            FindingsFormat::Json => terminal::print(&report::json(&findings)),
         }
-        let missing = findings.iter().any(|finding| finding.verdict == Verdict::Missing);
+        let missing = findings.iter().any(|finding| finding.verdict == MachineVerdict::Missing);
         if missing { ExitCode::FAILURE } else { ExitCode::SUCCESS }
     }
 }
 
 /// Looks at this machine.
-pub(crate) fn examine() -> Vec<Finding> {
-    judgement::judge(&facts::gather(Path::new("/"), trials::Trials::make()))
+pub(crate) fn examine() -> Vec<MachineFinding> {
+    assessment::findings_of(&facts::gather(Path::new("/"), trials::Trials::make()))
 }
 
 #[cfg(test)]

@@ -10,18 +10,18 @@ mod compose;
 mod credential_providers;
 mod host_addresses;
 mod host_texts;
+mod idle_memory;
 mod log_settings;
 pub(crate) mod machine;
 mod machine_info;
-pub(crate) mod pod_parts;
+pub(crate) mod pod_dependencies;
 mod pod_settings;
 mod port;
-mod rest;
 
 use crate::environment::Environment;
 use crate::{config_files, logging, terminal, version};
-use node_config::flags::{self, CommandLine};
-use node_config::{Loaded, NodeConfig, Problem};
+use node_config::flags::{self, KubeletCommandLine};
+use node_config::{Diagnostic, LoadedNodeConfig, NodeConfig};
 use std::ffi::OsString;
 use std::io::IsTerminal;
 use std::path::Path;
@@ -56,7 +56,7 @@ pub(crate) fn run(
 }
 
 fn start(
-    command_line: CommandLine,
+    command_line: KubeletCommandLine,
     environment: &Environment,
     working_directory: &Path,
 ) -> ExitCode {
@@ -73,17 +73,17 @@ fn start(
         loaded.credential_providers.as_ref(),
         working_directory,
     ));
-    let Loaded { config: Some(config), problems, .. } = &loaded else {
-        return refuse(&warnings(&loaded.problems), &errors(&found.errors, &loaded.problems));
+    let LoadedNodeConfig { config: Some(config), diagnostics, .. } = &loaded else {
+        return refuse(&warnings(&loaded.diagnostics), &errors(&found.errors, &loaded.diagnostics));
     };
     if !found.errors.is_empty() {
-        return refuse(&warnings(problems), &found.errors);
+        return refuse(&warnings(diagnostics), &found.errors);
     }
     logging::start(&log_settings::from(config));
     for flag in &given {
         info!(v = 1, flag, "Flag");
     }
-    for warning in warnings(problems) {
+    for warning in warnings(diagnostics) {
         warn!("{warning}");
     }
     for name in &found.skipped {
@@ -103,7 +103,7 @@ fn run_agent(config: &NodeConfig, environment: &Environment) -> ExitCode {
         "This agent runs static pods only"
     );
     match compose::run(config, environment) {
-        Ok(ended) if ended.at_once => ExitCode::FAILURE,
+        Ok(ended) if ended.immediate => ExitCode::FAILURE,
         Ok(ended) => {
             info!(reason = %ended.reason, "Node agent has ended");
             ExitCode::SUCCESS
@@ -115,12 +115,17 @@ fn run_agent(config: &NodeConfig, environment: &Environment) -> ExitCode {
     }
 }
 
-fn warnings(problems: &[Problem]) -> Vec<String> {
-    problems.iter().filter(|problem| !problem.is_error()).map(Problem::to_string).collect()
+fn warnings(diagnostics: &[Diagnostic]) -> Vec<String> {
+    diagnostics
+        .iter()
+        .filter(|diagnostic| !diagnostic.is_error())
+        .map(Diagnostic::to_string)
+        .collect()
 }
 
-fn errors(unreadable: &[String], problems: &[Problem]) -> Vec<String> {
-    let judged = problems.iter().filter(|problem| problem.is_error()).map(Problem::to_string);
+fn errors(unreadable: &[String], diagnostics: &[Diagnostic]) -> Vec<String> {
+    let judged =
+        diagnostics.iter().filter(|diagnostic| diagnostic.is_error()).map(Diagnostic::to_string);
     unreadable.iter().cloned().chain(judged).collect()
 }
 

@@ -28,7 +28,7 @@ mod verbosity;
 pub(crate) use layer::LogLayer;
 pub(crate) use line_form::LineForm;
 pub(crate) use panic_report::report_panics;
-pub(crate) use stream::{LogStream, ProcessStreams};
+pub(crate) use stream::{LineSink, ProcessStreams};
 pub(crate) use verbosity::{FilePattern, Verbosity};
 
 use ports::HealthCheck;
@@ -74,7 +74,7 @@ impl LogContext {
 }
 
 /// The rules of a zone take a few thousand bytes.
-const LARGEST_ZONE: u64 = 1 << 20;
+const MAX_ZONE_BYTES: u64 = 1 << 20;
 
 /// The machine's zone. If TZ is not set, its file is read directly: a search by name would keep a
 /// list of all the world's zones in memory.
@@ -86,7 +86,7 @@ fn local_time_zone() -> jiff::tz::TimeZone {
 
 fn zone_of_file(path: &Path) -> Option<jiff::tz::TimeZone> {
     let mut rules = Vec::new();
-    File::open(path).ok()?.take(LARGEST_ZONE).read_to_end(&mut rules).ok()?;
+    File::open(path).ok()?.take(MAX_ZONE_BYTES).read_to_end(&mut rules).ok()?;
     jiff::tz::TimeZone::tzif("Local", &rules).ok()
 }
 
@@ -94,7 +94,7 @@ fn zone_of_file(path: &Path) -> Option<jiff::tz::TimeZone> {
 static STREAMS: OnceLock<ProcessStreams> = OnceLock::new();
 
 /// How long the exit of the process waits for a reader.
-const LONGEST_FAREWELL: Duration = Duration::from_secs(1);
+const FLUSH_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Makes `settings` the log of this process, panics included. Later calls change nothing.
 pub(crate) fn start(settings: &LogSettings) {
@@ -113,14 +113,14 @@ pub(crate) fn start(settings: &LogSettings) {
 
 /// Flushes the last lines. Call once, after the last event.
 pub(crate) fn finish() {
-    flush(LONGEST_FAREWELL);
+    flush(FLUSH_TIMEOUT);
 }
 
 /// Whether lines are written. A log that is not is no reason to end the agent: it costs lines only.
 pub(crate) struct LogCheck;
 
 /// As long as the kubelet waits for its log.
-const LONGEST_STANDSTILL: Duration = Duration::from_secs(120);
+const MAX_STANDSTILL: Duration = Duration::from_secs(120);
 
 impl HealthCheck for LogCheck {
     fn name(&self) -> &str {
@@ -128,7 +128,7 @@ impl HealthCheck for LogCheck {
     }
     fn check(&self) -> Result<(), String> {
         match STREAMS.get().map(ProcessStreams::standstill) {
-            Some(time) if time > LONGEST_STANDSTILL => {
+            Some(time) if time > MAX_STANDSTILL => {
                 Err(format!("logging blocked: no line was read for {} s", time.as_secs()))
             }
             _ => Ok(()),

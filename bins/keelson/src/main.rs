@@ -9,6 +9,7 @@ mod cri;
 mod cri_client;
 mod doctor;
 mod environment;
+mod idle_memory;
 mod kubelet;
 mod logging;
 mod node_controller;
@@ -16,7 +17,6 @@ mod node_pods;
 mod pod_copy;
 mod pod_streams;
 mod progress_line;
-mod rest;
 mod run_pods;
 mod supervisor_program;
 mod table;
@@ -55,20 +55,20 @@ pub(crate) const HOST_VOLUME_STEP: &str = "host-volume-step";
 #[command(name = "keelson", version, after_help = EXAMPLES)]
 struct Keelson {
     #[command(subcommand)]
-    verb: Verb,
+    verb: CliVerb,
 }
 
 #[derive(Debug, Subcommand)]
-enum Verb {
+enum CliVerb {
     /// Run the node agent; takes the flags of the Kubernetes v1.36 kubelet
     #[command(disable_help_flag = true)]
-    Kubelet(Raw),
+    Kubelet(RawArguments),
     /// Watch over the nodes of a cluster; takes the flags of kube-controller-manager
     #[command(disable_help_flag = true)]
-    NodeController(Raw),
+    NodeController(RawArguments),
     /// Show the configuration that kubelet flags and files come to, and what is wrong with it
     #[command(disable_help_flag = true)]
-    CheckConfig(Raw),
+    CheckConfig(RawArguments),
     /// Ask a container runtime over CRI: list, inspect, run, stop
     CriClient(cri_client::CriClientCommand),
     /// Serve the embedded container runtime: CRI v1 for any kubelet or CRI client
@@ -110,7 +110,7 @@ enum Verb {
 
 /// Arguments that the verb reads by itself.
 #[derive(Debug, clap::Args)]
-struct Raw {
+struct RawArguments {
     #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "FLAGS")]
     arguments: Vec<OsString>,
 }
@@ -158,38 +158,38 @@ fn run() -> ExitCode {
 }
 
 fn run_verb(
-    verb: Verb,
+    verb: CliVerb,
     environment: &Environment,
     working_directory: &Path,
     palette: Palette,
 ) -> ExitCode {
     match verb {
-        Verb::Kubelet(raw) => kubelet::run(raw.arguments, environment, working_directory),
-        Verb::NodeController(raw) => {
+        CliVerb::Kubelet(raw) => kubelet::run(raw.arguments, environment, working_directory),
+        CliVerb::NodeController(raw) => {
             node_controller::run(raw.arguments, environment, working_directory)
         }
-        Verb::CheckConfig(raw) => check_config::run(raw.arguments, working_directory),
-        Verb::Cri(command) => command.run(environment),
-        Verb::Image(command) => command.run(),
-        Verb::Doctor(command) => command.run(palette),
-        Verb::Run(command) => command.run(palette),
-        Verb::CriClient(command) => run_async(command.run()),
-        Verb::Ps(command) => run_async(command.run()),
-        Verb::Logs(command) => run_async(command.run()),
-        Verb::Explain(command) => run_async(command.run()),
-        Verb::RunAgent(command) => {
+        CliVerb::CheckConfig(raw) => check_config::run(raw.arguments, working_directory),
+        CliVerb::Cri(command) => command.run(environment),
+        CliVerb::Image(command) => command.run(),
+        CliVerb::Doctor(command) => command.run(palette),
+        CliVerb::Run(command) => command.run(palette),
+        CliVerb::CriClient(command) => run_async(command.run()),
+        CliVerb::Ps(command) => run_async(command.run()),
+        CliVerb::Logs(command) => run_async(command.run()),
+        CliVerb::Explain(command) => run_async(command.run()),
+        CliVerb::RunAgent(command) => {
             environment.arm_crash_points();
             command.run()
         }
-        Verb::Exec(command) => run_async(command.run()),
-        Verb::Attach(command) => run_async(command.run()),
-        Verb::PortForward(command) => run_async(command.run()),
-        Verb::Cp(command) => run_async(command.run()),
-        Verb::Top(command) => run_async(command.run()),
-        Verb::Images(command) => run_async(command.run()),
-        Verb::Timeline(command) => run_async(command.run()),
-        Verb::Stop(command) => run_async(command.run()),
-        Verb::Version => {
+        CliVerb::Exec(command) => run_async(command.run()),
+        CliVerb::Attach(command) => run_async(command.run()),
+        CliVerb::PortForward(command) => run_async(command.run()),
+        CliVerb::Cp(command) => run_async(command.run()),
+        CliVerb::Top(command) => run_async(command.run()),
+        CliVerb::Images(command) => run_async(command.run()),
+        CliVerb::Timeline(command) => run_async(command.run()),
+        CliVerb::Stop(command) => run_async(command.run()),
+        CliVerb::Version => {
             terminal::print(&version::own());
             ExitCode::SUCCESS
         }

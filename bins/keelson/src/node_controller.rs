@@ -7,13 +7,13 @@ mod access;
 mod compose;
 mod explain;
 mod pages;
-mod surroundings;
+mod system_environment;
 
 use crate::environment::Environment;
 use crate::logging::{self, FilePattern, LogFormat, LogSettings, Verbosity};
 use crate::{config_files, terminal, version};
-use controller_config::{CommandLine, Loaded, NodeControllerConfig};
-use node_config::Problem;
+use controller_config::{ControllerCommandLine, LoadedControllerConfig, NodeControllerConfig};
+use node_config::Diagnostic;
 use std::ffi::OsString;
 use std::io::IsTerminal;
 use std::path::Path;
@@ -51,23 +51,28 @@ pub(crate) fn run(
     start(line, environment, working_directory)
 }
 
-fn start(line: CommandLine, environment: &Environment, working_directory: &Path) -> ExitCode {
+fn start(
+    line: ControllerCommandLine,
+    environment: &Environment,
+    working_directory: &Path,
+) -> ExitCode {
     let file = match line.config.as_str() {
         "" => None,
         path => match config_files::read_file(&working_directory.join(path)) {
             Ok(file) => Some(file),
             Err(error) => {
-                let mut errors = messages(&line.problems, true);
+                let mut errors = messages(&line.diagnostics, true);
                 errors.push(format!("--config: {error}"));
-                return refuse(&messages(&line.problems, false), &errors);
+                return refuse(&messages(&line.diagnostics, false), &errors);
             }
         },
     };
     let given = line.given.clone();
-    let Loaded { config, problems } = controller_config::load(line, file.as_ref());
-    let warnings = messages(&problems, false);
+    let LoadedControllerConfig { config, diagnostics } =
+        controller_config::load(line, file.as_ref());
+    let warnings = messages(&diagnostics, false);
     let Some(config) = config else {
-        return refuse(&warnings, &messages(&problems, true));
+        return refuse(&warnings, &messages(&diagnostics, true));
     };
     logging::start(&log_settings(&config));
     for flag in &given {
@@ -89,9 +94,9 @@ fn start(line: CommandLine, environment: &Environment, working_directory: &Path)
     }
 }
 
-fn messages(problems: &[Problem], errors: bool) -> Vec<String> {
-    let wanted = problems.iter().filter(|problem| problem.is_error() == errors);
-    wanted.map(Problem::to_string).collect()
+fn messages(diagnostics: &[Diagnostic], errors: bool) -> Vec<String> {
+    let wanted = diagnostics.iter().filter(|diagnostic| diagnostic.is_error() == errors);
+    wanted.map(Diagnostic::to_string).collect()
 }
 
 fn log_settings(config: &NodeControllerConfig) -> LogSettings {

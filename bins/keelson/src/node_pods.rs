@@ -4,7 +4,7 @@
 //! Rule: one request over the local socket, one answer shown; every error is one line that names
 //! the next step. Nothing is decided here: the agent explains why a pod waits.
 
-mod ask;
+mod agent_client;
 mod explain;
 mod find;
 mod images;
@@ -20,7 +20,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-pub(crate) use ask::{Agent, NoAgent};
+pub(crate) use agent_client::{AgentClient, NoAgentError};
 pub(crate) use find::pod as find_pod;
 pub(crate) use images::ImagesCommand;
 pub(crate) use logs::LogsCommand;
@@ -30,14 +30,14 @@ pub(crate) use top::TopCommand;
 pub(crate) const SOCKET: &str = "/run/keelson/agent.sock";
 
 #[derive(Debug, Args)]
-pub(crate) struct Address {
+pub(crate) struct AgentAddress {
     /// The agent's local socket
     #[arg(long, global = true, value_name = "PATH", default_value = SOCKET)]
     pub(crate) socket: PathBuf,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Format {
+enum PodFormat {
     Table,
     Wide,
     Json,
@@ -49,10 +49,10 @@ enum Format {
 #[command(after_help = "Examples:\n  keelson ps\n  keelson ps -o wide\n  keelson ps -o json")]
 pub(crate) struct PsCommand {
     #[command(flatten)]
-    address: Address,
+    address: AgentAddress,
     /// How to print them
-    #[arg(short, long, value_enum, default_value_t = Format::Table)]
-    output: Format,
+    #[arg(short, long, value_enum, default_value_t = PodFormat::Table)]
+    output: PodFormat,
 }
 
 /// Say why a pod is not where it should be, and what to do next
@@ -63,12 +63,12 @@ pub(crate) struct PsCommand {
 )]
 pub(crate) struct ExplainCommand {
     #[command(flatten)]
-    address: Address,
+    address: AgentAddress,
     /// NAME, NAMESPACE/NAME or the beginning of a UID
     pod: String,
     /// How to print it; wide has all events that are known
-    #[arg(short, long, value_enum, default_value_t = Format::Table)]
-    output: Format,
+    #[arg(short, long, value_enum, default_value_t = PodFormat::Table)]
+    output: PodFormat,
 }
 
 /// Show where the time of a pod's start went
@@ -76,12 +76,12 @@ pub(crate) struct ExplainCommand {
 #[command(after_help = "Examples:\n  keelson timeline web\n  keelson timeline web -o json")]
 pub(crate) struct TimelineCommand {
     #[command(flatten)]
-    address: Address,
+    address: AgentAddress,
     /// NAME, NAMESPACE/NAME or the beginning of a UID
     pod: String,
     /// How to print it
-    #[arg(short, long, value_enum, default_value_t = Format::Table)]
-    output: Format,
+    #[arg(short, long, value_enum, default_value_t = PodFormat::Table)]
+    output: PodFormat,
 }
 
 /// End a pod (of a manifest's pod it says which file to remove)
@@ -89,7 +89,7 @@ pub(crate) struct TimelineCommand {
 #[command(after_help = "Examples:\n  keelson stop web\n  keelson stop --no-wait web")]
 pub(crate) struct StopCommand {
     #[command(flatten)]
-    address: Address,
+    address: AgentAddress,
     /// NAME, NAMESPACE/NAME or the beginning of a UID
     #[arg(required = true, value_name = "POD")]
     pods: Vec<String>,
@@ -100,15 +100,15 @@ pub(crate) struct StopCommand {
 
 impl PsCommand {
     pub(crate) async fn run(self) -> Result<ExitCode> {
-        let pods = Agent::at(&self.address.socket).pods().await?;
+        let pods = AgentClient::at(&self.address.socket).pods().await?;
         crate::terminal::print(&match self.output {
-            Format::Table => list::table(&pods, now(), false),
-            Format::Wide => list::table(&pods, now(), true),
-            Format::Json => list::as_list(&pods, json)?,
-            Format::Yaml => list::as_list(&pods, |value| Ok(yaml::write(value)))?,
+            PodFormat::Table => list::table(&pods, now(), false),
+            PodFormat::Wide => list::table(&pods, now(), true),
+            PodFormat::Json => list::as_list(&pods, json)?,
+            PodFormat::Yaml => list::as_list(&pods, |value| Ok(yaml::write(value)))?,
         });
-        for trouble in &pods.node.troubles {
-            crate::terminal::print_error(&format!("warning: {trouble}"));
+        for warning in &pods.node.source_errors {
+            crate::terminal::print_error(&format!("warning: {warning}"));
         }
         Ok(ExitCode::SUCCESS)
     }
@@ -116,15 +116,15 @@ impl PsCommand {
 
 impl ExplainCommand {
     pub(crate) async fn run(self) -> Result<ExitCode> {
-        let agent = Agent::at(&self.address.socket);
+        let agent = AgentClient::at(&self.address.socket);
         let pods = agent.pods().await?;
         let pod = find::pod(&pods, &self.pod)?;
         let detail = agent.pod(&pod.uid).await?;
         crate::terminal::print(&match self.output {
-            Format::Table => explain::text(&detail, &pods.node, now(), false),
-            Format::Wide => explain::text(&detail, &pods.node, now(), true),
-            Format::Json => json(&explain::value(&detail, &pods.node)?)?,
-            Format::Yaml => yaml::write(&explain::value(&detail, &pods.node)?),
+            PodFormat::Table => explain::text(&detail, &pods.node, now(), false),
+            PodFormat::Wide => explain::text(&detail, &pods.node, now(), true),
+            PodFormat::Json => json(&explain::value(&detail, &pods.node)?)?,
+            PodFormat::Yaml => yaml::write(&explain::value(&detail, &pods.node)?),
         });
         Ok(ExitCode::SUCCESS)
     }
@@ -132,14 +132,14 @@ impl ExplainCommand {
 
 impl TimelineCommand {
     pub(crate) async fn run(self) -> Result<ExitCode> {
-        let agent = Agent::at(&self.address.socket);
+        let agent = AgentClient::at(&self.address.socket);
         let pods = agent.pods().await?;
         let pod = find::pod(&pods, &self.pod)?;
         let detail = agent.pod(&pod.uid).await?;
         crate::terminal::print(&match self.output {
-            Format::Table | Format::Wide => timeline::table(&detail),
-            Format::Json => json(&serde_json::to_value(&detail.marks)?)?,
-            Format::Yaml => yaml::write(&serde_json::to_value(&detail.marks)?),
+            PodFormat::Table | PodFormat::Wide => timeline::table(&detail),
+            PodFormat::Json => json(&serde_json::to_value(&detail.marks)?)?,
+            PodFormat::Yaml => yaml::write(&serde_json::to_value(&detail.marks)?),
         });
         Ok(ExitCode::SUCCESS)
     }
@@ -147,7 +147,7 @@ impl TimelineCommand {
 
 impl StopCommand {
     pub(crate) async fn run(self) -> Result<ExitCode> {
-        let agent = Agent::at(&self.address.socket);
+        let agent = AgentClient::at(&self.address.socket);
         let pods = agent.pods().await?;
         let meant: Result<Vec<_>> =
             self.pods.iter().map(|wanted| find::pod(&pods, wanted)).collect();
@@ -173,13 +173,13 @@ const ASK_AGAIN: Duration = Duration::from_millis(200);
 const BROKEN_ANSWERS: u32 = 3;
 
 /// Returns when the agent no longer has the pod, or is gone itself: it exits with its last pod.
-async fn until_gone(agent: &Agent, uid: &str) -> Result<()> {
+async fn until_gone(agent: &AgentClient, uid: &str) -> Result<()> {
     let (mut version, mut broken) = (0, 0);
     loop {
         match agent.pods().await {
             Ok(pods) if pods.pods.iter().all(|pod| pod.uid != uid) => return Ok(()),
             Ok(_) => broken = 0,
-            Err(error) if error.is::<NoAgent>() => return Ok(()),
+            Err(error) if error.is::<NoAgentError>() => return Ok(()),
             // An agent that exits drops its waiting clients; the next request finds no agent.
             Err(error) if broken == BROKEN_ANSWERS => return Err(error),
             Err(_) => broken += 1,

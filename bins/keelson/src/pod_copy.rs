@@ -9,19 +9,19 @@
 
 mod container_root;
 mod id_map;
-mod place;
+mod pod_path;
 mod tree;
 
-use crate::node_pods::{Address, Agent, find_pod};
+use crate::node_pods::{AgentAddress, AgentClient, find_pod};
 use crate::pod_streams::running;
 use crate::terminal;
 use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
 use container_root::ContainerRoot;
-use place::{Direction, Place};
+use pod_path::{Direction, PodPath};
 use std::path::Path;
 use std::process::ExitCode;
-use tree::Walk;
+use tree::TreeCopy;
 
 /// Copy files into and out of a container
 #[derive(Debug, Args)]
@@ -35,7 +35,7 @@ A path of this machine that has a colon is written ./a:b. Folders are copied wit
 them; into a folder that is there already, under their own name.")]
 pub(crate) struct CpCommand {
     #[command(flatten)]
-    address: Address,
+    address: AgentAddress,
     /// Which container, if the pod has several
     #[arg(short, long, value_name = "NAME")]
     container: Option<String>,
@@ -47,14 +47,14 @@ pub(crate) struct CpCommand {
 
 impl CpCommand {
     pub(crate) async fn run(self) -> Result<ExitCode> {
-        let direction = place::direction(&self.from, &self.to)?;
-        let agent = Agent::at(&self.address.socket);
+        let direction = pod_path::direction(&self.from, &self.to)?;
+        let agent = AgentClient::at(&self.address.socket);
         let pods = agent.pods().await?;
-        let Place { pod, path } = direction.remote();
+        let PodPath { pod, path } = direction.remote();
         let pod = find_pod(&pods, pod)?;
         let container = running(pod, self.container.as_deref())?;
         let root = open_root(&agent, &container.id).await?;
-        let mut walk = Walk::default();
+        let mut walk = TreeCopy::default();
         match &direction {
             Direction::Out { to, .. } => {
                 walk.is_outward = true;
@@ -65,14 +65,14 @@ impl CpCommand {
         for skipped in &walk.skipped {
             terminal::print_error(&format!("warning: {skipped}"));
         }
-        ensure!(walk.files + walk.folders > 0, "nothing was copied");
+        ensure!(walk.files + walk.dirs > 0, "nothing was copied");
         Ok(ExitCode::SUCCESS)
     }
 }
 
 /// Checks that the container runs before and after its tree is opened: once it has ended, its PID
 /// may be another process's.
-async fn open_root(agent: &Agent, container: &str) -> Result<ContainerRoot> {
+async fn open_root(agent: &AgentClient, container: &str) -> Result<ContainerRoot> {
     let process = agent.process(container).await?;
     let root = ContainerRoot::open(process.pid)?;
     let still = agent.process(container).await?;
@@ -80,13 +80,13 @@ async fn open_root(agent: &Agent, container: &str) -> Result<ContainerRoot> {
     Ok(root)
 }
 
-fn out(root: &ContainerRoot, from: &str, to: &Path, walk: &mut Walk) -> Result<()> {
+fn out(root: &ContainerRoot, from: &str, to: &Path, walk: &mut TreeCopy) -> Result<()> {
     let source = root.find(from)?.with_context(|| format!("{from}: not in the container"))?;
-    let target = tree::local_target(to, place::last_name(from))?;
+    let target = tree::local_target(to, pod_path::last_name(from))?;
     walk.copy(&source, &target, from)
 }
 
-fn into(root: &ContainerRoot, from: &Path, to: &str, walk: &mut Walk) -> Result<()> {
+fn into(root: &ContainerRoot, from: &Path, to: &str, walk: &mut TreeCopy) -> Result<()> {
     let source = tree::local_source(from)?;
     root.take_its_ids()?;
     let own = from.canonicalize().ok().and_then(|path| path.file_name().map(ToOwned::to_owned));

@@ -6,15 +6,15 @@
 
 mod choose;
 mod command;
-mod ending;
 mod forward;
 mod local_io;
 mod port_pair;
 mod raw_terminal;
+mod session_end;
 mod spdy_link;
 mod stream;
 
-use crate::node_pods::{Address, Agent, find_pod};
+use crate::node_pods::{AgentAddress, AgentClient, find_pod};
 use anyhow::{Result, bail};
 use clap::Args;
 use port_pair::PortPair;
@@ -22,8 +22,8 @@ use std::net::IpAddr;
 use std::process::ExitCode;
 
 pub(crate) use choose::running;
-pub(crate) use command::{Has, join};
-pub(crate) use stream::Stream;
+pub(crate) use command::{SessionStreams, join};
+pub(crate) use stream::PodStream;
 
 /// Run a command in a container
 #[derive(Debug, Args)]
@@ -36,7 +36,7 @@ Examples:
 The exit code is the command's; 126 where it could not be run.")]
 pub(crate) struct ExecCommand {
     #[command(flatten)]
-    address: Address,
+    address: AgentAddress,
     /// Pass standard input on
     #[arg(short = 'i', long)]
     stdin: bool,
@@ -55,14 +55,15 @@ pub(crate) struct ExecCommand {
 
 impl ExecCommand {
     pub(crate) async fn run(self) -> Result<ExitCode> {
-        let agent = Agent::at(&self.address.socket);
+        let agent = AgentClient::at(&self.address.socket);
         let pods = agent.pods().await?;
         let pod = find_pod(&pods, &self.pod)?;
         let container = running(pod, self.container.as_deref())?;
-        let has = Has { stdin: self.stdin, stdout: true, stderr: !self.tty, tty: self.tty };
-        let wanted = has.command(self.command);
+        let session_streams =
+            SessionStreams { stdin: self.stdin, stdout: true, stderr: !self.tty, tty: self.tty };
+        let wanted = session_streams.command(self.command);
         let stream = agent.exec(&container.id, &wanted).await?;
-        Ok(join(stream, has).await?.ending.report())
+        Ok(join(stream, session_streams).await?.session_end.report())
     }
 }
 
@@ -76,7 +77,7 @@ Examples:
 Only what is written from now on is shown; `keelson logs` has the rest.")]
 pub(crate) struct AttachCommand {
     #[command(flatten)]
-    address: Address,
+    address: AgentAddress,
     /// Pass standard input on
     #[arg(short = 'i', long)]
     stdin: bool,
@@ -92,24 +93,29 @@ pub(crate) struct AttachCommand {
 
 impl AttachCommand {
     pub(crate) async fn run(self) -> Result<ExitCode> {
-        let agent = Agent::at(&self.address.socket);
+        let agent = AgentClient::at(&self.address.socket);
         let pods = agent.pods().await?;
         let pod = find_pod(&pods, &self.pod)?;
         let container = running(pod, self.container.as_deref())?;
-        let wish = choose::wish(pod, &container.name);
-        if self.stdin && !wish.stdin {
+        let declared_streams = choose::declared_streams(pod, &container.name);
+        if self.stdin && !declared_streams.stdin {
             bail!(
                 "container {} has no standard input (stdin: true in its manifest)",
                 container.name
             );
         }
-        if self.tty && !wish.tty {
+        if self.tty && !declared_streams.tty {
             bail!("container {} has no terminal (tty: true in its manifest)", container.name);
         }
         // A container's terminal carries both streams, whether this side has one or not.
-        let has = Has { stdin: self.stdin, stdout: true, stderr: !wish.tty, tty: wish.tty };
-        let stream = agent.attach(&container.id, &has.command(Vec::new())).await?;
-        Ok(join(stream, has).await?.ending.report())
+        let session_streams = SessionStreams {
+            stdin: self.stdin,
+            stdout: true,
+            stderr: !declared_streams.tty,
+            tty: declared_streams.tty,
+        };
+        let stream = agent.attach(&container.id, &session_streams.command(Vec::new())).await?;
+        Ok(join(stream, session_streams).await?.session_end.report())
     }
 }
 
@@ -122,7 +128,7 @@ Examples:
   keelson port-forward --address 0.0.0.0 web 8080:80")]
 pub(crate) struct PortForwardCommand {
     #[command(flatten)]
-    address: Address,
+    address: AgentAddress,
     /// Local addresses to listen on
     #[arg(long = "address", value_name = "IP", default_values = ["127.0.0.1", "::1"])]
     listen: Vec<IpAddr>,
@@ -135,7 +141,7 @@ pub(crate) struct PortForwardCommand {
 
 impl PortForwardCommand {
     pub(crate) async fn run(self) -> Result<ExitCode> {
-        let agent = Agent::at(&self.address.socket);
+        let agent = AgentClient::at(&self.address.socket);
         let pods = agent.pods().await?;
         let pod = find_pod(&pods, &self.pod)?;
         forward::serve(&agent, &pod.uid, &self.listen, &self.ports).await?;

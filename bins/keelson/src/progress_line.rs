@@ -9,7 +9,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use container_runtime::PullProgress;
-use image_store::{Digest, Progress, Step};
+use image_store::{Digest, ProgressListener, ProgressStep};
 use tokio::sync::watch;
 
 const EVERY: Duration = Duration::from_millis(100);
@@ -60,33 +60,33 @@ fn write(line: &str) {
 #[derive(Debug)]
 pub(crate) struct ProgressLine {
     shown: bool,
-    state: Mutex<State>,
+    state: Mutex<ProgressState>,
 }
 
 #[derive(Debug)]
-struct State {
+struct ProgressState {
     progress: PullProgress,
     content: HashMap<Digest, (u64, u64)>,
     last: Option<Instant>,
 }
 
-impl State {
-    fn take(&mut self, step: &Step) {
+impl ProgressState {
+    fn take(&mut self, step: &ProgressStep) {
         match step {
-            Step::Received { digest: Some(digest), done, total } => {
+            ProgressStep::Received { digest: Some(digest), done, total } => {
                 self.content.insert(*digest, (*done, total.unwrap_or(*done)));
             }
-            Step::Present { digest, bytes } => {
+            ProgressStep::Present { digest, bytes } => {
                 self.content.insert(*digest, (*bytes, *bytes));
             }
-            Step::Layers { done, of } => {
+            ProgressStep::Layers { done, of } => {
                 (self.progress.layers, self.progress.total_layers) = (*done, *of);
             }
-            Step::Received { digest: None, done, .. } => {
+            ProgressStep::Received { digest: None, done, .. } => {
                 self.progress.bytes = self.progress.bytes.max(*done);
                 return;
             }
-            Step::Unpacking { .. } => return,
+            ProgressStep::Unpacking { .. } => return,
         }
         self.progress.bytes = self.content.values().map(|(done, _)| done).sum();
         self.progress.total_bytes = self.content.values().map(|(_, total)| total).sum();
@@ -96,17 +96,17 @@ impl State {
 impl ProgressLine {
     pub(crate) fn new(name: &str) -> Self {
         let progress = PullProgress { image: name.to_owned(), ..PullProgress::default() };
-        let state = State { progress, content: HashMap::new(), last: None };
+        let state = ProgressState { progress, content: HashMap::new(), last: None };
         Self { shown: std::io::stderr().is_terminal(), state: Mutex::new(state) }
     }
 
-    fn locked(&self) -> MutexGuard<'_, State> {
+    fn locked(&self) -> MutexGuard<'_, ProgressState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Progress for ProgressLine {
-    fn step(&self, step: Step) {
+impl ProgressListener for ProgressLine {
+    fn step(&self, step: ProgressStep) {
         let mut state = self.locked();
         state.take(&step);
         if self.shown && state.last.is_none_or(|last| last.elapsed() >= EVERY) {
@@ -145,7 +145,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_line_says_how_far_it_is_and_never_wraps() {
+    fn the_line_shows_the_progress_and_never_wraps() {
         let of = |bytes, total_bytes, layers, total_layers| PullProgress {
             image: "registry.test/web:1".to_owned(),
             bytes,
@@ -171,11 +171,11 @@ mod tests {
         let line = ProgressLine::new("it");
         let (one, two) = (Digest::of(b"1"), Digest::of(b"2"));
         for step in [
-            Step::Received { digest: Some(one), done: 5, total: Some(10) },
-            Step::Present { digest: two, bytes: 7 },
-            Step::Received { digest: Some(one), done: 10, total: Some(10) },
-            Step::Unpacking { diff_id: one, done: 3 },
-            Step::Layers { done: 1, of: 2 },
+            ProgressStep::Received { digest: Some(one), done: 5, total: Some(10) },
+            ProgressStep::Present { digest: two, bytes: 7 },
+            ProgressStep::Received { digest: Some(one), done: 10, total: Some(10) },
+            ProgressStep::Unpacking { diff_id: one, done: 3 },
+            ProgressStep::Layers { done: 1, of: 2 },
         ] {
             line.step(step);
         }

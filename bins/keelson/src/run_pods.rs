@@ -6,18 +6,18 @@
 //! the containers' output goes to the terminal, Ctrl-C ends the pods within their grace periods, a
 //! second one kills them; in the background one agent per root runs until its last pod has ended.
 
-mod attend;
 mod background;
+mod background_store;
 mod compose;
-mod desk;
+mod desired_pods;
 mod detach;
-mod ending;
 mod foreground;
-mod household;
 mod image_manifest;
-mod kept;
-mod left;
+mod leftover_pods;
 mod manifest;
+mod monitor_pods;
+mod pod_exit;
+mod run_api;
 mod show;
 mod source;
 mod split;
@@ -25,11 +25,11 @@ mod split;
 use crate::config_files;
 use crate::terminal::{self, Colour, Palette};
 use anyhow::{Result, bail};
-use compose::Places;
-use household::WantedPod;
-use image_manifest::{FromImage, Published, Variable};
+use compose::RunDirs;
+use desired_pods::WantedPod;
+use image_manifest::{ImagePod, PublishedPort, Variable};
 use manifest::PodManifest;
-use show::Show;
+use show::OutputMode;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -79,7 +79,7 @@ pub(crate) struct RunCommand {
 
     /// Make a port of it answer on this machine: [HOST:]CONTAINER[/udp]
     #[arg(short = 'p', long = "publish", value_name = "PORTS", requires = "image")]
-    ports: Vec<Published>,
+    ports: Vec<PublishedPort>,
 
     /// Set a variable of its environment
     #[arg(short = 'e', long = "env", value_name = "NAME=VALUE", requires = "image")]
@@ -143,39 +143,41 @@ impl RunCommand {
     }
 
     fn go(&self, pods: &[PodManifest]) -> Result<ExitCode> {
-        let places = Places::new(&self.root, &self.state, self.runtime_config.as_deref())?;
+        let dirs = RunDirs::new(&self.root, &self.state, self.runtime_config.as_deref())?;
         // An invalid file is reported before anything is done.
-        places.settings()?;
+        dirs.settings()?;
         if !self.detach {
-            let wanted = pods.iter().map(|pod| WantedPod::of(pod, pod.place.clone())).collect();
-            return foreground::run(&places, wanted, &self.import, (self.show(), self.verbose));
+            let wanted = pods.iter().map(|pod| WantedPod::of(pod, pod.location.clone())).collect();
+            return foreground::run(&dirs, wanted, &self.import, (self.show(), self.verbose));
         }
         let tasks = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         if pods.is_empty() {
-            let kept = kept::KeptPods::below(&places.agent_root());
-            let nobody = std::iter::empty();
-            if tasks.block_on(kept.load())?.is_empty()
-                && tasks.block_on(left::below(&places.agent_root(), nobody, &[]))?.is_empty()
+            let background_store = background_store::BackgroundPodStore::below(&dirs.agent_root());
+            let no_names = std::iter::empty();
+            if tasks.block_on(background_store.load())?.is_empty()
+                && tasks
+                    .block_on(leftover_pods::below(&dirs.agent_root(), no_names, &[]))?
+                    .is_empty()
             {
-                bail!("no pods are left in {}; say a FILE or --image", places.root.display());
+                bail!("no pods are left in {}; say a FILE or --image", dirs.root.display());
             }
         }
-        compose::import(&places.root, &self.import)?;
-        tasks.block_on(detach::run(&places, pods))?;
+        compose::import(&dirs.root, &self.import)?;
+        tasks.block_on(detach::run(&dirs, pods))?;
         Ok(ExitCode::SUCCESS)
     }
 
-    fn show(&self) -> Show {
+    fn show(&self) -> OutputMode {
         match (&self.image, self.stdin, self.tty) {
-            (None, ..) => Show::Prefixed,
-            (Some(_), stdin, true) => Show::Terminal { stdin },
-            (Some(_), true, false) => Show::PlainWithInput,
-            (Some(_), false, false) => Show::Plain,
+            (None, ..) => OutputMode::Prefixed,
+            (Some(_), stdin, true) => OutputMode::Terminal { stdin },
+            (Some(_), true, false) => OutputMode::PlainWithInput,
+            (Some(_), false, false) => OutputMode::Plain,
         }
     }
 
     fn pod_of_image(&self, image: &str) -> (Vec<PodManifest>, Vec<String>) {
-        let from_image = FromImage {
+        let from_image = ImagePod {
             image: image.to_owned(),
             name: self.name.clone(),
             ports: self.ports.clone(),
@@ -207,7 +209,7 @@ impl RunCommand {
                 let (namespace, name) = (&pod.namespace, &pod.name);
                 errors.push(format!(
                     "{}: {namespace}/{name} is in {} already",
-                    pod.place, first.place
+                    pod.location, first.location
                 ));
             }
         }
@@ -230,7 +232,7 @@ fn read(path: &Path) -> Result<Vec<PodManifest>, Vec<String>> {
 
 fn describe(pod: &PodManifest, palette: Palette) -> String {
     let name = palette.paint(Colour::Bold, &format!("{}/{}", pod.namespace, pod.name));
-    let mut text = format!("pod {name}  ({})\n", pod.place);
+    let mut text = format!("pod {name}  ({})\n", pod.location);
     for container in &pod.containers {
         let kind = if container.init { "init container" } else { "container" };
         text.push_str(&format!("  {kind} {}  image {}\n", container.name, container.image));

@@ -5,7 +5,7 @@
 //! server runs it from a sealed memfd, so neither an upgrade of this program nor a container can
 //! change the supervisor of a running pod.
 
-use container_runtime::Settings;
+use container_runtime::RuntimeSettings;
 
 /// The file name of a supervisor that is installed beside this program.
 const BESIDE: &str = "keelson-pod";
@@ -16,7 +16,7 @@ const CARRIED: Option<&[u8]> = Some(include_bytes!(concat!(env!("OUT_DIR"), "/ke
 const CARRIED: Option<&[u8]> = None;
 
 /// Fills in what the settings leave open.
-pub(crate) fn choose(settings: &mut Settings) {
+pub(crate) fn choose(settings: &mut RuntimeSettings) {
     settings.carried_supervisor = CARRIED;
     if settings.supervisor.is_none() && CARRIED.is_none() {
         let own = std::env::current_exe().ok();

@@ -11,11 +11,11 @@ use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
-use support::{Agent, Bed, PATIENCE};
+use support::{KubeletBed, TIMEOUT, TestAgent};
 
 #[test]
 fn a_second_agent_on_the_same_root_is_refused_and_the_first_goes_on() {
-    let bed = Bed::new("");
+    let bed = KubeletBed::new("");
     let mut first = bed.start(&[]);
     first.wait_for("READY=1");
     let second = bed.command(&[]).env_remove("NOTIFY_SOCKET").output().unwrap();
@@ -32,9 +32,9 @@ fn a_second_agent_on_the_same_root_is_refused_and_the_first_goes_on() {
 }
 
 #[test]
-fn signals_end_the_agent_in_order_and_the_service_manager_hears_of_it() {
+fn signals_end_the_agent_in_order_and_notify_the_service_manager() {
     for signal in [rustix::process::Signal::TERM, rustix::process::Signal::INT] {
-        let bed = Bed::new("");
+        let bed = KubeletBed::new("");
         let mut agent = bed.start(&[]);
         agent.wait_for("READY=1");
         agent.wait_for("STATUS=container runtime does not answer: ");
@@ -48,7 +48,7 @@ fn signals_end_the_agent_in_order_and_the_service_manager_hears_of_it() {
 #[test]
 fn a_hangup_ends_it_as_it_ends_a_go_program() {
     use std::os::unix::process::ExitStatusExt;
-    let bed = Bed::new("");
+    let bed = KubeletBed::new("");
     let mut agent = bed.start(&[]);
     agent.wait_for("READY=1");
     agent.signal(rustix::process::Signal::HUP);
@@ -61,8 +61,8 @@ fn a_hangup_ends_it_as_it_ends_a_go_program() {
 }
 
 #[test]
-fn the_watchdog_hears_a_ping_at_half_its_time_and_only_from_the_process_it_watches() {
-    let bed = Bed::new("");
+fn the_watchdog_is_pinged_at_half_its_timeout_by_the_watched_process_only() {
+    let bed = KubeletBed::new("");
     let mut agent = bed.start_with(&[], |command| {
         command.env("WATCHDOG_USEC", "1200000");
     });
@@ -73,20 +73,20 @@ fn the_watchdog_hears_a_ping_at_half_its_time_and_only_from_the_process_it_watch
     agent.wait_for("WATCHDOG=1");
     let two_pings = begun.elapsed();
     assert!(two_pings >= Duration::from_millis(600), "{two_pings:?}");
-    assert!(two_pings < PATIENCE, "{two_pings:?}");
+    assert!(two_pings < TIMEOUT, "{two_pings:?}");
 
-    let bed = Bed::new("");
+    let bed = KubeletBed::new("");
     let mut unwatched = bed.start_with(&[], |command| {
         command.env("WATCHDOG_USEC", "1200000").env("WATCHDOG_PID", "1");
     });
     unwatched.wait_for("READY=1");
     std::thread::sleep(Duration::from_millis(1500));
-    assert!(!unwatched.heard().iter().any(|message| message == "WATCHDOG=1"));
+    assert!(!unwatched.notifications().iter().any(|message| message == "WATCHDOG=1"));
 }
 
 #[test]
 fn a_watchdog_that_cannot_be_served_is_refused() {
-    let bed = Bed::new("");
+    let bed = KubeletBed::new("");
     let refused = bed.command(&[]).env("WATCHDOG_USEC", "1000000").output().unwrap();
     assert_eq!(refused.status.code(), Some(1));
     let words = String::from_utf8_lossy(&refused.stderr).into_owned();
@@ -94,8 +94,8 @@ fn a_watchdog_that_cannot_be_served_is_refused() {
 }
 
 #[test]
-fn a_contended_lock_file_makes_the_holder_give_way_if_it_was_told_to() {
-    let bed = Bed::new("");
+fn a_contended_lock_file_ends_the_holder_with_exit_on_lock_contention() {
+    let bed = KubeletBed::new("");
     let lock = bed.path("lock").to_str().unwrap().to_owned();
     let flags = [format!("--lock-file={lock}"), "--exit-on-lock-contention".to_owned()];
     let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
@@ -111,16 +111,16 @@ fn a_contended_lock_file_makes_the_holder_give_way_if_it_was_told_to() {
 }
 
 #[test]
-fn without_being_told_the_holder_stays_and_the_second_waits() {
-    let bed = Bed::new("");
-    let other = Bed::new("");
+fn without_exit_on_lock_contention_the_holder_stays_and_the_second_waits() {
+    let bed = KubeletBed::new("");
+    let other = KubeletBed::new("");
     let flag = format!("--lock-file={}", bed.path("lock").display());
     let mut first = bed.start(&[&flag]);
     first.wait_for("READY=1");
     let mut second = other.start(&[&flag]);
     std::thread::sleep(Duration::from_millis(500));
     assert_eq!(second.exit_code_within(Duration::ZERO), None);
-    assert!(second.heard().is_empty(), "{:?}", second.heard());
+    assert!(second.notifications().is_empty(), "{:?}", second.notifications());
     first.signal(rustix::process::Signal::TERM);
     assert_eq!(first.exit_code(), Some(0));
     second.wait_for("READY=1");
@@ -128,7 +128,7 @@ fn without_being_told_the_holder_stays_and_the_second_waits() {
 
 #[test]
 fn giving_way_without_a_lock_file_is_refused() {
-    let bed = Bed::new("");
+    let bed = KubeletBed::new("");
     let refused = bed.command(&["--exit-on-lock-contention"]).output().unwrap();
     assert_eq!(refused.status.code(), Some(1));
     let words = String::from_utf8_lossy(&refused.stderr).into_owned();
@@ -137,7 +137,7 @@ fn giving_way_without_a_lock_file_is_refused() {
 
 #[test]
 fn health_is_answered_on_the_port_and_a_taken_port_is_only_an_error_in_the_log() {
-    let bed = Bed::new("");
+    let bed = KubeletBed::new("");
     let mut agent = bed.start(&[]);
     agent.wait_for("READY=1");
     assert_eq!(bed.health("/healthz"), Some("ok".to_owned()));
@@ -145,7 +145,7 @@ fn health_is_answered_on_the_port_and_a_taken_port_is_only_an_error_in_the_log()
         assert_eq!(bed.health(&format!("/healthz/{check}")), Some("ok".to_owned()), "{check}");
     }
 
-    let bed = Bed::new("");
+    let bed = KubeletBed::new("");
     let taken = TcpListener::bind(("127.0.0.1", bed.health_port())).unwrap();
     let mut agent = bed.start(&[]);
     agent.wait_for("READY=1");
@@ -158,7 +158,7 @@ fn health_is_answered_on_the_port_and_a_taken_port_is_only_an_error_in_the_log()
 
 #[test]
 fn a_health_port_of_zero_is_no_port() {
-    let bed = Bed::new("healthzPort: 0\n");
+    let bed = KubeletBed::new("healthzPort: 0\n");
     let mut agent = bed.start(&[]);
     agent.wait_for("READY=1");
     let refused = std::net::TcpStream::connect(("127.0.0.1", bed.health_port()));
@@ -166,11 +166,11 @@ fn a_health_port_of_zero_is_no_port() {
 }
 
 #[test]
-fn a_log_that_nobody_reads_any_more_does_not_end_the_agent() {
-    let bed = Bed::new("logging: {verbosity: 10}\n");
+fn a_closed_log_pipe_does_not_end_the_agent() {
+    let bed = KubeletBed::new("logging: {verbosity: 10}\n");
     let mut command = bed.command(&[]);
     command.stderr(Stdio::piped());
-    let mut agent = Agent::of(command, &bed);
+    let mut agent = TestAgent::of(command, &bed);
     agent.close_standard_error();
     agent.wait_for("READY=1");
     agent.wait_for("STATUS=");
@@ -179,15 +179,15 @@ fn a_log_that_nobody_reads_any_more_does_not_end_the_agent() {
 }
 
 #[test]
-fn a_log_that_nobody_reads_does_not_hold_the_agent() {
-    let bed = Bed::new("logging: {verbosity: 10}\n");
+fn an_unread_log_pipe_does_not_block_the_agent() {
+    let bed = KubeletBed::new("logging: {verbosity: 10}\n");
     // Full before the agent's first line, so that this one would already wait.
     let (reader, mut writer) = std::io::pipe().unwrap();
     let size = rustix::pipe::fcntl_setpipe_size(&writer, 4096).unwrap();
     writer.write_all(&vec![b'.'; size]).unwrap();
     let mut command = bed.command(&[]);
     command.stderr(writer);
-    let mut agent = Agent::of(command, &bed);
+    let mut agent = TestAgent::of(command, &bed);
     agent.wait_for("READY=1");
     assert_eq!(bed.health("/healthz"), Some("ok".to_owned()));
     agent.signal(rustix::process::Signal::TERM);
@@ -197,13 +197,13 @@ fn a_log_that_nobody_reads_does_not_hold_the_agent() {
 
 #[test]
 fn a_late_reader_gets_the_whole_log() {
-    let bed = Bed::new("logging: {verbosity: 10}\n");
+    let bed = KubeletBed::new("logging: {verbosity: 10}\n");
     let (mut reader, mut writer) = std::io::pipe().unwrap();
     let size = rustix::pipe::fcntl_setpipe_size(&writer, 4096).unwrap();
     writer.write_all(&vec![b'.'; size]).unwrap();
     let mut command = bed.command(&[]);
     command.stderr(writer);
-    let mut agent = Agent::of(command, &bed);
+    let mut agent = TestAgent::of(command, &bed);
     agent.wait_for("READY=1");
     agent.wait_for("STATUS=");
     let reading = std::thread::spawn(move || {
@@ -220,7 +220,7 @@ fn a_late_reader_gets_the_whole_log() {
 
 #[test]
 fn a_health_address_that_is_a_name_is_an_error_in_the_log_and_never_looked_up() {
-    let bed = Bed::new("healthzBindAddress: node.example\n");
+    let bed = KubeletBed::new("healthzBindAddress: node.example\n");
     let mut agent = bed.start(&[]);
     agent.wait_for("READY=1");
     agent.wait_for_log("Failed to start healthz server");
@@ -231,7 +231,7 @@ fn a_health_address_that_is_a_name_is_an_error_in_the_log_and_never_looked_up() 
 
 #[test]
 fn the_log_is_klogs_text_or_json_as_configured() {
-    let bed = Bed::new("");
+    let bed = KubeletBed::new("");
     let mut agent = bed.start(&[]);
     agent.wait_for("STATUS=");
     agent.signal(rustix::process::Signal::TERM);
@@ -244,7 +244,7 @@ fn the_log_is_klogs_text_or_json_as_configured() {
         assert!(words[3].contains(".rs:"), "{line}");
     }
 
-    let bed = Bed::new("logging: {format: json}\n");
+    let bed = KubeletBed::new("logging: {format: json}\n");
     let mut agent = bed.start(&[]);
     agent.wait_for("STATUS=");
     agent.signal(rustix::process::Signal::TERM);
@@ -259,7 +259,7 @@ fn the_log_is_klogs_text_or_json_as_configured() {
 
 #[test]
 fn split_streams_keep_errors_apart() {
-    let bed = Bed::new(
+    let bed = KubeletBed::new(
         "featureGates: {LoggingAlphaOptions: true}\n\
          logging: {format: json, options: {json: {splitStream: true}}}\n",
     );
@@ -279,8 +279,8 @@ fn split_streams_keep_errors_apart() {
 }
 
 #[test]
-fn what_is_not_built_yet_is_said_once_as_a_warning() {
-    let bed = Bed::new("");
+fn an_unsupported_setting_is_one_warning() {
+    let bed = KubeletBed::new("");
     let mut agent = bed.start(&[]);
     agent.wait_for("READY=1");
     agent.wait_for_log("This agent runs static pods only");
@@ -295,8 +295,8 @@ fn what_is_not_built_yet_is_said_once_as_a_warning() {
 }
 
 #[test]
-fn everything_wrong_with_the_configuration_is_said_at_once() {
-    let bed = Bed::new("maxPods: -1\nhealthzPort: 70000\nnodeLeaseDurationSeconds: -4\n");
+fn all_configuration_errors_are_printed_at_once() {
+    let bed = KubeletBed::new("maxPods: -1\nhealthzPort: 70000\nnodeLeaseDurationSeconds: -4\n");
     let refused = bed.command(&["--no-such-flag"]).output().unwrap();
     assert_eq!(refused.status.code(), Some(1));
     let words = String::from_utf8_lossy(&refused.stderr).into_owned();
@@ -308,7 +308,7 @@ fn everything_wrong_with_the_configuration_is_said_at_once() {
 
 #[test]
 fn an_idle_agent_sleeps() {
-    let bed = Bed::new("");
+    let bed = KubeletBed::new("");
     let mut agent = bed.start(&[]);
     agent.wait_for("READY=1");
     // An unreachable runtime is polled at growing intervals; in between the agent only sleeps,

@@ -12,10 +12,10 @@ const STEP: &str = "host-volume-step";
 
 #[tokio::test]
 async fn the_binary_does_a_step_and_answers() {
-    let folder = tempfile::tempdir().unwrap();
+    let dir = tempfile::tempdir().unwrap();
     let program = StepProgram { program: PathBuf::from(KEELSON), arguments: vec![STEP.into()] };
-    let volumes = HostVolumes::new(folder.path(), Some(program));
-    let path = folder.path().join("made");
+    let volumes = HostVolumes::new(dir.path(), Some(program));
+    let path = dir.path().join("made");
     let volume = HostVolume::HostPath {
         name: "data".to_owned(),
         path: path.to_str().unwrap().to_owned(),
@@ -26,7 +26,7 @@ async fn the_binary_does_a_step_and_answers() {
     assert!(path.is_dir(), "made by the other process");
     let missing = HostVolume::HostPath {
         name: "data".to_owned(),
-        path: folder.path().join("none").to_str().unwrap().to_owned(),
+        path: dir.path().join("none").to_str().unwrap().to_owned(),
         kind: "File".to_owned(),
     };
     let refused = volumes.set_up("uid-1", &missing, &VolumeOwnership::default()).await;
@@ -44,8 +44,8 @@ fn what_is_no_step_is_answered_too_and_no_help_names_it() {
         .unwrap();
     child.stdin.take().unwrap().write_all(b"not a step").unwrap();
     let ended = child.wait_with_output().unwrap();
-    let said = String::from_utf8(ended.stdout).unwrap();
-    assert!(ended.status.success() && said.contains("not a volume step"), "{said}");
+    let message = String::from_utf8(ended.stdout).unwrap();
+    assert!(ended.status.success() && message.contains("not a volume step"), "{message}");
     let help = Command::new(KEELSON).arg("--help").output().unwrap();
     assert!(!String::from_utf8(help.stdout).unwrap().contains(STEP));
 }

@@ -24,7 +24,7 @@ use crate::version_only_runtime::VersionOnlyRuntime;
 #[path = "../../../crates/model/node-config/tests/case_table/mod.rs"]
 pub mod case_table;
 
-use case_table::{Case, Text};
+use case_table::{CaseText, ConfigCase};
 
 /// How long one kubelet may take to start or exit.
 const DEADLINE: Duration = Duration::from_secs(60);
@@ -32,11 +32,11 @@ const AT_ONCE: usize = 2;
 /// Logged by the kubelet once it has accepted its configuration.
 const STARTED: &str = "Started kubelet";
 /// Directories that a kubelet writes to whatever its flags say.
-const WRITTEN_FOLDERS: [&str; 4] = ["/var/lib", "/var/log", "/usr/libexec", "/run"];
+const WRITTEN_DIRS: [&str; 4] = ["/var/lib", "/var/log", "/usr/libexec", "/run"];
 
 /// What the reference did with a case.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Verdict {
+pub enum KubeletVerdict {
     Accepted,
     /// The last lines of its log.
     Refused(String),
@@ -49,7 +49,7 @@ pub enum Verdict {
 pub struct Compared {
     pub name: String,
     pub accepted_by_table: bool,
-    pub verdict: Verdict,
+    pub verdict: KubeletVerdict,
     pub difference: Option<String>,
 }
 
@@ -57,9 +57,9 @@ impl Compared {
     /// Whether both verdicts are the same, or differ as the table says.
     pub fn is_as_listed(&self) -> bool {
         let alike = match self.verdict {
-            Verdict::Accepted => self.accepted_by_table,
-            Verdict::Refused(_) => !self.accepted_by_table,
-            Verdict::Undecided(_) => return false,
+            KubeletVerdict::Accepted => self.accepted_by_table,
+            KubeletVerdict::Refused(_) => !self.accepted_by_table,
+            KubeletVerdict::Undecided(_) => return false,
         };
         alike == self.difference.is_none()
     }
@@ -72,8 +72,8 @@ pub fn compare_with_reference(kubelet: &Path, table: &Path, filter: &str) -> Res
     if cases.is_empty() {
         bail!("no case in {} has {filter:?} in its name", table.display());
     }
-    let folder = tempfile::tempdir().context("a folder for the runtime's socket")?;
-    let runtime = VersionOnlyRuntime::start(&folder.path().join("runtime.sock"))?;
+    let dir = tempfile::tempdir().context("a folder for the runtime's socket")?;
+    let runtime = VersionOnlyRuntime::start(&dir.path().join("runtime.sock"))?;
     let waiting = Mutex::new(cases.iter());
     let results = Mutex::new(Vec::new());
     thread::scope(|scope| -> Result<()> {
@@ -108,11 +108,11 @@ pub fn compare_with_reference(kubelet: &Path, table: &Path, filter: &str) -> Res
     Ok(results)
 }
 
-fn try_case(kubelet: &Path, case: &Case, socket: &Path) -> Result<Verdict> {
-    let folder = tempfile::tempdir()?;
-    write_files(case, folder.path())?;
-    let log = folder.path().join("log");
-    let mut child = start(kubelet, case, folder.path(), socket, &log)?;
+fn try_case(kubelet: &Path, case: &ConfigCase, socket: &Path) -> Result<KubeletVerdict> {
+    let dir = tempfile::tempdir()?;
+    write_files(case, dir.path())?;
+    let log = dir.path().join("log");
+    let mut child = start(kubelet, case, dir.path(), socket, &log)?;
     let verdict = watch(&mut child, &log);
     // Ends the outermost process; everything in its process namespace goes with it.
     child.kill().ok();
@@ -120,21 +120,21 @@ fn try_case(kubelet: &Path, case: &Case, socket: &Path) -> Result<Verdict> {
     verdict
 }
 
-fn write_files(case: &Case, folder: &Path) -> Result<()> {
-    let place = folder.to_string_lossy();
-    let content = |text: &Text| text.content().replace("{folder}", &place);
+fn write_files(case: &ConfigCase, dir: &Path) -> Result<()> {
+    let place = dir.to_string_lossy();
+    let content = |text: &CaseText| text.content().replace("{folder}", &place);
     if let Some(config) = &case.config {
-        fs::write(Case::config_path(&place), content(config))?;
+        fs::write(ConfigCase::config_path(&place), content(config))?;
     }
     for (name, text) in &case.drop_ins {
-        let path = PathBuf::from(Case::drop_in_folder(&place)).join(name);
+        let path = PathBuf::from(ConfigCase::drop_in_dir(&place)).join(name);
         if let Some(parent) = path.parent() {
             fs::create_dir_all(parent)?;
         }
         fs::write(path, content(text))?;
     }
     for (name, lines) in &case.files {
-        let path = folder.join(name);
+        let path = dir.join(name);
         if let Some(parent) = path.parent() {
             fs::create_dir_all(parent)?;
         }
@@ -145,15 +145,20 @@ fn write_files(case: &Case, folder: &Path) -> Result<()> {
         "clusters": [{"name": "here", "cluster": {"server": "http://127.0.0.1:1"}}],
         "contexts": [{"name": "here", "context": {"cluster": "here", "user": "here"}}],
         "users": [{"name": "here", "user": {}}]}"#;
-    fs::write(folder.join("kubeconfig"), kubeconfig)?;
+    fs::write(dir.join("kubeconfig"), kubeconfig)?;
     Ok(())
 }
 
-fn start(kubelet: &Path, case: &Case, folder: &Path, socket: &Path, log: &Path) -> Result<Child> {
-    let place = folder.to_string_lossy();
+fn start(
+    kubelet: &Path,
+    case: &ConfigCase,
+    dir: &Path,
+    socket: &Path,
+    log: &Path,
+) -> Result<Child> {
+    let place = dir.to_string_lossy();
     let log = fs::File::create(log)?;
-    let mounts: String =
-        WRITTEN_FOLDERS.map(|folder| format!("mount -t tmpfs none {folder} && ")).concat();
+    let mounts: String = WRITTEN_DIRS.map(|dir| format!("mount -t tmpfs none {dir} && ")).concat();
     let mut command = Command::new("unshare");
     command
         .args(["--mount", "--net", "--pid", "--fork", "--kill-child", "--mount-proc"])
@@ -161,7 +166,7 @@ fn start(kubelet: &Path, case: &Case, folder: &Path, socket: &Path, log: &Path) 
         .arg(kubelet)
         .args(bed_flags(case, &place, socket))
         .args(case.command_line(&place))
-        .current_dir(folder)
+        .current_dir(dir)
         .env_clear()
         .env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin")
         .stdin(Stdio::null())
@@ -172,7 +177,7 @@ fn start(kubelet: &Path, case: &Case, folder: &Path, socket: &Path, log: &Path) 
 }
 
 /// The test's own flags; those of the case follow and therefore take precedence.
-fn bed_flags(case: &Case, place: &str, socket: &Path) -> Vec<String> {
+fn bed_flags(case: &ConfigCase, place: &str, socket: &Path) -> Vec<String> {
     let mut flags = vec![
         format!("--root-dir={place}/root"),
         format!("--cert-dir={place}/pki"),
@@ -185,19 +190,19 @@ fn bed_flags(case: &Case, place: &str, socket: &Path) -> Vec<String> {
     flags
 }
 
-fn watch(child: &mut Child, log: &Path) -> Result<Verdict> {
+fn watch(child: &mut Child, log: &Path) -> Result<KubeletVerdict> {
     let begin = Instant::now();
     loop {
         let ended = child.try_wait()?;
         let text = String::from_utf8_lossy(&fs::read(log)?).into_owned();
         if text.contains(STARTED) {
-            return Ok(Verdict::Accepted);
+            return Ok(KubeletVerdict::Accepted);
         }
         if ended.is_some() {
-            return Ok(Verdict::Refused(last_words(&text)));
+            return Ok(KubeletVerdict::Refused(last_words(&text)));
         }
         if begin.elapsed() > DEADLINE {
-            return Ok(Verdict::Undecided(last_words(&text)));
+            return Ok(KubeletVerdict::Undecided(last_words(&text)));
         }
         thread::sleep(Duration::from_millis(100));
     }

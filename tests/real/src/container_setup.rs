@@ -21,14 +21,14 @@ pub use ours::{record, waiting};
 
 /// Paths on the machine where the recording was made.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Places {
+pub struct RecordedPaths {
     pub root: String,
     pub logs: String,
 }
 
 /// The machine's properties that appear in requests to a runtime.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct MachineNote {
+pub struct RecordedMachine {
     pub memory_bytes: i64,
     pub huge_page_sizes: Vec<String>,
     pub thermal_throttle_paths: Vec<String>,
@@ -36,7 +36,7 @@ pub struct MachineNote {
     pub swap_controller: bool,
 }
 
-impl MachineNote {
+impl RecordedMachine {
     /// The properties of this machine.
     pub fn here() -> Result<Self> {
         let meminfo = fs::read_to_string("/proc/meminfo").context("/proc/meminfo")?;
@@ -56,11 +56,11 @@ impl MachineNote {
     }
 }
 
-fn names_in(folder: &str) -> Result<Vec<String>> {
-    if !Path::new(folder).exists() {
+fn names_in(dir: &str) -> Result<Vec<String>> {
+    if !Path::new(dir).exists() {
         return Ok(Vec::new());
     }
-    let entries = fs::read_dir(folder).with_context(|| folder.to_owned())?;
+    let entries = fs::read_dir(dir).with_context(|| dir.to_owned())?;
     let mut names = Vec::new();
     for entry in entries {
         names.push(entry?.file_name().to_string_lossy().into_owned());
@@ -81,31 +81,30 @@ fn huge_page_sizes() -> Result<Vec<String>> {
 }
 
 fn thermal_throttle_paths() -> Result<Vec<String>> {
-    let folder = "/sys/devices/system/cpu";
-    let mut numbers: Vec<u32> = names_in(folder)?
-        .iter()
-        .filter_map(|name| name.strip_prefix("cpu")?.parse().ok())
-        .collect();
+    let dir = "/sys/devices/system/cpu";
+    let mut numbers: Vec<u32> =
+        names_in(dir)?.iter().filter_map(|name| name.strip_prefix("cpu")?.parse().ok()).collect();
     numbers.sort_unstable();
-    let paths = numbers.into_iter().map(|cpu| format!("{folder}/cpu{cpu}/thermal_throttle"));
+    let paths = numbers.into_iter().map(|cpu| format!("{dir}/cpu{cpu}/thermal_throttle"));
     Ok(paths.filter(|path| Path::new(path).exists()).collect())
 }
 
 /// One recording, as stored in a file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Recording {
-    pub machine: MachineNote,
+    pub machine: RecordedMachine,
     /// The requests that the runtime received, by pod and then by sandbox or container.
-    pub told: BTreeMap<String, BTreeMap<String, Vec<String>>>,
+    #[serde(rename = "told")]
+    pub setup: BTreeMap<String, BTreeMap<String, Vec<String>>>,
     /// The waiting reason of containers that cannot be set up, by pod.
     pub waiting: BTreeMap<String, String>,
 }
 
 /// The requests for one pod, without what depends on chance.
-pub fn without_chance(
+pub fn deterministic_setup(
     mut sandbox: v1::PodSandboxConfig,
     containers: Vec<v1::ContainerConfig>,
-    places: &Places,
+    places: &RecordedPaths,
 ) -> BTreeMap<String, Vec<String>> {
     for name in ["kubernetes.io/config.hash", "kubernetes.io/config.seen"] {
         sandbox.annotations.remove(name);
@@ -113,7 +112,7 @@ pub fn without_chance(
     if let Some(dns) = &mut sandbox.dns_config {
         dns.options.sort();
     }
-    let mut told = BTreeMap::from([("sandbox".to_owned(), lines(&sandbox, places))]);
+    let mut setup = BTreeMap::from([("sandbox".to_owned(), lines(&sandbox, places))]);
     for mut container in containers {
         container.envs.sort_by(|one, other| one.key.cmp(&other.key));
         // The kernel lists the directory in no particular order.
@@ -121,10 +120,10 @@ pub fn without_chance(
             resources.hugepage_limits.sort_by(|one, other| one.page_size.cmp(&other.page_size));
         }
         for mount in &mut container.mounts {
-            if let Some((folder, _)) = mount.host_path.rsplit_once('/')
-                && folder.contains("/containers/")
+            if let Some((dir, _)) = mount.host_path.rsplit_once('/')
+                && dir.contains("/containers/")
             {
-                mount.host_path = format!("{folder}/<random>");
+                mount.host_path = format!("{dir}/<random>");
             }
         }
         let name = container.metadata.clone().unwrap_or_default().name;
@@ -133,13 +132,13 @@ pub fn without_chance(
             .drain(..)
             .map(|entry| format!("env {}={}", entry.key, String::from_utf8_lossy(&entry.value)))
             .collect();
-        told.insert(name, [env, lines(&container, places)].concat());
+        setup.insert(name, [env, lines(&container, places)].concat());
     }
-    told
+    setup
 }
 
 /// One line per value; default values are left out.
-fn lines(value: &impl std::fmt::Debug, places: &Places) -> Vec<String> {
+fn lines(value: &impl std::fmt::Debug, places: &RecordedPaths) -> Vec<String> {
     let text =
         format!("{value:#?}").replace(&places.root, "<root>").replace(&places.logs, "<logs>");
     let empty = [": \"\",", ": [],", ": {},", ": None,", ": false,", ": 0,"];

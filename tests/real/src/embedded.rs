@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 use node_testkit::bed::Bed;
-use node_testkit::start::{Mirror, Running};
+use node_testkit::start::{Mirror, RunningPart};
 use node_testkit::{parts, programs};
 
 /// The bridge of the built-in network.
@@ -21,25 +21,25 @@ const READY: Duration = Duration::from_secs(60);
 
 /// The programs of the embedded runtime.
 #[derive(Debug, Clone)]
-pub struct Programs {
+pub struct RuntimePrograms {
     pub keelson: PathBuf,
     /// `None` if the binary contains its supervisor.
     pub supervisor: Option<PathBuf>,
 }
 
-impl Programs {
+impl RuntimePrograms {
     /// Builds both with the profile of the calling test; call it before a bed is made.
     pub fn build() -> Result<Self> {
         let keelson = programs::build("keelson", "keelson")?;
-        let folder =
+        let dir =
             keelson.ancestors().nth(2).context("the binary is in no target folder")?.to_owned();
         let target = format!("{}-unknown-linux-musl", std::env::consts::ARCH);
         let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
         cargo.args(["build", "--quiet", "--package", "pod-supervisor", "--bin", "keelson-pod"]);
-        cargo.args(["--no-default-features", "--target", &target, "--target-dir"]).arg(&folder);
+        cargo.args(["--no-default-features", "--target", &target, "--target-dir"]).arg(&dir);
         let status = cargo.status().context("run cargo")?;
         ensure!(status.success(), "cargo could not build the supervisor: {status}");
-        Ok(Self { keelson, supervisor: Some(folder.join(target).join("debug/keelson-pod")) })
+        Ok(Self { keelson, supervisor: Some(dir.join(target).join("debug/keelson-pod")) })
     }
 
     /// A release binary.
@@ -51,8 +51,8 @@ impl Programs {
     /// static supervisor of the same build is in the same directory.
     pub fn beside(keelson: &Path) -> Self {
         let target = format!("{}-unknown-linux-musl/debug/keelson-pod", std::env::consts::ARCH);
-        let debug = keelson.parent().filter(|folder| folder.ends_with("target/debug"));
-        let supervisor = debug.and_then(Path::parent).map(|folder| folder.join(target));
+        let debug = keelson.parent().filter(|dir| dir.ends_with("target/debug"));
+        let supervisor = debug.and_then(Path::parent).map(|dir| dir.join(target));
         Self { keelson: keelson.to_owned(), supervisor: supervisor.filter(|path| path.exists()) }
     }
 }
@@ -74,9 +74,9 @@ pub struct EmbeddedOptions {
 /// A running server.
 #[derive(Debug)]
 pub struct Embedded {
-    running: Running,
-    programs: Programs,
-    folder: PathBuf,
+    running: RunningPart,
+    programs: RuntimePrograms,
+    dir: PathBuf,
     quiet: bool,
 }
 
@@ -84,11 +84,11 @@ impl Embedded {
     /// The parts to name in a test's needs, where a CNI configuration is given.
     pub const NEEDS: &'static [&'static str] = &["cni-plugins"];
 
-    pub fn start(bed: &Bed, programs: &Programs, options: &EmbeddedOptions) -> Result<Self> {
-        let folder = bed.make_folder("k")?;
-        fs::create_dir_all(folder.join("net.d"))?;
+    pub fn start(bed: &Bed, programs: &RuntimePrograms, options: &EmbeddedOptions) -> Result<Self> {
+        let dir = bed.create_dir("k")?;
+        fs::create_dir_all(dir.join("net.d"))?;
         if let Some(text) = &options.cni {
-            fs::write(folder.join("net.d/10-bed.conflist"), text)?;
+            fs::write(dir.join("net.d/10-bed.conflist"), text)?;
         }
         let plugins = parts::program("cni-plugins", "bridge");
         let plugins = plugins.ok().and_then(|path| path.parent().map(Path::to_owned));
@@ -105,9 +105,9 @@ impl Embedded {
         let mut text = serde_json::json!({
             "version": 1,
             "cni": {
-                "configurations": folder.join("net.d"),
+                "configurations": dir.join("net.d"),
                 "plugins": plugins,
-                "results": folder.join("cni"),
+                "results": dir.join("cni"),
             },
             "network": { "bridge": BRIDGE },
             "registries": registries,
@@ -119,10 +119,10 @@ impl Embedded {
         if let Some(supervisor) = &programs.supervisor {
             text["supervisor"] = serde_json::json!(supervisor);
         }
-        fs::write(folder.join("cri.json"), text.to_string())?;
+        fs::write(dir.join("cri.json"), text.to_string())?;
         let quiet = options.quiet;
-        let running = launch(bed, programs, &folder, quiet)?;
-        let mut server = Self { running, programs: programs.clone(), folder, quiet };
+        let running = launch(bed, programs, &dir, quiet)?;
+        let mut server = Self { running, programs: programs.clone(), dir, quiet };
         server.answers()?;
         Ok(server)
     }
@@ -141,13 +141,13 @@ impl Embedded {
         if self.running.is_alive()? {
             self.running.kill()?;
         }
-        self.running = launch(bed, &self.programs, &self.folder, self.quiet)?;
+        self.running = launch(bed, &self.programs, &self.dir, self.quiet)?;
         self.answers()
     }
 
     #[must_use]
     pub fn socket(&self) -> PathBuf {
-        self.folder.join("cri.sock")
+        self.dir.join("cri.sock")
     }
 
     #[must_use]
@@ -157,8 +157,8 @@ impl Embedded {
 
     /// Its directory: configuration, root, state, CNI results.
     #[must_use]
-    pub fn folder(&self) -> &Path {
-        &self.folder
+    pub fn dir(&self) -> &Path {
+        &self.dir
     }
 
     pub fn import(&self, archive: &Path) -> Result<()> {
@@ -168,41 +168,41 @@ impl Embedded {
             .output()
             .context("run keelson image import")?;
         if !output.status.success() {
-            let said = String::from_utf8_lossy(&output.stderr);
-            bail!("import {}: {said}", archive.display());
+            let printed = String::from_utf8_lossy(&output.stderr);
+            bail!("import {}: {printed}", archive.display());
         }
         Ok(())
     }
 
     /// The process and its log.
-    pub fn process(&mut self) -> &mut Running {
+    pub fn process(&mut self) -> &mut RunningPart {
         &mut self.running
     }
 }
 
-fn launch(bed: &Bed, programs: &Programs, folder: &Path, quiet: bool) -> Result<Running> {
+fn launch(bed: &Bed, programs: &RuntimePrograms, dir: &Path, quiet: bool) -> Result<RunningPart> {
     let mut command = Command::new(&programs.keelson);
     command
         .args(["cri", "-v", if quiet { "1" } else { "4" }])
-        .args(["--listen", &format!("unix://{}/cri.sock", folder.display())])
+        .args(["--listen", &format!("unix://{}/cri.sock", dir.display())])
         .arg("--root")
-        .arg(folder.join("root"))
+        .arg(dir.join("root"))
         .arg("--state")
-        .arg(folder.join("state"))
+        .arg(dir.join("state"))
         .arg("--config")
-        .arg(folder.join("cri.json"));
-    Running::start(bed, "keelson-cri", &mut command)
+        .arg(dir.join("cri.json"));
+    RunningPart::start(bed, "keelson-cri", &mut command)
 }
 
 #[cfg(test)]
 mod tests {
-    use container_runtime::Settings;
+    use container_runtime::RuntimeSettings;
     use serde_json::Value;
 
     const DOCUMENT: &str = include_str!("../../../docs/runtime-settings.md");
 
-    fn settings() -> Settings {
-        Settings::new("/root".into(), "/state".into())
+    fn settings() -> RuntimeSettings {
+        RuntimeSettings::new("/root".into(), "/state".into())
     }
 
     /// The documented configuration is valid, every field of it is explained, and its defaults are

@@ -6,7 +6,7 @@ pub mod container_setup;
 pub mod could_not_run;
 pub mod cri_bench;
 pub mod embedded;
-pub mod judge;
+pub mod leftover_check;
 pub mod metric_families;
 pub mod node_controller;
 pub mod node_specs;

@@ -7,7 +7,7 @@ use anyhow::{Context, Result, ensure};
 
 /// What can be compared of one metric: everything but its values.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
-pub struct Family {
+pub struct ScrapedFamily {
     pub kind: String,
     pub labels: BTreeSet<String>,
     /// The bounds of a histogram, as written.
@@ -18,8 +18,8 @@ pub struct Family {
 ///
 /// # Errors
 /// When the text is not in the Prometheus format.
-pub fn families(text: &str) -> Result<BTreeMap<String, Family>> {
-    let mut families: BTreeMap<String, Family> = BTreeMap::new();
+pub fn families(text: &str) -> Result<BTreeMap<String, ScrapedFamily>> {
+    let mut families: BTreeMap<String, ScrapedFamily> = BTreeMap::new();
     let mut name = String::new();
     for line in text.lines().filter(|line| !line.is_empty()) {
         if let Some(rest) = line.strip_prefix("# TYPE ") {
@@ -50,11 +50,11 @@ pub fn families(text: &str) -> Result<BTreeMap<String, Family>> {
 /// have had.
 #[must_use]
 pub fn differences(
-    ours: &BTreeMap<String, Family>,
-    theirs: &BTreeMap<String, Family>,
+    ours: &BTreeMap<String, ScrapedFamily>,
+    theirs: &BTreeMap<String, ScrapedFamily>,
     may_be_missing: &[&str],
 ) -> Vec<String> {
-    let difference = |(name, family): (&String, &Family)| match theirs.get(name) {
+    let difference = |(name, family): (&String, &ScrapedFamily)| match theirs.get(name) {
         Some(same) if same == family => None,
         Some(other) => Some(format!("{name}: {family:?}, the reference's {other:?}")),
         None if may_be_missing.contains(&name.as_str()) => None,

@@ -16,7 +16,7 @@ pub mod run;
 /// The program in the kubelet's place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Agent {
+pub enum AgentUnderTest {
     Reference,
     Keelson,
 }
@@ -24,7 +24,7 @@ pub enum Agent {
 /// The CRI runtime below it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Runtime {
+pub enum RuntimeUnderTest {
     Containerd,
     Keelson,
 }
@@ -33,8 +33,8 @@ pub enum Runtime {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RunSettings {
-    pub agent: Agent,
-    pub runtime: Runtime,
+    pub agent: AgentUnderTest,
+    pub runtime: RuntimeUnderTest,
     /// The Keelson binary, for the agent, the runtime or both.
     pub keelson: PathBuf,
     /// The file that keeps the results of the newest run.

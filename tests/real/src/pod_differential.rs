@@ -4,6 +4,6 @@ mod compare;
 mod generator;
 mod server;
 
-pub use compare::{Comparison, compare};
+pub use compare::{PodComparison, compare};
 pub use generator::Generator;
 pub use server::ApiServer;

@@ -37,7 +37,7 @@ impl Promise {
 
 /// One row: our number and the other's.
 #[derive(Debug, Clone)]
-pub struct Row {
+pub struct BenchRow {
     pub name: String,
     pub ours: f64,
     pub theirs: f64,
@@ -47,12 +47,12 @@ pub struct Row {
 
 /// Numbers of both sides, in pairs measured one directly after the other.
 #[derive(Debug, Clone, Default)]
-pub struct Turns {
+pub struct PairedSamples {
     ours: Vec<f64>,
     theirs: Vec<f64>,
 }
 
-impl Turns {
+impl PairedSamples {
     pub fn push(&mut self, ours: f64, theirs: f64) {
         self.ours.push(ours);
         self.theirs.push(theirs);
@@ -79,27 +79,33 @@ fn median(mut numbers: Vec<f64>) -> f64 {
 
 /// Prints rows as they come and records the broken promises.
 #[derive(Debug, Default)]
-pub struct Table {
+pub struct BenchTable {
     broken: Vec<String>,
 }
 
-impl Table {
+impl BenchTable {
     /// A title row; `theirs` is the other's name.
     pub fn heading(&self, title: &str, theirs: &str) {
         println!("\n{title:<46} {:>11} {theirs:>11} {:<5} {:>7} promise", "keelson", "", "ratio");
     }
 
-    pub fn row(&mut self, row: &Row) {
+    pub fn row(&mut self, row: &BenchRow) {
         self.line(row, row.ours / row.theirs);
     }
 
     /// Values measured in turns: medians, and the median of the ratios.
-    pub fn turns(&mut self, name: &str, turns: &Turns, unit: &'static str, promise: Promise) {
+    pub fn turns(
+        &mut self,
+        name: &str,
+        turns: &PairedSamples,
+        unit: &'static str,
+        promise: Promise,
+    ) {
         let (name, ours, theirs) = (name.to_owned(), turns.ours(), turns.theirs());
-        self.line(&Row { name, ours, theirs, unit, promise }, turns.ratio());
+        self.line(&BenchRow { name, ours, theirs, unit, promise }, turns.ratio());
     }
 
-    fn line(&mut self, row: &Row, ratio: f64) {
+    fn line(&mut self, row: &BenchRow, ratio: f64) {
         // Nothing beside nothing is no ratio, and breaks what is promised.
         let kept = row.promise.holds(ratio);
         println!(
@@ -129,30 +135,30 @@ mod tests {
     use super::*;
 
     fn judged(ours: f64, theirs: f64, promise: Promise) -> Result<()> {
-        let mut table = Table::default();
-        table.row(&Row { name: "it".to_owned(), ours, theirs, unit: "ms", promise });
+        let mut table = BenchTable::default();
+        table.row(&BenchRow { name: "it".to_owned(), ours, theirs, unit: "ms", promise });
         table.judge()
     }
 
     /// A machine that is slow for a while is slow for both.
     #[test]
     fn turns_are_compared_one_by_one() {
-        let mut turns = Turns::default();
+        let mut turns = PairedSamples::default();
         for speed in [1.0, 1.0, 3.0, 3.0, 3.0] {
             turns.push(10.0 * speed, 40.0 * speed);
         }
         assert_eq!((turns.ours(), turns.theirs(), turns.ratio()), (30.0, 120.0, 0.25));
         // The medians alone would say 0.75 here.
-        let mut turns = Turns::default();
+        let mut turns = PairedSamples::default();
         for (ours, theirs) in [(10.0, 40.0), (30.0, 120.0), (30.0, 40.0)] {
             turns.push(ours, theirs);
         }
         assert_eq!(turns.ratio(), 0.25);
-        let mut table = Table::default();
+        let mut table = BenchTable::default();
         table.turns("it", &turns, "ms", Promise::AtMost(0.2));
         assert!(table.judge().unwrap_err().to_string().contains("it: 0.250"));
-        let mut table = Table::default();
-        table.turns("nothing", &Turns::default(), "ms", Promise::AtMost(1.0));
+        let mut table = BenchTable::default();
+        table.turns("nothing", &PairedSamples::default(), "ms", Promise::AtMost(1.0));
         table.judge().unwrap_err();
     }
 

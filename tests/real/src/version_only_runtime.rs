@@ -41,7 +41,7 @@ impl VersionOnlyRuntime {
             let serving = tonic::transport::Server::builder()
                 .add_service(RuntimeHalf)
                 .add_service(ImageHalf)
-                .serve_with_incoming_shutdown(Incoming(listener), async {
+                .serve_with_incoming_shutdown(StandInConnections(listener), async {
                     stopped.await.ok();
                 });
             if let Err(error) = runtime.block_on(serving) {
@@ -65,9 +65,9 @@ impl Drop for VersionOnlyRuntime {
     }
 }
 
-struct Incoming(UnixListener);
+struct StandInConnections(UnixListener);
 
-impl Stream for Incoming {
+impl Stream for StandInConnections {
     type Item = std::io::Result<UnixStream>;
 
     fn poll_next(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {

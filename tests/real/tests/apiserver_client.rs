@@ -16,11 +16,11 @@ use apiserver_client::access::TokenSource;
 use apiserver_client::{
     ApiClient, ClientOptions, RateLimit, Secret, Watch, WatchedObject, parse_kubeconfig,
 };
-use node_testkit::bed::{Bed, Test};
-use node_testkit::start::{ControlPlane, Running, Subject};
+use node_testkit::bed::{Bed, BedTest};
+use node_testkit::start::{CertificateSubject, ControlPlane, RunningPart};
 use ports::cluster_api::{
-    ClusterEvent, Deletion, EventKind, ObjectPath, ObjectReference, Patch, PatchKind, Repetition,
-    Resource, Selection,
+    ClusterEvent, ClusterEventType, Deletion, ObjectPath, ObjectReference, ObjectSelector, Patch,
+    PatchKind, Repetition, Resource,
 };
 use ports::cluster_objects::{ApiObject, Lease, Node, Pod, Renewal};
 use ports::{ApiTime, ClusterApi, ClusterApiError, FeedEvent, ObjectFeed as _};
@@ -31,7 +31,7 @@ const MANY: u32 = 5000;
 
 #[test]
 fn the_client_and_a_real_api_server_understand_each_other() -> Result<()> {
-    Test::new().needs(ControlPlane::NEEDS).deadline(Duration::from_mins(5)).run(|bed| {
+    BedTest::new().needs(ControlPlane::NEEDS).deadline(Duration::from_mins(5)).run(|bed| {
         let mut plane = ControlPlane::start(bed)?;
         let runtime =
             tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
@@ -41,7 +41,7 @@ fn the_client_and_a_real_api_server_understand_each_other() -> Result<()> {
             leases(&client).await.context("leases")?;
             events(&client).await.context("events")?;
             many_in_pages(&client).await.context("many in pages")?;
-            refusals(&plane, &client).await.context("refusals")?;
+            rejections(&plane, &client).await.context("refusals")?;
             new_certificate(&plane).await.context("new certificate")?;
             few_connections(&plane, &client).await.context("few connections")?;
             comes_back(bed, &mut plane, &client).await.context("an API server that comes back")
@@ -52,7 +52,7 @@ fn the_client_and_a_real_api_server_understand_each_other() -> Result<()> {
 fn client_of(kubeconfig: &Path) -> Result<ApiClient> {
     let access = parse_kubeconfig(&fs::read(kubeconfig)?, kubeconfig, None)?;
     let options = ClientOptions { rate: RateLimit::new(0.0, 0), ..ClientOptions::default() };
-    ApiClient::new(access, options).map_err(|problem| anyhow!(problem))
+    ApiClient::new(access, options).map_err(|message| anyhow!(message))
 }
 
 fn json_patch(kind: PatchKind, subresource: Option<&'static str>, body: &Value) -> Patch {
@@ -80,7 +80,7 @@ async fn wait_for<T: WatchedObject + std::fmt::Debug>(
     bail!("no {what}; the last event was {last:?}")
 }
 
-fn tells_of<T: ApiObject>(event: &FeedEvent<T>, name: &str) -> bool {
+fn is_about<T: ApiObject>(event: &FeedEvent<T>, name: &str) -> bool {
     match event {
         FeedEvent::Applied(object) => object.identity().name == name,
         FeedEvent::Listed(page) => page.iter().any(|object| object.identity().name == name),
@@ -89,13 +89,13 @@ fn tells_of<T: ApiObject>(event: &FeedEvent<T>, name: &str) -> bool {
 }
 
 async fn nodes_and_pods(client: &ApiClient) -> Result<()> {
-    let mut feed: Watch<Node> = Watch::start(client, Selection::default());
+    let mut feed: Watch<Node> = Watch::start(client, ObjectSelector::default());
     wait_for(&mut feed, "end of the list", |event| *event == FeedEvent::ListEnded).await?;
     let path = ObjectPath::node("n1");
     let node = json!({"apiVersion": "v1", "kind": "Node",
         "metadata": {"name": "n1", "labels": {"kept": "yes"}}});
     let made = client.create(&path, node.to_string().into_bytes()).await?;
-    wait_for(&mut feed, "new node", |event| tells_of(event, "n1")).await?;
+    wait_for(&mut feed, "new node", |event| is_about(event, "n1")).await?;
     let again = client.create(&path, node.to_string().into_bytes()).await;
     ensure!(matches!(again, Err(ClusterApiError::AlreadyExists { .. })), "{again:?}");
 
@@ -151,9 +151,11 @@ async fn pods(client: &ApiClient) -> Result<()> {
             "tolerations": [{"key": "k", "operator": "Exists", "effect": "NoExecute",
                 "tolerationSeconds": 7}]}});
     let made = client.create(&path, pod.to_string().into_bytes()).await?;
-    let mut feed: Watch<Pod> =
-        Watch::start(client, Selection::by_fields("spec.nodeName=n1,metadata.namespace=default"));
-    wait_for(&mut feed, "our pod", |event| tells_of(event, "bound")).await?;
+    let mut feed: Watch<Pod> = Watch::start(
+        client,
+        ObjectSelector::by_fields("spec.nodeName=n1,metadata.namespace=default"),
+    );
+    wait_for(&mut feed, "our pod", |event| is_about(event, "bound")).await?;
     let wrong =
         Deletion { uid: Some("another".to_owned()), grace_seconds: Some(0), ..Deletion::default() };
     let failed = client.delete(&path, wrong).await;
@@ -214,17 +216,18 @@ async fn events(client: &ApiClient) -> Result<()> {
             name: "n1".to_owned(),
             ..ObjectReference::default()
         },
-        kind: EventKind::Warning,
+        kind: ClusterEventType::Warning,
         reason: "Tried".to_owned(),
         message: "it was tried".to_owned(),
         component: "test".to_owned(),
         host: String::new(),
         at: now(),
     };
-    let told = client.tell_event(&event).await?;
+    let stored_event = client.create_event(&event).await?;
     let again = Repetition { count: 3, last: now(), message: None };
-    client.repeat_event(&told, again).await?;
-    let path = ObjectPath::namespaced(Resource::EVENTS, &told.namespace, &told.name);
+    client.repeat_event(&stored_event, again).await?;
+    let path =
+        ObjectPath::namespaced(Resource::EVENTS, &stored_event.namespace, &stored_event.name);
     let stored: Value = serde_json::from_slice(&client.read(&path).await?.json)?;
     ensure!(stored["count"] == 3 && stored["reason"] == "Tried", "{stored:#}");
     ensure!(stored["involvedObject"]["name"] == "n1", "{stored:#}");
@@ -255,11 +258,11 @@ async fn many_in_pages(client: &ApiClient) -> Result<()> {
     while let Some(outcome) = work.join_next().await {
         outcome??;
     }
-    let mut feed: Watch<Renewal> = Watch::start(client, Selection::in_namespace("many"));
+    let mut feed: Watch<Renewal> = Watch::start(client, ObjectSelector::in_namespace("many"));
     let (mut pages, mut names) = (0, BTreeSet::new());
     loop {
         match feed.next().await {
-            FeedEvent::ListBegan => {}
+            FeedEvent::ListBegun => {}
             FeedEvent::Listed(page) => {
                 ensure!(page.len() <= 500, "a page of {}", page.len());
                 pages += 1;
@@ -273,7 +276,7 @@ async fn many_in_pages(client: &ApiClient) -> Result<()> {
     Ok(())
 }
 
-async fn refusals(plane: &ControlPlane, client: &ApiClient) -> Result<()> {
+async fn rejections(plane: &ControlPlane, client: &ApiClient) -> Result<()> {
     let file = plane.admin_kubeconfig();
     let mut access = parse_kubeconfig(&fs::read(file)?, file, None)?;
     access.certificate = None;
@@ -290,12 +293,12 @@ async fn refusals(plane: &ControlPlane, client: &ApiClient) -> Result<()> {
     access.certificate = None;
     access.token = Some(TokenSource::Fixed(Secret::new(token.trim())));
     let account = ApiClient::new(access, ClientOptions::default()).map_err(|e| anyhow!(e))?;
-    ensure!(who_am_i(&account).await? == "system:serviceaccount:default:default");
-    ensure!(who_am_i(client).await? == "bed-admin");
+    ensure!(current_user(&account).await? == "system:serviceaccount:default:default");
+    ensure!(current_user(client).await? == "bed-admin");
     Ok(())
 }
 
-async fn who_am_i(client: &ApiClient) -> Result<String> {
+async fn current_user(client: &ApiClient) -> Result<String> {
     let resource =
         Resource { group: "authentication.k8s.io", version: "v1", plural: "selfsubjectreviews" };
     let path = ObjectPath { resource, namespace: None, name: "me".to_owned() };
@@ -310,25 +313,25 @@ async fn who_am_i(client: &ApiClient) -> Result<String> {
 async fn new_certificate(plane: &ControlPlane) -> Result<()> {
     let kubeconfig = plane.node_kubeconfig("before")?;
     let client = client_of(&kubeconfig)?;
-    ensure!(who_am_i(&client).await? == "system:node:before");
-    let subject = Subject {
+    ensure!(current_user(&client).await? == "system:node:before");
+    let subject = CertificateSubject {
         common_name: "system:node:after",
         organization: Some("system:nodes"),
-        ..Subject::default()
+        ..CertificateSubject::default()
     };
     // The same file names: what `node_kubeconfig` wrote is overwritten.
     plane.authority().issue("node-before", &subject)?;
-    client.refresh_credentials().await.map_err(|problem| anyhow!(problem))?;
-    ensure!(who_am_i(&client).await? == "system:node:after");
+    client.refresh_credentials().await.map_err(|message| anyhow!(message))?;
+    ensure!(current_user(&client).await? == "system:node:after");
     Ok(())
 }
 
 /// Three watches and many requests share a connection.
 async fn few_connections(plane: &ControlPlane, client: &ApiClient) -> Result<()> {
     let port: u16 = plane.url().rsplit(':').next().context("a port")?.parse()?;
-    let _nodes: Watch<Node> = Watch::start(client, Selection::default());
-    let _pods: Watch<Pod> = Watch::start(client, Selection::default());
-    let mut leases: Watch<Renewal> = Watch::start(client, Selection::in_namespace("default"));
+    let _nodes: Watch<Node> = Watch::start(client, ObjectSelector::default());
+    let _pods: Watch<Pod> = Watch::start(client, ObjectSelector::default());
+    let mut leases: Watch<Renewal> = Watch::start(client, ObjectSelector::in_namespace("default"));
     wait_for(&mut leases, "end of the list", |event| *event == FeedEvent::ListEnded).await?;
     let ours: BTreeSet<String> = fs::read_dir("/proc/self/fd")?
         .filter_map(|entry| fs::read_link(entry.ok()?.path()).ok())
@@ -350,7 +353,7 @@ async fn few_connections(plane: &ControlPlane, client: &ApiClient) -> Result<()>
 }
 
 async fn comes_back(bed: &Bed, plane: &mut ControlPlane, client: &ApiClient) -> Result<()> {
-    let mut feed: Watch<Renewal> = Watch::start(client, Selection::in_namespace("default"));
+    let mut feed: Watch<Renewal> = Watch::start(client, ObjectSelector::in_namespace("default"));
     wait_for(&mut feed, "end of the list", |event| *event == FeedEvent::ListEnded).await?;
     let process = plane.api_server().process_id();
     let line = fs::read(format!("/proc/{process}/cmdline"))?;
@@ -368,7 +371,7 @@ async fn comes_back(bed: &Bed, plane: &mut ControlPlane, client: &ApiClient) -> 
     let (program, arguments) = words.split_first().context("no command line")?;
     let mut command = Command::new(program);
     command.args(arguments);
-    let _again = Running::start(bed, "kube-apiserver-again", &mut command)?;
+    let _again = RunningPart::start(bed, "kube-apiserver-again", &mut command)?;
     wait_for(&mut feed, "resumption", |event| *event == FeedEvent::Resumed).await?;
     let mut lease = Lease::default();
     lease.metadata.namespace = "default".to_owned();
@@ -378,7 +381,7 @@ async fn comes_back(bed: &Bed, plane: &mut ControlPlane, client: &ApiClient) -> 
         ensure!(Instant::now() < until, "{error}");
         tokio::time::sleep(Duration::from_millis(200)).await;
     }
-    wait_for(&mut feed, "change", |event| tells_of(event, "afterwards")).await?;
+    wait_for(&mut feed, "change", |event| is_about(event, "afterwards")).await?;
     Ok(())
 }
 

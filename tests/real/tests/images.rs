@@ -8,9 +8,9 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use node_testkit::bed::Test;
-use node_testkit::images::{self, Image};
-use node_testkit::start::{Containerd, ContainerdOptions, Registry, RegistryOptions};
+use node_testkit::bed::BedTest;
+use node_testkit::images::{self, TestImage};
+use node_testkit::start::{Containerd, ContainerdOptions, RegistryOptions, RegistryServer};
 
 fn ctr(containerd: &Containerd, arguments: &[&str]) -> Result<String> {
     let mut all = vec!["--namespace", "k8s.io"];
@@ -39,7 +39,7 @@ fn archives_are_imported_listed_and_run() -> Result<()> {
         (&hub_busybox, hub_busybox.oci_archive()?),
         (&agnhost, agnhost.oci_archive()?),
     ];
-    Test::new().deadline(Duration::from_secs(180)).needs(Containerd::NEEDS).run(|bed| {
+    BedTest::new().deadline(Duration::from_secs(180)).needs(Containerd::NEEDS).run(|bed| {
         let containerd = Containerd::start(bed, &ContainerdOptions::default())?;
         for (_, archive) in &archives {
             containerd.import(archive)?;
@@ -54,19 +54,19 @@ fn archives_are_imported_listed_and_run() -> Result<()> {
         }
         let check = "set -e; stat -c %a /tmp; id -u; [ -x /usr/bin/env ]; ls / | head -n 3 | wc -l";
         for image in [&busybox, &hub_busybox] {
-            let said = run_in(&containerd, image.name(), &["sh", "-c", check])?;
-            ensure!(said == "1777\n0\n3\n", "{} said {said:?}", image.name());
+            let output = run_in(&containerd, image.name(), &["sh", "-c", check])?;
+            ensure!(output == "1777\n0\n3\n", "{} said {output:?}", image.name());
         }
         let users = "id -u user-defined-in-image; id -G user-defined-in-image";
-        let said = run_in(&containerd, agnhost.name(), &["sh", "-c", users])?;
-        ensure!(said == "1000\n1000 50000\n", "agnhost's users: {said:?}");
+        let output = run_in(&containerd, agnhost.name(), &["sh", "-c", users])?;
+        ensure!(output == "1000\n1000 50000\n", "agnhost's users: {output:?}");
         ends_by_term(&containerd, &pause)
     })
 }
 
 /// The pause program is PID 1 of its container, where only a process that handles SIGTERM ends by
 /// it.
-fn ends_by_term(containerd: &Containerd, pause: &Image) -> Result<()> {
+fn ends_by_term(containerd: &Containerd, pause: &TestImage) -> Result<()> {
     ctr(containerd, &["run", "--detach", pause.name(), "pausing"])?;
     let state = || -> Result<String> {
         let tasks = ctr(containerd, &["tasks", "list"])?;
@@ -88,9 +88,9 @@ fn ends_by_term(containerd: &Containerd, pause: &Image) -> Result<()> {
 #[test]
 fn images_are_pushed_listed_and_pulled() -> Result<()> {
     let busybox = images::busybox()?;
-    let parts = [Containerd::NEEDS, Registry::NEEDS].concat();
-    Test::new().deadline(Duration::from_secs(120)).needs(&parts).run(|bed| {
-        let registry = Registry::start(bed, RegistryOptions::default())?;
+    let parts = [Containerd::NEEDS, RegistryServer::NEEDS].concat();
+    BedTest::new().deadline(Duration::from_secs(120)).needs(&parts).run(|bed| {
+        let registry = RegistryServer::start(bed, RegistryOptions::default())?;
         let digest = images::push(registry.address(), &busybox)?;
         let again = images::push(registry.address(), &busybox)?;
         ensure!(digest == again, "pushed twice, and the digests differ: {digest}, {again}");
@@ -106,8 +106,8 @@ fn images_are_pushed_listed_and_pulled() -> Result<()> {
         ctr(&containerd, &["images", "pull", "--plain-http", &local])?;
         let listed = ctr(&containerd, &["images", "list", &format!("name=={local}")])?;
         ensure!(listed.contains(&digest), "pulled something else than {digest}:\n{listed}");
-        let said = run_in(&containerd, &local, &["echo", "pulled"])?;
-        ensure!(said == "pulled\n", "the pulled image said {said:?}");
+        let output = run_in(&containerd, &local, &["echo", "pulled"])?;
+        ensure!(output == "pulled\n", "the pulled image said {output:?}");
         Ok(())
     })
 }

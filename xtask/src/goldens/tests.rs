@@ -19,7 +19,7 @@ fn an_old_stamp_is_found() {
 }
 
 #[test]
-fn what_counts_as_golden() {
+fn files_are_recognized_as_golden_by_their_names() {
     assert!(is_golden("crates/model/pod-model/src/quantity/golden-pairs.txt"));
     assert!(is_golden("crates/model/node-config/goldens/configz-v1.json"));
     assert!(!is_golden("tests/real-parts/kubernetes/goldens/units/main.go"));

@@ -3,32 +3,32 @@
 
 use super::*;
 
-fn node(layer: Layer, uses: &[&str]) -> Node {
-    Node {
+fn node(layer: CrateLayer, uses: &[&str]) -> PackageNode {
+    PackageNode {
         layer: Some(layer),
         uses: uses.iter().map(ToString::to_string).collect(),
-        ..Node::default()
+        ..PackageNode::default()
     }
 }
 
-fn outside(uses: &[&str]) -> Node {
-    Node { uses: uses.iter().map(ToString::to_string).collect(), ..Node::default() }
+fn outside(uses: &[&str]) -> PackageNode {
+    PackageNode { uses: uses.iter().map(ToString::to_string).collect(), ..PackageNode::default() }
 }
 
 /// A small valid project, one crate in each layer.
-fn lawful() -> Graph {
+fn valid_project() -> Graph {
     Graph::from([
-        ("words".into(), node(Layer::Model, &["serde"])),
-        ("ports".into(), node(Layer::Model, &["words"])),
-        ("plan".into(), node(Layer::Decide, &["words"])),
-        ("frames".into(), node(Layer::Wire, &["prost"])),
-        ("client".into(), node(Layer::Adapter, &["ports", "frames", "tonic"])),
-        ("volumes".into(), node(Layer::Adapter, &["ports"])),
-        ("engine".into(), node(Layer::Runtime, &["frames", "tokio"])),
-        ("agent".into(), node(Layer::Shell, &["ports", "plan", "tokio"])),
-        ("kit".into(), node(Layer::TestKit, &["ports"])),
-        ("program".into(), node(Layer::Binary, &["agent", "client", "engine"])),
-        ("tool".into(), node(Layer::Tool, &["kit"])),
+        ("words".into(), node(CrateLayer::Model, &["serde"])),
+        ("ports".into(), node(CrateLayer::Model, &["words"])),
+        ("plan".into(), node(CrateLayer::Decide, &["words"])),
+        ("frames".into(), node(CrateLayer::Wire, &["prost"])),
+        ("client".into(), node(CrateLayer::Adapter, &["ports", "frames", "tonic"])),
+        ("volumes".into(), node(CrateLayer::Adapter, &["ports"])),
+        ("engine".into(), node(CrateLayer::Runtime, &["frames", "tokio"])),
+        ("agent".into(), node(CrateLayer::Shell, &["ports", "plan", "tokio"])),
+        ("kit".into(), node(CrateLayer::TestKit, &["ports"])),
+        ("program".into(), node(CrateLayer::Binary, &["agent", "client", "engine"])),
+        ("tool".into(), node(CrateLayer::Tool, &["kit"])),
         ("serde".into(), outside(&[])),
         ("prost".into(), outside(&[])),
         ("tonic".into(), outside(&["tokio"])),
@@ -38,8 +38,8 @@ fn lawful() -> Graph {
 }
 
 #[test]
-fn a_lawful_project_has_no_violation() {
-    assert_eq!(violations(&lawful()), Vec::<String>::new());
+fn a_valid_project_has_no_violation() {
+    assert_eq!(violations(&valid_project()), Vec::<String>::new());
 }
 
 #[test]
@@ -71,17 +71,17 @@ fn every_planted_violation_is_found() {
         ("program", "kit", "program (Binary) may not depend on kit (TestKit)"),
         ("tool", "program", "tool (Tool) may not depend on program (Binary)"),
     ];
-    for (who, used, complaint) in planted {
-        let mut graph = lawful();
-        graph.get_mut(*who).expect("a crate of the lawful project").uses.insert((*used).into());
+    for (package, used, complaint) in planted {
+        let mut graph = valid_project();
+        graph.get_mut(*package).expect("a crate of the lawful project").uses.insert((*used).into());
         let found = violations(&graph);
-        assert!(found.iter().any(|v| v.starts_with(complaint)), "{who} -> {used}: {found:?}");
+        assert!(found.iter().any(|v| v.starts_with(complaint)), "{package} -> {used}: {found:?}");
     }
 }
 
 #[test]
 fn tests_of_the_shell_may_use_the_kit_but_tests_of_the_pure_may_not() {
-    let mut graph = lawful();
+    let mut graph = valid_project();
     graph.get_mut("agent").expect("agent").tests_use.insert("kit".into());
     assert_eq!(violations(&graph), Vec::<String>::new());
     graph.get_mut("plan").expect("plan").tests_use.insert("kit".into());
@@ -91,8 +91,8 @@ fn tests_of_the_shell_may_use_the_kit_but_tests_of_the_pure_may_not() {
 #[test]
 fn this_workspace_keeps_the_law() {
     let metadata = crate::workspace::metadata().expect("cargo metadata");
-    assert_eq!(homeless(&metadata), Vec::<String>::new());
+    assert_eq!(packages_outside_layers(&metadata), Vec::<String>::new());
     let graph = graph_of(&metadata);
-    assert!(graph["pod-model"].layer == Some(Layer::Model), "the graph sees our crates");
+    assert!(graph["pod-model"].layer == Some(CrateLayer::Model), "the graph sees our crates");
     assert_eq!(violations(&graph), Vec::<String>::new());
 }

@@ -2,8 +2,8 @@
 
 use super::*;
 
-fn facts(name: &str, licence: Option<&str>, source: Option<&str>) -> Facts {
-    Facts {
+fn facts(name: &str, licence: Option<&str>, source: Option<&str>) -> PackageFacts {
+    PackageFacts {
         name: name.into(),
         version: "1.0.0".into(),
         licence: licence.map(Into::into),
@@ -37,10 +37,10 @@ fn a_choice_of_licences_needs_one_that_is_allowed() {
 }
 
 #[test]
-fn what_is_shipped_may_carry_less_than_what_is_not() {
-    let tool = Facts { shipped: false, ..facts("a", Some("NCSA"), Some(CRATES_IO)) };
+fn shipped_code_may_have_fewer_licences_than_tools() {
+    let tool = PackageFacts { shipped: false, ..facts("a", Some("NCSA"), Some(CRATES_IO)) };
     assert!(breaches_of(&tool).is_empty());
-    assert_eq!(breaches_of(&Facts { shipped: true, ..tool }).len(), 1);
+    assert_eq!(breaches_of(&PackageFacts { shipped: true, ..tool }).len(), 1);
 }
 
 #[test]

@@ -116,17 +116,17 @@ const LINTS: [&str; 3] = ["disallowed_methods", "disallowed_types", "disallowed_
 
 /// clippy's output for a file, with the rules of the pure layers.
 fn clippy_on(code: &str) -> (bool, String) {
-    let folder = tempfile::tempdir().expect("a folder");
-    let file = folder.path().join("planted.rs");
+    let dir = tempfile::tempdir().expect("a folder");
+    let file = dir.path().join("planted.rs");
     std::fs::write(&file, code).expect("the planted file");
     let output = Command::new("clippy-driver")
         .args(["--edition=2024", "--crate-type=lib", "--emit=metadata", "--cap-lints=forbid"])
         .args(LINTS.map(|lint| format!("-Dclippy::{lint}")))
         .arg("--out-dir")
-        .arg(folder.path())
+        .arg(dir.path())
         .arg(&file)
         .env("CLIPPY_CONF_DIR", crate::workspace::root().join("crates/model"))
-        .env("CARGO_MANIFEST_DIR", folder.path())
+        .env("CARGO_MANIFEST_DIR", dir.path())
         .output()
         .expect("clippy-driver starts");
     (output.status.success(), String::from_utf8_lossy(&output.stderr).into_owned())
@@ -155,23 +155,23 @@ fn every_rule_has_a_planted_violation_that_is_refused_with_its_reason() {
     for (number, (_, planted)) in PLANTED.iter().enumerate() {
         code.push_str(&format!("pub mod m{number} {{ pub {planted} }}\n"));
     }
-    let (accepted, said) = clippy_on(&code);
+    let (accepted, printed) = clippy_on(&code);
     assert!(!accepted, "clippy let all of it through");
     for (path, reason) in &rules {
         let at = PLANTED.iter().position(|(planted, _)| planted == path);
         let at = at.unwrap_or_else(|| panic!("{path}: no violation is planted for this rule"));
-        let complaint = said.split("\n\n").find(|part| {
+        let complaint = printed.split("\n\n").find(|part| {
             part.contains(&format!("`{path}`")) && part.contains(&format!("planted.rs:{}:", at + 1))
         });
-        let complaint = complaint.unwrap_or_else(|| panic!("{path}: not refused in\n{said}"));
+        let complaint = complaint.unwrap_or_else(|| panic!("{path}: not refused in\n{printed}"));
         assert!(complaint.contains(&format!("{reason}:")), "{path}: no reason in\n{complaint}");
     }
 }
 
 #[test]
 fn pure_code_passes() {
-    let (accepted, said) = clippy_on("pub fn f(a: u32) -> u32 { a.wrapping_add(1) }");
-    assert!(accepted, "{said}");
+    let (accepted, printed) = clippy_on("pub fn f(a: u32) -> u32 { a.wrapping_add(1) }");
+    assert!(accepted, "{printed}");
 }
 
 #[test]

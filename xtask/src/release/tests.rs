@@ -18,7 +18,7 @@ fn the_specification_promises_the_same_size() {
 }
 
 #[test]
-fn one_file_in_another_is_found() {
+fn a_supervisor_embedded_in_a_binary_is_found() {
     let part: Vec<u8> = (0..200).collect();
     let whole = [b"before".as_slice(), &part[..100], &part, b"after"].concat();
     assert!(contains(&whole, &part));

@@ -4,7 +4,7 @@ use super::*;
 
 #[test]
 fn counts_are_read_from_the_harness() {
-    let mut counts = Counts::default();
+    let mut counts = TestCounts::default();
     for line in [
         "running 3 tests",
         "test a::b ... ok",
@@ -14,14 +14,14 @@ fn counts_are_read_from_the_harness() {
     ] {
         counts.read_line(line);
     }
-    let expected = Counts { passed: 13, failed: 1, ignored: 1, failures: vec!["a::c".into()] };
+    let expected = TestCounts { passed: 13, failed: 1, ignored: 1, failures: vec!["a::c".into()] };
     assert_eq!(counts, expected);
 }
 
 #[test]
 fn the_last_line_is_plain() {
-    let mut tally = Tally::default();
-    tally.add(&Counts { passed: 7, failed: 0, ignored: 0, failures: vec![] });
+    let mut tally = CheckTally::default();
+    tally.add(&TestCounts { passed: 7, failed: 0, ignored: 0, failures: vec![] });
     tally.check("planted", || anyhow::bail!("no"));
     let closing = tally.closing(2);
     assert_eq!(closing.lines().last(), Some("7 passed, 1 failed"));

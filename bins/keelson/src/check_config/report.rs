@@ -1,14 +1,14 @@
 //! The result of a check in its three output formats.
 
-use super::Output;
+use super::ConfigFormat;
 use node_config::credential_provider::CredentialProviderConfig;
-use node_config::flags::CommandLine;
-use node_config::{Loaded, Problem};
+use node_config::flags::KubeletCommandLine;
+use node_config::{Diagnostic, LoadedNodeConfig};
 use serde_json::json;
 
 /// Everything that a check found.
-pub(super) struct Report {
-    pub(super) loaded: Loaded,
+pub(super) struct ConfigReport {
+    pub(super) loaded: LoadedNodeConfig,
     /// Flags that are no part of KubeletConfiguration: their name and their value.
     pub(super) flag_rows: Vec<(String, String)>,
     pub(super) unreadable: Vec<String>,
@@ -16,7 +16,7 @@ pub(super) struct Report {
 }
 
 /// The settings that exist only as flags, as they were given.
-pub(super) fn flag_rows(command_line: &CommandLine) -> Vec<(String, String)> {
+pub(super) fn flag_rows(command_line: &KubeletCommandLine) -> Vec<(String, String)> {
     let in_configuration = |flag: &str| command_line.edits.iter().any(|edit| edit.flag == flag);
     command_line
         .given
@@ -26,7 +26,7 @@ pub(super) fn flag_rows(command_line: &CommandLine) -> Vec<(String, String)> {
         .collect()
 }
 
-impl Report {
+impl ConfigReport {
     pub(super) fn usable(&self) -> bool {
         self.loaded.config.is_some() && self.unreadable.is_empty()
     }
@@ -36,14 +36,14 @@ impl Report {
             .skipped
             .iter()
             .map(|name| format!("--config-dir: {name} is passed over, expected a name in .conf"));
-        self.loaded.warnings().map(Problem::to_string).chain(skipped).collect()
+        self.loaded.warnings().map(Diagnostic::to_string).chain(skipped).collect()
     }
 
     fn errors(&self) -> Vec<String> {
         self.unreadable
             .iter()
             .cloned()
-            .chain(self.loaded.errors().map(Problem::to_string))
+            .chain(self.loaded.errors().map(Diagnostic::to_string))
             .collect()
     }
 
@@ -56,7 +56,8 @@ impl Report {
 
     /// Field, value, origin.
     fn rows(&self) -> Vec<[String; 3]> {
-        let said = self.loaded.effective.iter().flat_map(node_config::Effective::said_values);
+        let said =
+            self.loaded.effective.iter().flat_map(node_config::EffectiveConfig::explicit_values);
         let said = said.map(|row| [row.path, row.value, row.origin.to_string()]);
         let flags = self.flag_rows.iter();
         let flags = flags.map(|(flag, value)| [flag.clone(), value.clone(), flag.clone()]);
@@ -66,11 +67,11 @@ impl Report {
         said.chain(providers).chain(flags).collect()
     }
 
-    pub(super) fn render(&self, output: Output) -> String {
+    pub(super) fn render(&self, output: ConfigFormat) -> String {
         match output {
-            Output::Yaml => self.yaml(),
-            Output::Json => self.json(),
-            Output::Table => aligned(&self.rows(), &["FIELD", "VALUE", "ORIGIN"]),
+            ConfigFormat::Yaml => self.yaml(),
+            ConfigFormat::Json => self.json(),
+            ConfigFormat::Table => aligned(&self.rows(), &["FIELD", "VALUE", "ORIGIN"]),
         }
     }
 

@@ -3,7 +3,7 @@
 use super::*;
 use std::fs;
 
-fn options(arguments: &[&str]) -> Result<(Output, Vec<String>), String> {
+fn options(arguments: &[&str]) -> Result<(ConfigFormat, Vec<String>), String> {
     own_options(arguments.iter().map(OsString::from).collect())
 }
 
@@ -16,19 +16,19 @@ fn the_output_option_is_taken_out_and_the_rest_left_alone() {
         &["--v=2", "--output", "json"],
         &["--output=json", "--v=2"],
     ] {
-        assert_eq!(options(given), Ok((Output::Json, vec!["--v=2".to_owned()])), "{given:?}");
+        assert_eq!(options(given), Ok((ConfigFormat::Json, vec!["--v=2".to_owned()])), "{given:?}");
     }
-    assert_eq!(options(&[]), Ok((Output::Yaml, vec![])));
+    assert_eq!(options(&[]), Ok((ConfigFormat::Yaml, vec![])));
     assert!(options(&["-o", "xml"]).unwrap_err().contains("xml"));
     assert!(options(&["-o"]).is_err());
 }
 
-fn report(configuration: &str, arguments: &[&str]) -> report::Report {
-    let folder = tempfile::tempdir().unwrap();
-    fs::write(folder.path().join("k.yaml"), configuration).unwrap();
+fn report(configuration: &str, arguments: &[&str]) -> report::ConfigReport {
+    let dir = tempfile::tempdir().unwrap();
+    fs::write(dir.path().join("k.yaml"), configuration).unwrap();
     let mut all = vec!["--config=k.yaml".to_owned()];
     all.extend(arguments.iter().map(|argument| (*argument).to_owned()));
-    examine(flags::parse(&all), folder.path())
+    examine(flags::parse(&all), dir.path())
 }
 
 const HEAD: &str = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n\
@@ -42,16 +42,16 @@ fn a_good_configuration_shows_values_and_origins() {
         &["--root-dir=/srv/kubelet", "--read-only-port=0"],
     );
     assert!(report.usable(), "{:?}", report.findings());
-    let yaml = report.render(Output::Yaml);
+    let yaml = report.render(ConfigFormat::Yaml);
     assert!(yaml.contains("\nmaxPods: 55\n"), "{yaml}");
     assert!(!yaml.contains("s3cr3t"), "{yaml}");
-    let table = report.render(Output::Table);
+    let table = report.render(ConfigFormat::Table);
     let line = |start: &str| table.lines().find(|line| line.starts_with(start)).unwrap();
     assert!(line("maxPods ").contains("k.yaml:5"), "{table}");
     assert!(line("readOnlyPort ").ends_with("--read-only-port"), "{table}");
     assert!(line("--root-dir ").contains("/srv/kubelet"), "{table}");
     assert!(!table.contains("s3cr3t"), "{table}");
-    let json: serde_json::Value = serde_json::from_str(&report.render(Output::Json)).unwrap();
+    let json: serde_json::Value = serde_json::from_str(&report.render(ConfigFormat::Json)).unwrap();
     assert_eq!(json["usable"], true);
     assert_eq!(json["configuration"]["maxPods"], 55);
     assert!(!json.to_string().contains("s3cr3t"), "{json}");
@@ -68,7 +68,7 @@ fn a_bad_one_lists_every_error() {
     for part in ["maxPods", "healthzPort", "--v"] {
         assert!(errors.iter().any(|line| line.contains(part)), "{part} in {errors:?}");
     }
-    let json: serde_json::Value = serde_json::from_str(&report.render(Output::Json)).unwrap();
+    let json: serde_json::Value = serde_json::from_str(&report.render(ConfigFormat::Json)).unwrap();
     assert_eq!(json["usable"], false);
     assert_eq!(json["errors"].as_array().unwrap().len(), errors.len());
 }
@@ -88,7 +88,7 @@ fn no_form_shows_what_a_url_hides() {
         let report = report(&body, arguments);
         assert!(report.usable(), "{:?}", report.findings());
         let mut shown = report.findings().join("\n");
-        for output in [Output::Yaml, Output::Json, Output::Table] {
+        for output in [ConfigFormat::Yaml, ConfigFormat::Json, ConfigFormat::Table] {
             let text = report.render(output);
             assert!(text.contains("?<masked>"), "{text}");
             shown.push_str(&text);

@@ -20,21 +20,21 @@ pub(crate) fn missing(
     if flags.image_credential_provider_bin_dir.is_empty() {
         return Vec::new();
     }
-    let folder = working_directory.join(&flags.image_credential_provider_bin_dir);
-    if let Err(error) = folder.metadata() {
-        return vec![format!("{FLAG}: cannot look into {}: {error}", folder.display())];
+    let dir = working_directory.join(&flags.image_credential_provider_bin_dir);
+    if let Err(error) = dir.metadata() {
+        return vec![format!("{FLAG}: cannot look into {}: {error}", dir.display())];
     }
     let named = providers.iter().flat_map(|config| &config.providers);
     named
         .filter_map(|provider| {
-            let program = folder.join(&provider.name);
-            let why = refusal(&program)?;
+            let program = dir.join(&provider.name);
+            let why = missing_program_error(&program)?;
             Some(format!("{FLAG}: cannot run {}: {why}", program.display()))
         })
         .collect()
 }
 
-fn refusal(program: &Path) -> Option<String> {
+fn missing_program_error(program: &Path) -> Option<String> {
     match program.metadata() {
         Err(error) => Some(error.to_string()),
         Ok(metadata) if metadata.is_dir() => {

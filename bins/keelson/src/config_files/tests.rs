@@ -21,17 +21,17 @@ fn nothing_named_nothing_read() {
 
 #[test]
 fn the_file_and_the_drop_ins_are_read_in_order() {
-    let folder = tempfile::tempdir().unwrap();
-    fs::write(folder.path().join("kubelet.yaml"), "main").unwrap();
-    fs::create_dir_all(folder.path().join("d/sub")).unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    fs::write(dir.path().join("kubelet.yaml"), "main").unwrap();
+    fs::create_dir_all(dir.path().join("d/sub")).unwrap();
     for name in ["d/20.conf", "d/10.conf", "d/README", "d/sub/x.conf", "d/10.conf.bak"] {
-        fs::write(folder.path().join(name), name).unwrap();
+        fs::write(dir.path().join(name), name).unwrap();
     }
-    symlink("../kubelet.yaml", folder.path().join("d/30.conf")).unwrap();
-    let found = read(&flags("./kubelet.yaml", "d"), folder.path());
+    symlink("../kubelet.yaml", dir.path().join("d/30.conf")).unwrap();
+    let found = read(&flags("./kubelet.yaml", "d"), dir.path());
     assert!(found.errors.is_empty(), "{:?}", found.errors);
     let config = found.files.config.unwrap();
-    assert_eq!(config.path, folder.path().join("kubelet.yaml").to_str().unwrap());
+    assert_eq!(config.path, dir.path().join("kubelet.yaml").to_str().unwrap());
     assert_eq!(config.bytes, b"main");
     let contents: Vec<String> = found
         .files
@@ -45,14 +45,14 @@ fn the_file_and_the_drop_ins_are_read_in_order() {
 
 #[test]
 fn what_cannot_be_read_is_named_and_the_rest_is_read() {
-    let folder = tempfile::tempdir().unwrap();
-    fs::create_dir_all(folder.path().join("d")).unwrap();
-    fs::write(folder.path().join("d/10.conf"), "ten").unwrap();
-    symlink("nowhere", folder.path().join("d/20.conf")).unwrap();
-    symlink(".", folder.path().join("d/30.conf")).unwrap();
-    let large = File::create(folder.path().join("large.yaml")).unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    fs::create_dir_all(dir.path().join("d")).unwrap();
+    fs::write(dir.path().join("d/10.conf"), "ten").unwrap();
+    symlink("nowhere", dir.path().join("d/20.conf")).unwrap();
+    symlink(".", dir.path().join("d/30.conf")).unwrap();
+    let large = File::create(dir.path().join("large.yaml")).unwrap();
     large.set_len(u64::try_from(MAX_BYTES).unwrap() + 1).unwrap();
-    let found = read(&flags("large.yaml", "d"), folder.path());
+    let found = read(&flags("large.yaml", "d"), dir.path());
     assert_eq!(found.files.drop_ins.len(), 1);
     assert_eq!(found.errors.len(), 3, "{:?}", found.errors);
     assert!(found.errors[0].starts_with("--config: cannot read"), "{:?}", found.errors);
@@ -60,7 +60,7 @@ fn what_cannot_be_read_is_named_and_the_rest_is_read() {
     assert!(found.errors[1].contains("d/20.conf"), "{:?}", found.errors);
     assert!(found.errors[2].contains("it is a folder"), "{:?}", found.errors);
 
-    let found = read(&flags("absent.yaml", "absent"), folder.path());
+    let found = read(&flags("absent.yaml", "absent"), dir.path());
     assert!(found.errors[0].contains("absent.yaml"), "{:?}", found.errors);
     assert!(found.errors[1].starts_with("--config-dir: cannot list"), "{:?}", found.errors);
 }
@@ -79,49 +79,49 @@ fn provider_flags(config: &str, programs: &str) -> FlagSettings {
     }
 }
 
-fn provider_names(found: &Found) -> Vec<&str> {
+fn provider_names(found: &ReadFiles) -> Vec<&str> {
     let files = found.files.credential_providers.as_deref().unwrap_or_default();
     files.iter().map(|file| file.path.rsplit('/').next().unwrap()).collect()
 }
 
 #[test]
-fn providers_are_one_file_or_some_files_of_a_folder() {
-    let folder = tempfile::tempdir().unwrap();
-    fs::create_dir_all(folder.path().join("p/sub.yaml")).unwrap();
-    fs::write(folder.path().join("p/sub.yaml/x.yaml"), "x").unwrap();
+fn providers_are_one_file_or_some_files_of_a_dir() {
+    let dir = tempfile::tempdir().unwrap();
+    fs::create_dir_all(dir.path().join("p/sub.yaml")).unwrap();
+    fs::write(dir.path().join("p/sub.yaml/x.yaml"), "x").unwrap();
     for name in ["p/b.yaml", "p/a.yml", "p/c.json", "p/README", "one.conf"] {
-        fs::write(folder.path().join(name), name).unwrap();
+        fs::write(dir.path().join(name), name).unwrap();
     }
-    symlink("../one.conf", folder.path().join("p/d.yaml")).unwrap();
-    let found = read(&provider_flags("p", ""), folder.path());
+    symlink("../one.conf", dir.path().join("p/d.yaml")).unwrap();
+    let found = read(&provider_flags("p", ""), dir.path());
     assert_eq!(provider_names(&found), ["a.yml", "b.yaml", "c.json", "d.yaml"]);
     assert!(found.errors.is_empty(), "{:?}", found.errors);
     // A file that is given by its own path may have any name.
-    let found = read(&provider_flags("one.conf", ""), folder.path());
+    let found = read(&provider_flags("one.conf", ""), dir.path());
     assert_eq!(found.files.credential_providers.unwrap()[0].bytes, b"one.conf");
 }
 
 #[test]
 fn providers_that_cannot_be_read_are_named() {
-    let folder = tempfile::tempdir().unwrap();
-    fs::create_dir_all(folder.path().join("empty")).unwrap();
-    fs::create_dir_all(folder.path().join("p")).unwrap();
-    fs::write(folder.path().join("p/a.yaml"), "a").unwrap();
-    symlink("nowhere", folder.path().join("p/b.yaml")).unwrap();
-    symlink(".", folder.path().join("p/c.yaml")).unwrap();
-    let large = File::create(folder.path().join("p/d.yaml")).unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    fs::create_dir_all(dir.path().join("empty")).unwrap();
+    fs::create_dir_all(dir.path().join("p")).unwrap();
+    fs::write(dir.path().join("p/a.yaml"), "a").unwrap();
+    symlink("nowhere", dir.path().join("p/b.yaml")).unwrap();
+    symlink(".", dir.path().join("p/c.yaml")).unwrap();
+    let large = File::create(dir.path().join("p/d.yaml")).unwrap();
     large.set_len(u64::try_from(MAX_BYTES).unwrap() + 1).unwrap();
-    let found = read(&provider_flags("p", ""), folder.path());
+    let found = read(&provider_flags("p", ""), dir.path());
     assert_eq!(provider_names(&found), ["a.yaml"]);
     assert_eq!(found.errors.len(), 3, "{:?}", found.errors);
     for (name, part) in [("absent", "cannot read"), ("empty", "no .json, .yaml or .yml file")] {
-        let found = read(&provider_flags(name, ""), folder.path());
+        let found = read(&provider_flags(name, ""), dir.path());
         assert_eq!(found.files.credential_providers, None);
         assert_eq!(found.errors.len(), 1, "{:?}", found.errors);
         assert!(found.errors[0].starts_with(PROVIDERS_FLAG), "{:?}", found.errors);
         assert!(found.errors[0].contains(part), "{:?}", found.errors);
     }
-    let found = read(&provider_flags("/dev/zero", ""), folder.path());
+    let found = read(&provider_flags("/dev/zero", ""), dir.path());
     assert!(found.errors[0].contains("more than"), "{:?}", found.errors);
 }
 
@@ -129,10 +129,10 @@ fn providers_that_cannot_be_read_are_named() {
 fn providers_need_their_programs() {
     use node_config::credential_provider::{self, CredentialProvider};
     use std::os::unix::fs::PermissionsExt;
-    let folder = tempfile::tempdir().unwrap();
-    fs::create_dir_all(folder.path().join("bin/folder")).unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    fs::create_dir_all(dir.path().join("bin/folder")).unwrap();
     for (name, mode) in [("good", 0o755), ("plain", 0o644)] {
-        let path = folder.path().join("bin").join(name);
+        let path = dir.path().join("bin").join(name);
         fs::write(&path, "").unwrap();
         fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
     }
@@ -144,11 +144,11 @@ fn providers_need_their_programs() {
     }
     let missing = |programs: &str| {
         let flags = provider_flags("p.yaml", programs);
-        missing_provider_programs(&flags, Some(&config), folder.path())
+        missing_provider_programs(&flags, Some(&config), dir.path())
     };
-    let told = missing("bin");
-    assert_eq!(told.len(), 3, "{told:?}");
-    for (line, name) in told.iter().zip(["bin/plain", "bin/folder", "bin/absent"]) {
+    let errors_found = missing("bin");
+    assert_eq!(errors_found.len(), 3, "{errors_found:?}");
+    for (line, name) in errors_found.iter().zip(["bin/plain", "bin/folder", "bin/absent"]) {
         assert!(line.starts_with("--image-credential-provider-bin-dir: cannot run "), "{line}");
         assert!(line.contains(name), "{line}");
     }

@@ -9,7 +9,7 @@ use anyhow::{Context, Result, bail};
 use clap::Args;
 use cri_client::{CallLimits, CriClient, Endpoint};
 use cri_wire::v1;
-use image_store::{ImportOptions, Limits, Platform, Reference, Store};
+use image_store::{ImageReference, ImageStore, ImportOptions, Limits, Platform};
 
 use super::DEFAULT_SOCKET;
 use crate::progress_line::ProgressLine;
@@ -41,8 +41,8 @@ impl ImportCommand {
             .build()
             .context("start the task runtime")?;
         let root = runtime.block_on(root_of(&self.address))?;
-        let store = Store::open(&root.join("images"), Limits::default(), Platform::host())?;
-        let name = self.name.as_deref().map(Reference::parse).transpose()?;
+        let store = ImageStore::open(&root.join("images"), Limits::default(), Platform::host())?;
+        let name = self.name.as_deref().map(ImageReference::parse).transpose()?;
         if name.is_some() && self.files.len() > 1 {
             bail!("--name names one image; import the files one by one");
         }

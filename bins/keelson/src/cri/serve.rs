@@ -7,8 +7,8 @@ use tokio::sync::watch;
 use tracing::info;
 
 use super::CriCommand;
+use crate::idle_memory::{ChangeCounter, IdleMemory};
 use crate::logging::{self, LogFormat, LogSettings, Verbosity};
-use crate::rest::{Changes, Rest};
 
 /// Small: calls wait for others, they do not compute.
 const WORKERS: usize = 2;
@@ -31,10 +31,10 @@ pub(super) fn run(command: CriCommand) -> Result<()> {
 }
 
 /// Counts the calls that changed something.
-struct Work(watch::Receiver<u64>);
+struct CallCounter(watch::Receiver<u64>);
 
-impl Changes for Work {
-    async fn beyond(&mut self, seen: u64) -> u64 {
+impl ChangeCounter for CallCounter {
+    async fn wait_beyond(&mut self, seen: u64) -> u64 {
         let count = self.0.wait_for(|count| *count > seen).await.map(|count| *count);
         match count {
             Ok(count) => count,
@@ -57,10 +57,10 @@ async fn serve(command: CriCommand) -> Result<()> {
         }
     };
     let (work, done) = watch::channel(0);
-    let rest = Rest::default();
+    let idle_memory = IdleMemory::default();
     tokio::select! {
         served = runtime.serve(command.listen.socket(), work, end) => served?,
-        never = rest.after_work(Work(done)) => match never {},
+        never = idle_memory.trim_when_idle(CallCounter(done)) => match never {},
     }
     runtime.leave().await;
     Ok(())

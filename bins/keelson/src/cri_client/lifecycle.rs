@@ -16,7 +16,7 @@ use super::next_step::explain;
 use super::{files, output};
 
 #[derive(Debug, Subcommand)]
-pub(super) enum Act {
+pub(super) enum LifecycleCommand {
     /// Run a command in a container and pass on its output and exit code
     Exec {
         /// End the command after so many seconds; 0 for never
@@ -91,7 +91,7 @@ pub(super) enum Act {
     },
 }
 
-impl Act {
+impl LifecycleCommand {
     pub(super) async fn run(self, client: &CriClient) -> Result<ExitCode> {
         match self {
             Self::Exec { time_limit, container, command } => {

@@ -11,24 +11,24 @@ use cri_wire::v1;
 use prost::{Message, Name};
 
 use super::next_step::explain;
-use super::{Format, json, output};
+use super::{CriFormat, json, output};
 use crate::table::{Table, age, short_id, size};
 
 /// Which containers a list has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Which {
+pub(super) enum ListScope {
     All,
     Running,
 }
 
 fn show<M: Message + Name>(
     answer: &M,
-    format: Format,
+    format: CriFormat,
     table: impl FnOnce(&M) -> Table,
 ) -> Result<()> {
     match format {
-        Format::Json => output::print(&json::pretty(&json::to_value(answer)?)?),
-        Format::Table => output::print(&table(answer).render()),
+        CriFormat::Json => output::print(&json::pretty(&json::to_value(answer)?)?),
+        CriFormat::Table => output::print(&table(answer).render()),
     }
 }
 
@@ -41,7 +41,7 @@ fn now() -> i64 {
     i64::try_from(since.as_nanos()).unwrap_or(i64::MAX)
 }
 
-pub(super) async fn version(client: &CriClient, format: Format) -> Result<()> {
+pub(super) async fn version(client: &CriClient, format: CriFormat) -> Result<()> {
     let answer = client.version(v1::VersionRequest::default()).await.map_err(explain)?;
     show(&answer, format, |answer| {
         let mut table = Table::new(&["RUNTIME", "VERSION", "CRI"]);
@@ -52,8 +52,8 @@ pub(super) async fn version(client: &CriClient, format: Format) -> Result<()> {
     })
 }
 
-pub(super) async fn info(client: &CriClient, format: Format) -> Result<()> {
-    let verbose = format == Format::Json;
+pub(super) async fn info(client: &CriClient, format: CriFormat) -> Result<()> {
+    let verbose = format == CriFormat::Json;
     let answer = client.status(v1::StatusRequest { verbose }).await.map_err(explain)?;
     if verbose {
         return output::print(&json::pretty(&json::with_opened_info(&answer)?)?);
@@ -68,7 +68,7 @@ pub(super) async fn info(client: &CriClient, format: Format) -> Result<()> {
     })
 }
 
-pub(super) async fn pods(client: &CriClient, format: Format, quiet: bool) -> Result<()> {
+pub(super) async fn pods(client: &CriClient, format: CriFormat, quiet: bool) -> Result<()> {
     let request = v1::ListPodSandboxRequest::default();
     let answer = client.list_pod_sandbox(request).await.map_err(explain)?;
     if quiet {
@@ -102,12 +102,12 @@ pub(super) fn pods_table(sandboxes: &[v1::PodSandbox], now: i64) -> Table {
 
 pub(super) async fn containers(
     client: &CriClient,
-    format: Format,
-    which: Which,
+    format: CriFormat,
+    scope: ListScope,
     quiet: bool,
 ) -> Result<()> {
     let running = v1::ContainerStateValue { state: v1::ContainerState::ContainerRunning.into() };
-    let state = (which == Which::Running).then_some(running);
+    let state = (scope == ListScope::Running).then_some(running);
     let filter = Some(v1::ContainerFilter { state, ..Default::default() });
     let request = v1::ListContainersRequest { filter };
     let answer = client.list_containers(request).await.map_err(explain)?;
@@ -149,7 +149,7 @@ pub(super) fn containers_table(containers: &[v1::Container], now: i64) -> Table 
     table
 }
 
-pub(super) async fn images(client: &CriClient, format: Format, quiet: bool) -> Result<()> {
+pub(super) async fn images(client: &CriClient, format: CriFormat, quiet: bool) -> Result<()> {
     let request = v1::ListImagesRequest::default();
     let answer = client.list_images(request).await.map_err(explain)?;
     if quiet {
@@ -201,7 +201,7 @@ pub(super) async fn inspect_image(client: &CriClient, name: String) -> Result<()
 
 pub(super) async fn container_stats(
     client: &CriClient,
-    format: Format,
+    format: CriFormat,
     container: Option<String>,
 ) -> Result<()> {
     let id = container.unwrap_or_default();
@@ -228,7 +228,7 @@ pub(super) async fn container_stats(
 
 pub(super) async fn sandbox_stats(
     client: &CriClient,
-    format: Format,
+    format: CriFormat,
     sandbox: Option<String>,
 ) -> Result<()> {
     let id = sandbox.unwrap_or_default();
@@ -257,10 +257,10 @@ pub(super) async fn sandbox_stats(
 }
 
 /// As scrapers read metrics: a name, its labels, the value.
-pub(super) async fn sandbox_metrics(client: &CriClient, format: Format) -> Result<()> {
+pub(super) async fn sandbox_metrics(client: &CriClient, format: CriFormat) -> Result<()> {
     let request = v1::ListPodSandboxMetricsRequest::default();
     let answer = client.list_pod_sandbox_metrics(request).await.map_err(explain)?;
-    if format == Format::Json {
+    if format == CriFormat::Json {
         return output::print(&json::pretty(&json::to_value(&answer)?)?);
     }
     let request = v1::ListMetricDescriptorsRequest::default();
@@ -299,12 +299,12 @@ fn amount(known: Option<String>) -> String {
     known.unwrap_or_else(|| "-".to_owned())
 }
 
-pub(super) async fn events(client: &CriClient, format: Format) -> Result<()> {
+pub(super) async fn events(client: &CriClient, format: CriFormat) -> Result<()> {
     let mut events = client.container_events();
     while let Some(event) = events.next().await.map_err(explain)? {
         let line = match format {
-            Format::Json => json::to_value(&event)?.to_string(),
-            Format::Table => event_line(&event),
+            CriFormat::Json => json::to_value(&event)?.to_string(),
+            CriFormat::Table => event_line(&event),
         };
         output::print(&format!("{line}\n"))?;
     }

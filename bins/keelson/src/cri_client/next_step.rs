@@ -8,7 +8,7 @@ use ports::container_runtime::{ContainerRuntimeError, UnavailableCause};
 pub(super) fn explain(error: ContainerRuntimeError) -> Error {
     match error {
         ContainerRuntimeError::Unavailable { endpoint, cause, message, call } => match cause {
-            UnavailableCause::NoSocket | UnavailableCause::NobodyListens => anyhow!(
+            UnavailableCause::NoSocket | UnavailableCause::NotListening => anyhow!(
                 "no runtime listens on {endpoint}; start containerd or give --runtime-endpoint"
             ),
             UnavailableCause::NotPermitted => {

@@ -6,8 +6,8 @@ use clap::{CommandFactory, Parser};
 use cri_wire::v1;
 use ports::container_runtime::{ContainerRuntimeError, UnavailableCause};
 
-use super::lifecycle::Act;
-use super::{CriClientCommand, Format, Question, json, listing, next_step};
+use super::lifecycle::LifecycleCommand;
+use super::{CriClientCommand, CriFormat, CriSubcommand, json, listing, next_step};
 use crate::table::{Table, age, short_id, size};
 
 #[derive(Debug, Parser)]
@@ -34,7 +34,7 @@ fn options_stand_before_or_after_the_subcommand() {
         &["pods", "-o", "json", "--timeout=3s", "--runtime-endpoint=unix:///a"][..],
     ] {
         let command = parsed(arguments).expect("taken");
-        assert_eq!(command.output, Format::Json);
+        assert_eq!(command.output, CriFormat::Json);
         assert_eq!(command.timeout, Duration::from_secs(3));
         assert_eq!(command.runtime_endpoint.to_string(), "unix:///a");
     }
@@ -57,12 +57,15 @@ fn wrong_values_are_refused_with_their_name() {
 #[test]
 fn a_command_in_a_container_keeps_its_own_options() {
     let command = parsed(&["exec", "abc", "ls", "-o", "json", "--timeout"]).expect("taken");
-    let Question::Act(Act::Exec { container, command: words, .. }) = command.question else {
+    let CriSubcommand::LifecycleCommand(LifecycleCommand::Exec {
+        container, command: words, ..
+    }) = command.subcommand
+    else {
         panic!("exec expected")
     };
     assert_eq!(container, "abc");
     assert_eq!(words, ["ls", "-o", "json", "--timeout"]);
-    assert_eq!(command.output, Format::Table);
+    assert_eq!(command.output, CriFormat::Table);
 }
 
 #[test]
@@ -161,7 +164,7 @@ fn configuration_files_are_read_in_both_spellings() {
 }
 
 #[test]
-fn wrong_configuration_files_say_where() {
+fn errors_in_configuration_files_name_file_and_field() {
     for (text, named) in [
         (r#"{"metadata": {"nmae": "x"}}"#, "nmae"),
         (r#"{"log_directory": 7}"#, "line 1"),

@@ -67,8 +67,8 @@ pub(crate) struct Cgroups {
 
 /// The facts that decide whether the agent may start, and nothing else: no seccomp filter is loaded
 /// for it.
-pub(crate) fn for_start(root: &Path) -> node_policy::MachineFacts {
-    node_policy::MachineFacts {
+pub(crate) fn for_start(root: &Path) -> node_policy::StartupFacts {
+    node_policy::StartupFacts {
         unified_cgroups: cgroups(root).map(|cgroups| cgroups.unified),
         swap_areas: swap_areas(root),
     }
@@ -127,8 +127,8 @@ fn open_files(limits: &str) -> Option<Limit> {
     }
 }
 
-fn network_configurations(folder: &Path) -> usize {
-    let names = std::fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
+fn network_configurations(dir: &Path) -> usize {
+    let names = std::fs::read_dir(dir).into_iter().flatten().flatten().map(|entry| entry.path());
     let is_one = |path: &std::path::PathBuf| {
         path.extension().is_some_and(|end| ["conf", "conflist", "json"].iter().any(|it| end == *it))
     };

@@ -1,6 +1,6 @@
 //! Findings as a table for people and as JSON for programs.
 
-use super::judgement::{Finding, Verdict};
+use super::assessment::{MachineFinding, MachineVerdict};
 use crate::terminal::{Colour, Palette};
 use serde::Serialize;
 
@@ -8,14 +8,14 @@ use serde::Serialize;
 mod tests;
 
 /// One line per finding, its next step beneath it, and a closing sentence.
-pub(crate) fn table(findings: &[Finding], palette: Palette) -> String {
+pub(crate) fn table(findings: &[MachineFinding], palette: Palette) -> String {
     let width = findings.iter().map(|finding| finding.name.len()).max().unwrap_or(0);
     let mut text = String::new();
     for finding in findings {
         let (word, colour) = match finding.verdict {
-            Verdict::Good => ("good   ", Colour::Green),
-            Verdict::Limited => ("limited", Colour::Yellow),
-            Verdict::Missing => ("missing", Colour::Red),
+            MachineVerdict::Good => ("good   ", Colour::Green),
+            MachineVerdict::Limited => ("limited", Colour::Yellow),
+            MachineVerdict::Missing => ("missing", Colour::Red),
         };
         let word = palette.paint(colour, word);
         text.push_str(&format!("{word}  {:width$}  {}\n", finding.name, finding.found));
@@ -27,9 +27,9 @@ pub(crate) fn table(findings: &[Finding], palette: Palette) -> String {
     text
 }
 
-fn closing(findings: &[Finding]) -> String {
+fn closing(findings: &[MachineFinding]) -> String {
     let count = |verdict| findings.iter().filter(|finding| finding.verdict == verdict).count();
-    match (count(Verdict::Missing), count(Verdict::Limited)) {
+    match (count(MachineVerdict::Missing), count(MachineVerdict::Limited)) {
         (0, 0) => "This machine has everything that pods need.".to_owned(),
         (0, limited) => format!("Pods can run here; {limited} finding(s) limit them."),
         (missing, _) => format!("Pods cannot run here yet; {missing} need(s) are missing."),
@@ -37,14 +37,14 @@ fn closing(findings: &[Finding]) -> String {
 }
 
 #[derive(Serialize)]
-struct Report<'a> {
+struct FindingsReport<'a> {
     usable: bool,
-    findings: &'a [Finding],
+    findings: &'a [MachineFinding],
 }
 
-pub(crate) fn json(findings: &[Finding]) -> String {
-    let usable = findings.iter().all(|finding| finding.verdict != Verdict::Missing);
-    let report = Report { usable, findings };
+pub(crate) fn json(findings: &[MachineFinding]) -> String {
+    let usable = findings.iter().all(|finding| finding.verdict != MachineVerdict::Missing);
+    let report = FindingsReport { usable, findings };
     let text = serde_json::to_string_pretty(&report).unwrap_or_else(|_| "{}".to_owned());
     format!("{text}\n")
 }

@@ -1,7 +1,7 @@
 //! Directories that stand for machines.
 
+use super::assessment::{MachineVerdict, findings_of};
 use super::facts::{Cgroups, MachineFacts, gather};
-use super::judgement::{Verdict, judge};
 use super::trials::Trials;
 use super::*;
 use std::fs;
@@ -58,9 +58,9 @@ fn machine(files: &[(&str, &str)]) -> (tempfile::TempDir, MachineFacts) {
     (root, facts)
 }
 
-fn verdict(facts: &MachineFacts, name: &str) -> (Verdict, String) {
-    let finding = judge(facts).into_iter().find(|finding| finding.name == name).unwrap();
-    assert_eq!(finding.verdict == Verdict::Good, finding.next_step.is_none(), "{finding:?}");
+fn verdict(facts: &MachineFacts, name: &str) -> (MachineVerdict, String) {
+    let finding = findings_of(facts).into_iter().find(|finding| finding.name == name).unwrap();
+    assert_eq!(finding.verdict == MachineVerdict::Good, finding.next_step.is_none(), "{finding:?}");
     (finding.verdict, finding.found)
 }
 
@@ -69,8 +69,8 @@ fn a_well_kept_machine_is_good_throughout() {
     let (root, _) = machine(UNIFIED);
     fs::create_dir_all(root.path().join("run/containerd")).unwrap();
     let _socket = UnixListener::bind(root.path().join("run/containerd/containerd.sock")).unwrap();
-    let findings = judge(&gather(root.path(), all_works()));
-    assert!(findings.iter().all(|finding| finding.verdict == Verdict::Good), "{findings:?}");
+    let findings = findings_of(&gather(root.path(), all_works()));
+    assert!(findings.iter().all(|finding| finding.verdict == MachineVerdict::Good), "{findings:?}");
     let text = table(&findings, Palette::plain());
     assert!(text.contains("good     kernel               6.1.0-18-amd64\n"), "{text}");
     assert!(text.contains("unix:///run/containerd/containerd.sock"), "{text}");
@@ -87,12 +87,12 @@ fn separate_hierarchies_are_limited_and_lacking_controllers_are_missing() {
     let files = [("proc/self/mountinfo", mounts), ("proc/cgroups", known)];
     let (_root, facts) = machine(&files);
     let (lacking, found) = verdict(&facts, "cgroups");
-    assert_eq!(lacking, Verdict::Missing);
+    assert_eq!(lacking, MachineVerdict::Missing);
     assert_eq!(found, "version 1 with cpu, memory, pids; without cpuset");
 
     let controllers = ["cpu", "cpuset", "memory", "pids"].map(str::to_owned).into();
     let facts = MachineFacts { cgroups: Some(Cgroups { unified: false, controllers }), ..facts };
-    assert_eq!(verdict(&facts, "cgroups").0, Verdict::Limited);
+    assert_eq!(verdict(&facts, "cgroups").0, MachineVerdict::Limited);
 }
 
 #[test]
@@ -104,7 +104,7 @@ fn names_that_are_not_utf_8_hide_neither_cgroups_nor_swap() {
     let swap = b"Filename Type Size Used Priority\n/swap\xff file 1 0 -2\n";
     fs::write(root.path().join("proc/swaps"), swap).unwrap();
     let facts = gather(root.path(), all_works());
-    assert_eq!(verdict(&facts, "cgroups").0, Verdict::Good);
+    assert_eq!(verdict(&facts, "cgroups").0, MachineVerdict::Good);
     assert_eq!(facts.swap_areas, Some(1));
 }
 
@@ -120,10 +120,11 @@ fn what_cannot_be_read_is_never_good() {
         pod_network: refused(),
     };
     let facts = gather(root.path(), tried);
-    for finding in judge(&facts) {
-        assert!(finding.verdict != Verdict::Good || finding.name == "swap", "{finding:?}");
+    for finding in findings_of(&facts) {
+        assert!(finding.verdict != MachineVerdict::Good || finding.name == "swap", "{finding:?}");
     }
-    let report: serde_json::Value = serde_json::from_str(&report::json(&judge(&facts))).unwrap();
+    let report: serde_json::Value =
+        serde_json::from_str(&report::json(&findings_of(&facts))).unwrap();
     assert_eq!(report["usable"], false);
     assert_eq!(report["findings"][0]["name"], "kernel");
     assert_eq!(report["findings"][0]["nextStep"], "mount /proc");
@@ -137,17 +138,32 @@ fn each_part_is_judged_by_its_own_fact() {
         gather(root.path(), all_works())
     };
     let cases = [
-        ("proc/sys/kernel/osrelease", "4.19.0", "kernel", Verdict::Limited),
-        ("proc/sys/kernel/osrelease", "3.10.0-1160.el7", "kernel", Verdict::Missing),
-        ("proc/sys/user/max_user_namespaces", "0", "user namespaces", Verdict::Limited),
-        ("proc/filesystems", "\text4\n", "overlayfs", Verdict::Missing),
-        ("proc/self/status", "CapEff:\t0000000000000000\n", "privileges", Verdict::Missing),
-        ("proc/self/status", "CapEff:\t0000000000200000\n", "CAP_SYS_RESOURCE", Verdict::Limited),
-        ("proc/swaps", "Filename\n/swapfile file 1 0 -2\n", "swap", Verdict::Limited),
-        ("proc/sys/fs/inotify/max_user_instances", "16", "inotify", Verdict::Limited),
-        ("proc/self/limits", "Max open files 1024 4096 files\n", "open files", Verdict::Limited),
-        ("proc/self/limits", "Max open files 1 unlimited files\n", "open files", Verdict::Good),
-        ("proc/sys/kernel/pid_max", "4096", "process ids", Verdict::Limited),
+        ("proc/sys/kernel/osrelease", "4.19.0", "kernel", MachineVerdict::Limited),
+        ("proc/sys/kernel/osrelease", "3.10.0-1160.el7", "kernel", MachineVerdict::Missing),
+        ("proc/sys/user/max_user_namespaces", "0", "user namespaces", MachineVerdict::Limited),
+        ("proc/filesystems", "\text4\n", "overlayfs", MachineVerdict::Missing),
+        ("proc/self/status", "CapEff:\t0000000000000000\n", "privileges", MachineVerdict::Missing),
+        (
+            "proc/self/status",
+            "CapEff:\t0000000000200000\n",
+            "CAP_SYS_RESOURCE",
+            MachineVerdict::Limited,
+        ),
+        ("proc/swaps", "Filename\n/swapfile file 1 0 -2\n", "swap", MachineVerdict::Limited),
+        ("proc/sys/fs/inotify/max_user_instances", "16", "inotify", MachineVerdict::Limited),
+        (
+            "proc/self/limits",
+            "Max open files 1024 4096 files\n",
+            "open files",
+            MachineVerdict::Limited,
+        ),
+        (
+            "proc/self/limits",
+            "Max open files 1 unlimited files\n",
+            "open files",
+            MachineVerdict::Good,
+        ),
+        ("proc/sys/kernel/pid_max", "4096", "process ids", MachineVerdict::Limited),
     ];
     for (path, content, name, expected) in cases {
         assert_eq!(verdict(&change(path, content), name).0, expected, "{path}: {content}");
@@ -159,16 +175,16 @@ fn each_part_is_judged_by_its_own_fact() {
 fn the_embedded_runtime_counts_where_it_can_run() {
     let (root, facts) = machine(UNIFIED);
     let embedded = "the embedded one, by keelson run and keelson cri";
-    assert_eq!(verdict(&facts, "container runtime"), (Verdict::Good, embedded.to_owned()));
+    assert_eq!(verdict(&facts, "container runtime"), (MachineVerdict::Good, embedded.to_owned()));
     write(root.path(), &[("proc/sys/kernel/osrelease", "5.10.0-28-amd64\n")]);
     let old = gather(root.path(), all_works());
     let (without, found) = verdict(&old, "container runtime");
-    assert_eq!(without, Verdict::Missing);
+    assert_eq!(without, MachineVerdict::Missing);
     assert!(found.ends_with("the embedded one lacks a kernel from 5.12 on"), "{found}");
     fs::create_dir_all(root.path().join("run/keelson")).unwrap();
     let _socket = UnixListener::bind(root.path().join("run/keelson/cri.sock")).unwrap();
     let (with, found) = verdict(&gather(root.path(), all_works()), "container runtime");
-    assert_eq!(with, Verdict::Good);
+    assert_eq!(with, MachineVerdict::Good);
     assert!(found.starts_with("unix:///run/keelson/cri.sock; not the embedded one"), "{found}");
 }
 
@@ -190,21 +206,24 @@ fn what_was_tried_limits_what_needs_it() {
         (network, "pod network"),
     ] {
         let (judged, found) = verdict(&facts, name);
-        assert!(judged == Verdict::Limited && found.contains("refused"), "{name}: {found}");
-        assert!(judge(&facts).iter().all(|other| other.verdict != Verdict::Missing), "{name}");
+        assert!(judged == MachineVerdict::Limited && found.contains("refused"), "{name}: {found}");
+        assert!(
+            findings_of(&facts).iter().all(|other| other.verdict != MachineVerdict::Missing),
+            "{name}"
+        );
     }
     // CNI plugins do not need the embedded runtime's bridge.
     write(root.path(), &[("etc/cni/net.d/10-pods.conflist", "{}")]);
     let plugins = with(&|tried| tried.pod_network = refused());
-    assert_eq!(verdict(&plugins, "pod network").0, Verdict::Good);
+    assert_eq!(verdict(&plugins, "pod network").0, MachineVerdict::Good);
 }
 
 #[test]
-fn netlink_answers_are_told_apart() {
-    let mut refusal = [0_u8; 36];
-    refusal[4..6].copy_from_slice(&2_u16.to_ne_bytes());
-    refusal[16..20].copy_from_slice(&(-22_i32).to_ne_bytes());
-    assert!(nftables::verdict(&refusal).unwrap_err().contains("Invalid argument"));
+fn netlink_answers_are_distinguished() {
+    let mut error = [0_u8; 36];
+    error[4..6].copy_from_slice(&2_u16.to_ne_bytes());
+    error[16..20].copy_from_slice(&(-22_i32).to_ne_bytes());
+    assert!(nftables::verdict(&error).unwrap_err().contains("Invalid argument"));
     let mut answer = [0_u8; 28];
     answer[4..6].copy_from_slice(&0x0a0f_u16.to_ne_bytes());
     assert_eq!(nftables::verdict(&answer), Ok(()));
@@ -212,17 +231,17 @@ fn netlink_answers_are_told_apart() {
 }
 
 #[test]
-fn confinement_is_told_by_name() {
+fn the_confinement_finding_names_the_module() {
     let app_armor = [
         ("sys/module/apparmor/parameters/enabled", "Y\n"),
         ("sys/kernel/security/apparmor/profiles", ""),
     ];
     for (files, wanted, word) in [
-        (&[][..], Verdict::Limited, "neither"),
-        (&app_armor[..1], Verdict::Limited, "neither"),
-        (&app_armor[..], Verdict::Limited, "apparmor_parser"),
-        (&[("sys/fs/selinux/enforce", "0")][..], Verdict::Limited, "permissive"),
-        (&[("sys/fs/selinux/enforce", "1")][..], Verdict::Good, "SELinux, enforcing"),
+        (&[][..], MachineVerdict::Limited, "neither"),
+        (&app_armor[..1], MachineVerdict::Limited, "neither"),
+        (&app_armor[..], MachineVerdict::Limited, "apparmor_parser"),
+        (&[("sys/fs/selinux/enforce", "0")][..], MachineVerdict::Limited, "permissive"),
+        (&[("sys/fs/selinux/enforce", "1")][..], MachineVerdict::Good, "SELinux, enforcing"),
     ] {
         let (_root, facts) = machine(files);
         let (found, text) = verdict(&facts, "confinement");

@@ -5,12 +5,12 @@
 //! ends with it. They always concern the real machine.
 
 use super::nftables;
-use pod_supervisor::abilities::Abilities;
-use pod_supervisor::launch::Program;
+use pod_supervisor::kernel_features::KernelFeatures;
+use pod_supervisor::launch::SupervisorProgram;
 use std::path::{Path, PathBuf};
 
 /// Where images lie by default: mounts are tried on the same file system.
-const IMAGES: &str = "/var/lib/keelson";
+const DEFAULT_IMAGES_DIR: &str = "/var/lib/keelson";
 
 /// Ok, or why it does not work.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -24,10 +24,10 @@ pub(crate) struct Trials {
 
 impl Trials {
     pub(crate) fn make() -> Self {
-        let Abilities { user_namespaces, recursive_read_only } =
-            abilities().unwrap_or_else(|why| {
+        let KernelFeatures { user_namespaces, recursive_read_only } = kernel_features()
+            .unwrap_or_else(|why| {
                 let why = Err(format!("it could not be tried: {why}"));
-                Abilities { user_namespaces: why.clone(), recursive_read_only: why }
+                KernelFeatures { user_namespaces: why.clone(), recursive_read_only: why }
             });
         Self {
             seccomp: seccomp_filter::self_check().map(|_| ()).map_err(|error| error.to_string()),
@@ -39,30 +39,30 @@ impl Trials {
     }
 }
 
-fn abilities() -> Result<Abilities, String> {
-    let program = Program::own().map_err(|error| error.to_string())?;
-    let near = Path::new(IMAGES).ancestors().find(|folder| folder.is_dir());
-    let near = near.ok_or_else(|| format!("no directory above {IMAGES} exists"))?;
-    let folder = Folder::make(near)?;
-    Ok(Abilities::find_out(&program, &folder.0))
+fn kernel_features() -> Result<KernelFeatures, String> {
+    let program = SupervisorProgram::own().map_err(|error| error.to_string())?;
+    let near = Path::new(DEFAULT_IMAGES_DIR).ancestors().find(|dir| dir.is_dir());
+    let near = near.ok_or_else(|| format!("no directory above {DEFAULT_IMAGES_DIR} exists"))?;
+    let dir = TrialDir::make(near)?;
+    Ok(KernelFeatures::probe(&program, &dir.0))
 }
 
 /// A directory that is removed on drop.
-struct Folder(PathBuf);
+struct TrialDir(PathBuf);
 
-impl Folder {
+impl TrialDir {
     fn make(near: &Path) -> Result<Self, String> {
-        let folder = Self(near.join(format!(".keelson-doctor-{}", std::process::id())));
+        let dir = Self(near.join(format!(".keelson-doctor-{}", std::process::id())));
         for name in ["lower", "upper", "work"] {
-            let path = folder.0.join(name);
+            let path = dir.0.join(name);
             std::fs::create_dir_all(&path)
                 .map_err(|error| format!("making {}: {error}", path.display()))?;
         }
-        Ok(folder)
+        Ok(dir)
     }
 }
 
-impl Drop for Folder {
+impl Drop for TrialDir {
     fn drop(&mut self) {
         // On an error only empty directories are left.
         let _ = std::fs::remove_dir_all(&self.0);

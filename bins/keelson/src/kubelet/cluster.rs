@@ -5,12 +5,12 @@
 //! their own clients, as upstream has: a client that waits delays no other.
 
 use super::machine::{self, MachineSize};
-use super::machine_info::ThisMachine;
+use super::machine_info::HostMachineInfo;
 use super::pod_settings;
 use crate::config_files;
 use anyhow::{Context, Result, anyhow, ensure};
 use apiserver_client::{ApiClient, ClientOptions, ClusterAccess, RateLimit, parse_kubeconfig};
-use node_agent::{ClusterEvents, ClusterParts, ClusterSettings};
+use node_agent::{ClusterDependencies, ClusterEventQueue, ClusterSettings};
 use node_config::flags::KUBERNETES_VERSION;
 use node_config::{KubeletConfiguration, NodeConfig};
 use node_status::object::NodeSettings;
@@ -26,11 +26,11 @@ const MANAGER: &str = "kubelet";
 const DEVICE_CHECKPOINT: &str = "device-plugins/kubelet_internal_checkpoint";
 
 /// None for a standalone node. Call within tokio.
-pub(super) fn cluster_parts(
+pub(super) fn cluster_dependencies(
     config: &NodeConfig,
     node_name: &str,
     size: &MachineSize,
-) -> Result<Option<ClusterParts>> {
+) -> Result<Option<ClusterDependencies>> {
     let Some(access) = access(config)? else { return Ok(None) };
     let settings = config.settings();
     let api = client(&access, rate(settings.kube_apiqps, settings.kube_api_burst), None)?;
@@ -40,10 +40,10 @@ pub(super) fn cluster_parts(
     let heartbeats = client(&access, None, Some(deadline))?;
     let event_api = client(&access, rate(settings.event_record_qps, settings.event_burst), None)?;
     let root_dir = Path::new(&config.flags().root_dir);
-    Ok(Some(ClusterParts {
+    Ok(Some(ClusterDependencies {
         api: Arc::new(api),
         heartbeats: Arc::new(heartbeats),
-        machine: Arc::new(ThisMachine::new(root_dir, node_name)),
+        machine: Arc::new(HostMachineInfo::new(root_dir, node_name)),
         settings: ClusterSettings {
             node: node_settings(config, node_name),
             registers: settings.register_node,
@@ -55,7 +55,7 @@ pub(super) fn cluster_parts(
             lease_duration,
             resets_devices: !root_dir.join(DEVICE_CHECKPOINT).exists(),
         },
-        events: Arc::new(ClusterEvents::new(node_name)),
+        events: Arc::new(ClusterEventQueue::new(node_name)),
         event_api: Arc::new(event_api),
     }))
 }

@@ -4,12 +4,12 @@
 //! directory's and the claim before the shared lock file's, so that an agent that waits for the
 //! file finds both free.
 
-use super::pod_parts::pod_parts;
-use super::rest::RestingEndpoint;
+use super::idle_memory::IdleEndpoint;
+use super::pod_dependencies::pod_dependencies;
 use crate::doctor::facts;
 use crate::environment::Environment;
+use crate::idle_memory::IdleMemory;
 use crate::logging::LogCheck;
-use crate::rest::Rest;
 use anyhow::{Context, Result, ensure};
 use cri_client::{CallLimits, CriClient, Endpoint};
 use host_process::agent_claim::{self, AgentClaimError, AgentNames};
@@ -17,13 +17,13 @@ use host_process::end_signals::EndSignals;
 use host_process::lock_file::{ContentionWatch, LockFile};
 use host_process::root_lock::RootLock;
 use host_process::{kernel_tunables, limits, shared_mount};
-use local_socket::LocalSocket;
-use machine_claims::Held;
-use node_agent::{AgentParts, Ended};
+use local_socket::AgentSocket;
+use machine_claims::HeldClaim;
+use node_agent::{AgentDependencies, AgentExit};
 use node_api::HttpHealthEndpoint;
 use node_config::{KubeletConfiguration, NodeConfig};
-use node_policy::StartWishes;
-use ports::{HealthEndpoint, ServiceSupervisor};
+use node_policy::StartupRequirements;
+use ports::{HealthEndpoint, ServiceNotifier};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -39,12 +39,12 @@ const LOCAL_SOCKET: &str = "/run/keelson/agent.sock";
 const SOCKET_TRIES: usize = 10;
 const SOCKET_PAUSE: Duration = Duration::from_millis(50);
 
-pub(super) fn run(config: &NodeConfig, environment: &Environment) -> Result<Ended> {
+pub(super) fn run(config: &NodeConfig, environment: &Environment) -> Result<AgentExit> {
     if let Some(point) = &environment.crash_at {
         node_agent::crash_points::arm(point);
     }
     let process = std::process::id();
-    let watchdog_time = environment.service.watchdog(process).context("watchdog")?;
+    let watchdog_timeout = environment.service.watchdog(process).context("watchdog")?;
     let user = rustix::process::getuid();
     if !user.is_root() {
         error!(
@@ -52,7 +52,7 @@ pub(super) fn run(config: &NodeConfig, environment: &Environment) -> Result<Ende
             "Kubelet running with insufficient permissions"
         );
     }
-    may_start(config.settings())?;
+    check_start_requirements(config.settings())?;
     let flags = config.flags();
     let shared_lock = shared_lock(&flags.lock_file)?;
     let root_lock = RootLock::acquire(Path::new(&flags.root_dir), process)?;
@@ -70,8 +70,8 @@ pub(super) fn run(config: &NodeConfig, environment: &Environment) -> Result<Ende
         .context("cannot start the task runtime")?;
     let contended = (flags.exit_on_lock_contention).then_some(flags.lock_file.as_str());
     let ended = runtime.block_on(async {
-        let parts = agent_parts(config, environment, contended).await?;
-        anyhow::Ok(node_agent::run(AgentParts { watchdog_time, ..parts }).await)
+        let parts = agent_dependencies(config, environment, contended).await?;
+        anyhow::Ok(node_agent::run(AgentDependencies { watchdog_timeout, ..parts }).await)
     });
     runtime.shutdown_timeout(Duration::from_secs(1));
     drop(claim);
@@ -81,15 +81,16 @@ pub(super) fn run(config: &NodeConfig, environment: &Environment) -> Result<Ende
 }
 
 /// Refuses to start if the administrator asked for it, with every reason at once.
-fn may_start(settings: &KubeletConfiguration) -> Result<()> {
-    let wishes = StartWishes {
+fn check_start_requirements(settings: &KubeletConfiguration) -> Result<()> {
+    let requirements = StartupRequirements {
         fail_cgroup_v1: settings.fail_cgroup_v1,
         fail_swap_on: settings.fail_swap_on,
         single_process_oom_kill: settings.single_process_oom_kill,
         limited_swap: settings.memory_swap.swap_behavior == "LimitedSwap",
     };
-    let refusals = node_policy::refusals(&facts::for_start(Path::new("/")), &wishes);
-    let reasons: Vec<String> = refusals.iter().map(ToString::to_string).collect();
+    let startup_errors =
+        node_policy::startup_errors(&facts::for_start(Path::new("/")), &requirements);
+    let reasons: Vec<String> = startup_errors.iter().map(ToString::to_string).collect();
     ensure!(reasons.is_empty(), "{}", reasons.join("; "));
     Ok(())
 }
@@ -105,7 +106,7 @@ fn shared_lock(path: &str) -> Result<Option<LockFile>> {
 
 /// Claims the cgroups and names in which this agent removes what belongs to none of its pods: no
 /// other agent's pods may be there. A machine without room for claims still runs its pods.
-fn claim_names(config: &NodeConfig, process: u32) -> Result<Option<Held>> {
+fn claim_names(config: &NodeConfig, process: u32) -> Result<Option<HeldClaim>> {
     let settings = config.settings();
     let cgroup = format!("{}/kubepods", settings.cgroup_root.trim_end_matches('/'));
     let names = AgentNames {
@@ -113,7 +114,7 @@ fn claim_names(config: &NodeConfig, process: u32) -> Result<Option<Held>> {
         cgroup: settings.cgroups_per_qos.then_some(&cgroup),
         pod_logs: Path::new(&settings.pod_logs_dir),
     };
-    match agent_claim::acquire(Path::new(machine_claims::DIRECTORY), &names, process) {
+    match agent_claim::acquire(Path::new(machine_claims::CLAIMS_DIR), &names, process) {
         Ok(claim) => Ok(Some(claim)),
         Err(AgentClaimError::Held(conflict)) => Err((*conflict).into()),
         Err(AgentClaimError::Files(error)) => {
@@ -125,7 +126,7 @@ fn claim_names(config: &NodeConfig, process: u32) -> Result<Option<Held>> {
 
 fn set_limits(settings: &KubeletConfiguration) {
     let score = settings.oom_score_adj;
-    if let Err(refused) = limits::set_out_of_memory_score(Path::new("/proc/self"), score) {
+    if let Err(refused) = limits::set_oom_score_adj(Path::new("/proc/self"), score) {
         warn!(err = %refused, "Running with another OOM score than configured");
     }
     if let Ok(wanted) = u64::try_from(settings.max_open_files)
@@ -168,11 +169,11 @@ fn share_root(root: &Path) {
 }
 
 /// All dependencies except the watchdog timeout. Needs a running tokio reactor.
-async fn agent_parts(
+async fn agent_dependencies(
     config: &NodeConfig,
     environment: &Environment,
     contended: Option<&str>,
-) -> Result<AgentParts> {
+) -> Result<AgentDependencies> {
     let contention = contended
         .map(|path| {
             info!(path, "Watching for inotify events");
@@ -180,22 +181,22 @@ async fn agent_parts(
         })
         .transpose()?;
     let end_requests = EndSignals::listen(contention).context("cannot listen for signals")?;
-    let supervisor = environment.service.notification_socket().unwrap_or_else(|unusable| {
+    let notifier = environment.service.notification_socket().unwrap_or_else(|unusable| {
         warn!(err = %unusable, "The service manager will not be notified");
         None
     });
     let settings = config.settings();
     let runtime = Arc::new(runtime_client(settings)?);
-    let rest = Rest::default();
-    let mut pods = pod_parts(config, &runtime, &rest).await?;
+    let idle_memory = IdleMemory::default();
+    let mut pods = pod_dependencies(config, &runtime, &idle_memory).await?;
     let socket = local_socket_path(Path::new(&config.flags().root_dir)).await;
-    let local = Arc::new(LocalSocket::new(socket).with_runtime(runtime.clone()));
-    pods.local = Some(Arc::new(RestingEndpoint { local, rest }));
-    Ok(AgentParts {
+    let local = Arc::new(AgentSocket::new(socket).with_runtime(runtime.clone()));
+    pods.local = Some(Arc::new(IdleEndpoint { local, idle_memory }));
+    Ok(AgentDependencies {
         pods: Some(pods),
         runtime,
-        supervisor: supervisor.map(|socket| Arc::new(socket) as Arc<dyn ServiceSupervisor>),
-        watchdog_time: None,
+        notifier: notifier.map(|socket| Arc::new(socket) as Arc<dyn ServiceNotifier>),
+        watchdog_timeout: None,
         health_endpoint: health_endpoint(settings),
         log_check: Some(Arc::new(LogCheck)),
         sync_frequency: settings.sync_frequency.as_std().unwrap_or_default(),

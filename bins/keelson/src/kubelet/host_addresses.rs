@@ -10,28 +10,28 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Pods that start together share one lookup.
-const STAYS: Duration = Duration::from_secs(5);
+const ADDRESSES_TTL: Duration = Duration::from_secs(5);
 
 pub(super) struct MachineAddresses {
-    said: Vec<IpAddr>,
+    configured: Vec<IpAddr>,
     found: Mutex<Option<(Instant, Vec<IpAddr>)>>,
 }
 
 impl MachineAddresses {
-    /// `said`: the configured addresses; empty for the machine's own.
-    pub(super) fn new(said: Vec<IpAddr>) -> Self {
-        Self { said, found: Mutex::new(None) }
+    /// `configured`: the configured addresses; empty for the machine's own.
+    pub(super) fn new(configured: Vec<IpAddr>) -> Self {
+        Self { configured, found: Mutex::new(None) }
     }
 }
 
 impl HostAddresses for MachineAddresses {
     fn now(&self) -> Vec<IpAddr> {
-        if !self.said.is_empty() {
-            return self.said.clone();
+        if !self.configured.is_empty() {
+            return self.configured.clone();
         }
         let mut found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
         match &*found {
-            Some((at, known)) if !known.is_empty() && at.elapsed() < STAYS => known.clone(),
+            Some((at, known)) if !known.is_empty() && at.elapsed() < ADDRESSES_TTL => known.clone(),
             _ => {
                 let now = machine::addresses();
                 *found = Some((Instant::now(), now.clone()));
@@ -46,9 +46,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_said_counts_and_the_kernel_otherwise() {
-        let said: Vec<IpAddr> = vec!["192.0.2.5".parse().unwrap()];
-        assert_eq!(MachineAddresses::new(said.clone()).now(), said);
+    fn configured_addresses_win_over_the_kernels() {
+        let configured: Vec<IpAddr> = vec!["192.0.2.5".parse().unwrap()];
+        assert_eq!(MachineAddresses::new(configured.clone()).now(), configured);
         let own = MachineAddresses::new(Vec::new());
         assert_eq!(own.now(), machine::addresses());
         assert_eq!(own.now(), machine::addresses());

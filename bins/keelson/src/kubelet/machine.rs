@@ -105,8 +105,8 @@ fn page_bytes(vector: &[u8]) -> i64 {
 }
 
 /// Names in a directory, in order.
-fn names(folder: &Path) -> Vec<String> {
-    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+fn names(dir: &Path) -> Vec<String> {
+    let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
     let mut names: Vec<String> =
         entries.filter_map(|entry| entry.file_name().into_string().ok()).collect();
     names.sort();
@@ -130,19 +130,19 @@ fn huge_page_sizes(root: &Path) -> Vec<String> {
 
 /// Each size that the kernel supports, also without a page of it.
 fn huge_pages(root: &Path) -> Vec<(i64, i64)> {
-    let folder = root.join("sys/kernel/mm/hugepages");
+    let dir = root.join("sys/kernel/mm/hugepages");
     let of = |name: &String| {
         let size = name.strip_prefix("hugepages-")?.strip_suffix("kB")?.parse::<i64>().ok()?;
-        let count = std::fs::read_to_string(folder.join(name).join("nr_hugepages")).ok()?;
+        let count = std::fs::read_to_string(dir.join(name).join("nr_hugepages")).ok()?;
         let size = size.checked_mul(1024)?;
         Some((size, size.checked_mul(count.trim().parse().ok()?)?))
     };
-    names(&folder).iter().filter_map(of).collect()
+    names(&dir).iter().filter_map(of).collect()
 }
 
 /// The size of a directory's filesystem; of its nearest existing ancestor if it does not exist yet.
-pub(super) fn storage_bytes(folder: &Path) -> Option<i64> {
-    let there = folder.ancestors().find(|folder| folder.exists())?;
+pub(super) fn storage_bytes(dir: &Path) -> Option<i64> {
+    let there = dir.ancestors().find(|dir| dir.exists())?;
     let size = rustix::fs::statvfs(there).ok()?;
     i64::try_from(size.f_blocks.checked_mul(size.f_frsize)?).ok()
 }
@@ -180,9 +180,9 @@ pub(super) async fn subordinate_users(root: &Path) -> Option<Result<String, Stri
 }
 
 fn thermal_throttle_paths(root: &Path) -> Vec<String> {
-    let folder = Path::new("sys/devices/system/cpu");
-    let found = names(&root.join(folder)).into_iter().filter_map(|name| {
-        let path = folder.join(&name).join("thermal_throttle");
+    let dir = Path::new("sys/devices/system/cpu");
+    let found = names(&root.join(dir)).into_iter().filter_map(|name| {
+        let path = dir.join(&name).join("thermal_throttle");
         let is_cpu = name.strip_prefix("cpu").is_some_and(|rest| rest.parse::<u32>().is_ok());
         (is_cpu && root.join(&path).is_dir()).then(|| format!("/{}", path.display()))
     });
@@ -201,11 +201,11 @@ pub(super) fn addresses() -> Vec<IpAddr> {
     own.filter(|ip| !ip.is_unspecified() && !ip.is_loopback()).collect()
 }
 
-/// The node's name: `said`, or the machine's, in lower case.
-pub(crate) fn node_name(said: &str) -> String {
-    let name = match said.trim() {
+/// The node's name: `configured`, or the machine's, in lower case.
+pub(crate) fn node_name(configured: &str) -> String {
+    let name = match configured.trim() {
         "" => rustix::system::uname().nodename().to_string_lossy().trim().to_owned(),
-        said => said.to_owned(),
+        configured => configured.to_owned(),
     };
     name.to_lowercase()
 }
@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_was_said_counts() {
+    fn a_configured_node_name_wins() {
         assert_eq!(node_name(" Node-1 "), "node-1");
         assert!(!node_name("").is_empty());
     }

@@ -7,7 +7,7 @@
 //! upstream: cadvisor's machine package, pkg/kubelet/nodestatus/setters.go
 
 use super::machine;
-use host_paths::Apart;
+use host_paths::BlockingPool;
 use ports::{MachineFacts, MachineInfo, PortFuture};
 use std::collections::BTreeSet;
 use std::net::{IpAddr, ToSocketAddrs as _};
@@ -15,32 +15,32 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-const LONGEST_READ: Duration = Duration::from_secs(5);
+const READ_TIMEOUT: Duration = Duration::from_secs(5);
 /// Names are looked up again after this time: a lookup may use servers elsewhere.
-const NAMES_STAY: Duration = Duration::from_secs(60);
+const NAMES_TTL: Duration = Duration::from_secs(60);
 
 /// This machine.
-pub(super) struct ThisMachine {
+pub(super) struct HostMachineInfo {
     root_dir: PathBuf,
     node_name: String,
-    files: Apart,
-    names: Apart,
-    before: Mutex<Before>,
+    files: BlockingPool,
+    names: BlockingPool,
+    before: Mutex<LastKnown>,
 }
 
 #[derive(Default)]
-struct Before {
+struct LastKnown {
     machine: Option<MachineFacts>,
     names: Option<(Instant, Vec<IpAddr>)>,
 }
 
-impl ThisMachine {
+impl HostMachineInfo {
     pub(super) fn new(root_dir: &Path, node_name: &str) -> Self {
         Self {
             root_dir: root_dir.to_owned(),
             node_name: node_name.to_owned(),
-            files: Apart::new("machine-files", 1, LONGEST_READ),
-            names: Apart::new("machine-names", 1, LONGEST_READ),
+            files: BlockingPool::new("machine-files", 1, READ_TIMEOUT),
+            names: BlockingPool::new("machine-names", 1, READ_TIMEOUT),
             before: Mutex::default(),
         }
     }
@@ -48,7 +48,7 @@ impl ThisMachine {
     async fn by_name(&self) -> Vec<IpAddr> {
         let known = self.before.lock().unwrap_or_else(PoisonError::into_inner).names.clone();
         if let Some((at, names)) = &known
-            && at.elapsed() < NAMES_STAY
+            && at.elapsed() < NAMES_TTL
         {
             return names.clone();
         }
@@ -62,7 +62,7 @@ impl ThisMachine {
     }
 }
 
-impl MachineInfo for ThisMachine {
+impl MachineInfo for HostMachineInfo {
     fn read(&self) -> PortFuture<'_, Option<MachineFacts>> {
         Box::pin(async move {
             let root_dir = self.root_dir.clone();
@@ -123,7 +123,7 @@ fn os_image(os_release: &str) -> String {
 }
 
 fn interface_addresses() -> BTreeSet<IpAddr> {
-    let addresses = netlink::Socket::routes().and_then(|mut socket| socket.addresses());
+    let addresses = netlink::NetlinkSocket::routes().and_then(|mut socket| socket.addresses());
     match addresses {
         Ok(addresses) => addresses.into_iter().map(|(_, address, _)| address).collect(),
         Err(error) => {
@@ -167,7 +167,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_name_that_does_not_resolve_leaves_the_rest() {
-        let machine = ThisMachine::new(Path::new("/"), "no-such-name.invalid");
+        let machine = HostMachineInfo::new(Path::new("/"), "no-such-name.invalid");
         let facts = machine.read().await.unwrap();
         assert_eq!(facts.by_name, Vec::<IpAddr>::new());
         assert!(facts.cpus > 0 && facts.memory > 0);

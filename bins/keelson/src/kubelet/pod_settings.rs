@@ -5,23 +5,25 @@
 use super::credential_providers;
 use super::machine::{self, MachineSize};
 use anyhow::{Context, Result, ensure};
-use container_setup::allocatable::{self, Reservations, enforced, told};
+use container_setup::allocatable::{self, Reservations, enforced, reported_allocatable};
 use container_setup::cgroups::{PIDS, all_pods_limits, reserved_limits};
 use container_setup::inputs::{
-    Gates, Machine, NodeDns, NodeFacts, NodeLimits, NodeSecurity, SwapBehavior,
+    MachineProperties, NodeDns, NodeLimits, NodeSecurity, NodeSetupInputs, SetupGates, SwapBehavior,
 };
 use node_agent::{CgroupSettings, LogRotation, PodSettings, PullLimits, ReservedCgroup};
 use node_config::feature_gates::Gate;
 use node_config::{KubeletConfiguration, NodeConfig};
 use node_policy::admission::{
-    AllowedSysctls, DeclaredFeatures, FeatureGates, NodeAbilities, NodeRoom,
+    AllowedSysctls, DeclaredFeatures, FeatureGates, NodeCapacity, NodeSupport,
 };
-use node_policy::garbage::DeadLimits;
+use node_policy::garbage::DeadContainerLimits;
 use node_policy::image_access::Verification;
 use node_policy::log_rotation::LogLimits;
-use node_policy::user_ranges::{USUAL_LENGTH, UserPool, UserRanges};
-use pod_desired::Reading;
-use pod_lifecycle::Settings;
+use node_policy::user_namespace_ranges::{
+    USUAL_LENGTH, UserNamespacePool, UserNamespaceRangeAllocator,
+};
+use pod_desired::ManifestOptions;
+use pod_lifecycle::PodLifecycleSettings;
 use pod_manifest::PodGates;
 use pod_model::pod::ResourceList;
 use pod_model::{CpuSet, GoDuration, LogSizeLimit, Quantity, QuantityFormat, ThresholdValue};
@@ -34,7 +36,7 @@ const LOG_LOOK: Duration = Duration::from_secs(10);
 
 /// The node with its machine.
 #[derive(Debug, Clone)]
-pub(super) struct Node {
+pub(super) struct NodeIdentity {
     pub(super) name: String,
     /// The primary one first.
     pub(super) ips: Vec<IpAddr>,
@@ -42,13 +44,13 @@ pub(super) struct Node {
     pub(super) cgroup_v2: bool,
 }
 
-pub(super) fn pod_settings(config: &NodeConfig, node: &Node) -> Result<PodSettings> {
+pub(super) fn pod_settings(config: &NodeConfig, node: &NodeIdentity) -> Result<PodSettings> {
     let settings = config.settings();
     let capacity = capacity(&node.machine);
     let reservations = reservations(config, &node.machine)?;
     // The allocatable would be negative, and no limit be set: upstream does not start either.
     allocatable::check(&capacity, &reservations).map_err(anyhow::Error::msg)?;
-    let allocatable = told(&capacity, &reservations);
+    let allocatable = reported_allocatable(&capacity, &reservations);
     let setup = setup(config, node, &allocatable);
     let is_enforced = settings.enforce_node_allocatable.iter().any(|word| word == "pods");
     // upstream: cm.internalCapacity: the limit of tasks is enforced, but not reported.
@@ -58,15 +60,15 @@ pub(super) fn pod_settings(config: &NodeConfig, node: &Node) -> Result<PodSettin
     }
     let kept = if is_enforced { enforced(&whole, &reservations) } else { whole };
     Ok(PodSettings {
-        reading: Reading { node_name: node.name.clone(), gates: pod_gates(config) },
+        reading: ManifestOptions { node_name: node.name.clone(), gates: pod_gates(config) },
         lifecycle: lifecycle(config, node),
         resolv_conf: settings.resolv_conf.clone(),
-        room: NodeRoom {
+        room: NodeCapacity {
             name: node.name.clone(),
             labels: labels(config, node),
             pods: max_pods(settings, &node.machine),
             allocatable,
-            waits_for_ending: false,
+            waits_for_terminating_pods: false,
         },
         cgroups: CgroupSettings {
             per_qos: settings.cgroups_per_qos,
@@ -75,7 +77,7 @@ pub(super) fn pod_settings(config: &NodeConfig, node: &Node) -> Result<PodSettin
             reserved: reserved(settings, &reservations, &setup),
         },
         pulls: PullLimits {
-            side_by_side: match (settings.serialize_image_pulls, settings.max_parallel_image_pulls)
+            max_parallel: match (settings.serialize_image_pulls, settings.max_parallel_image_pulls)
             {
                 (true, _) => Some(1),
                 (false, most) => most.and_then(|most| usize::try_from(most).ok()),
@@ -88,20 +90,20 @@ pub(super) fn pod_settings(config: &NodeConfig, node: &Node) -> Result<PodSettin
         dead: dead(config),
         root: config.flags().root_dir.clone(),
         abilities: abilities(config, node)?,
-        user_ranges: user_ranges(settings, &node.machine),
+        user_namespace_ranges: user_namespace_ranges(settings, &node.machine),
         logs: log_rotation(settings),
         setup,
     })
 }
 
-fn abilities(config: &NodeConfig, node: &Node) -> Result<NodeAbilities> {
+fn abilities(config: &NodeConfig, node: &NodeIdentity) -> Result<NodeSupport> {
     let patterns = &config.settings().allowed_unsafe_sysctls;
     let sysctls = AllowedSysctls::new(node.machine.kernel, patterns);
-    Ok(NodeAbilities {
+    Ok(NodeSupport {
         sysctls: sysctls.map_err(anyhow::Error::msg).context("allowedUnsafeSysctls")?,
         app_armor: node.machine.is_app_armor_on,
         // Read from the runtime.
-        strict_groups: false,
+        strict_supplemental_groups: false,
         pod_level_resources: enabled(config, Gate::PodLevelResources),
         declared: declared(config),
     })
@@ -115,7 +117,7 @@ fn image_verification(config: &NodeConfig) -> Result<Option<Verification>> {
     let settings = config.settings();
     let policy = &settings.image_pull_credentials_verification_policy;
     let patterns = &settings.preloaded_images_verification_allowlist;
-    Verification::from_words(policy, patterns).map(Some).map_err(anyhow::Error::msg)
+    Verification::from_config(policy, patterns).map(Some).map_err(anyhow::Error::msg)
 }
 
 /// The runtime is not asked whether it supports user namespaces on the host's network: that gate is
@@ -134,18 +136,22 @@ fn declared(config: &NodeConfig) -> DeclaredFeatures {
 }
 
 /// The subordinate ids of the user `kubelet`, or else all of the machine's users.
-fn user_ranges(
+fn user_namespace_ranges(
     settings: &KubeletConfiguration,
     machine: &MachineSize,
-) -> Result<UserRanges, String> {
-    let said = settings.user_namespaces.as_ref().and_then(|said| said.ids_per_pod);
-    let length = said.map_or(Ok(USUAL_LENGTH), u32::try_from);
-    let length = length.map_err(|_| format!("userNamespaces.idsPerPod: {said:?} is too large"))?;
+) -> Result<UserNamespaceRangeAllocator, String> {
+    let configured =
+        settings.user_namespaces.as_ref().and_then(|configured| configured.ids_per_pod);
+    let length = configured.map_or(Ok(USUAL_LENGTH), u32::try_from);
+    let length =
+        length.map_err(|_| format!("userNamespaces.idsPerPod: {configured:?} is too large"))?;
     let pool = match &machine.subordinate_users {
-        None => UserPool::whole(length),
-        Some(told) => UserPool::parse(told.as_ref().map_err(Clone::clone)?, length)?,
+        None => UserNamespacePool::whole(length),
+        Some(reported_allocatable) => {
+            UserNamespacePool::parse(reported_allocatable.as_ref().map_err(Clone::clone)?, length)?
+        }
     };
-    UserRanges::new(pool, max_pods(settings, machine))
+    UserNamespaceRangeAllocator::new(pool, max_pods(settings, machine))
 }
 
 /// None if the size is negative: logs are not rotated.
@@ -167,7 +173,7 @@ fn log_rotation(settings: &KubeletConfiguration) -> Option<LogRotation> {
 fn reserved(
     settings: &KubeletConfiguration,
     reservations: &Reservations,
-    setup: &NodeFacts,
+    setup: &NodeSetupInputs,
 ) -> Vec<ReservedCgroup> {
     let levels = settings.enforce_node_allocatable.iter().filter_map(|level| {
         let (side, only_compressible) = match level.strip_suffix("-compressible") {
@@ -209,10 +215,10 @@ fn pod_gates(config: &NodeConfig) -> PodGates {
     }
 }
 
-fn lifecycle(config: &NodeConfig, node: &Node) -> Settings {
-    let default = Settings::default();
-    let said = config.settings().crash_loop_back_off.max_container_restart_period;
-    let longest = said.and_then(GoDuration::as_std);
+fn lifecycle(config: &NodeConfig, node: &NodeIdentity) -> PodLifecycleSettings {
+    let default = PodLifecycleSettings::default();
+    let configured = config.settings().crash_loop_back_off.max_container_restart_period;
+    let longest = configured.and_then(GoDuration::as_std);
     let longest = longest.filter(|_| enabled(config, Gate::KubeletCrashLoopBackOffMax));
     let (first, longest_otherwise) = if enabled(config, Gate::ReduceDefaultCrashLoopBackOffDecay) {
         (Duration::from_secs(1), Duration::from_secs(60))
@@ -220,7 +226,7 @@ fn lifecycle(config: &NodeConfig, node: &Node) -> Settings {
         (default.base_restart_period, default.max_restart_period)
     };
     let max_restart_period = longest.unwrap_or(longest_otherwise);
-    Settings {
+    PodLifecycleSettings {
         node_name: node.name.clone(),
         max_restart_period,
         base_restart_period: first.min(max_restart_period),
@@ -231,13 +237,13 @@ fn lifecycle(config: &NodeConfig, node: &Node) -> Settings {
     }
 }
 
-fn setup(config: &NodeConfig, node: &Node, allocatable: &ResourceList) -> NodeFacts {
+fn setup(config: &NodeConfig, node: &NodeIdentity, allocatable: &ResourceList) -> NodeSetupInputs {
     let settings = config.settings();
     let flags = config.flags();
     let machine = &node.machine;
     let default = NodeLimits::default();
     let period = settings.cpu_cfs_quota_period.as_std().map(|period| period.as_micros());
-    NodeFacts {
+    NodeSetupInputs {
         node_ips: node.ips.clone(),
         pod_logs_directory: settings.pod_logs_dir.clone(),
         dns: NodeDns {
@@ -251,7 +257,7 @@ fn setup(config: &NodeConfig, node: &Node, allocatable: &ResourceList) -> NodeFa
             selinux_enabled: machine.is_selinux_on,
             thermal_throttle_paths: machine.thermal_throttle_paths.clone(),
         },
-        machine: Machine {
+        machine: MachineProperties {
             cgroup_v2: node.cgroup_v2,
             memory_bytes: machine.memory_bytes,
             swap_bytes: machine.swap_bytes,
@@ -275,7 +281,7 @@ fn setup(config: &NodeConfig, node: &Node, allocatable: &ResourceList) -> NodeFa
             tiered_memory_reservation: settings.memory_reservation_policy == "TieredReservation",
         },
         allocatable: allocatable.clone(),
-        gates: Gates {
+        gates: SetupGates {
             pod_level_resources: enabled(config, Gate::PodLevelResources),
             memory_qos: enabled(config, Gate::MemoryQoS),
             hostname_override: enabled(config, Gate::HostnameOverride),
@@ -305,8 +311,9 @@ fn capacity(machine: &MachineSize) -> ResourceList {
 }
 
 /// Amounts were validated when the configuration was read.
-fn amounts(said: &BTreeMap<String, String>) -> ResourceList {
-    let parsed = said.iter().filter_map(|(name, text)| Some((name, Quantity::parse(text).ok()?)));
+fn amounts(configured: &BTreeMap<String, String>) -> ResourceList {
+    let parsed =
+        configured.iter().filter_map(|(name, text)| Some((name, Quantity::parse(text).ok()?)));
     parsed.collect()
 }
 
@@ -320,8 +327,9 @@ fn reservations(config: &NodeConfig, machine: &MachineSize) -> Result<Reservatio
         ThresholdValue::parse_threshold(text).ok().flatten()
     };
     let (mut system, mut kube) = (settings.system_reserved.clone(), settings.kube_reserved.clone());
-    let said = &settings.reserved_system_cp_us;
-    let named = CpuSet::parse(said).with_context(|| format!("reservedSystemCPUs: {said:?}"))?;
+    let configured = &settings.reserved_system_cp_us;
+    let named =
+        CpuSet::parse(configured).with_context(|| format!("reservedSystemCPUs: {configured:?}"))?;
     if !named.is_empty() {
         let online = &machine.online;
         ensure!(
@@ -359,7 +367,7 @@ pub(super) fn declared_features(config: &NodeConfig) -> Vec<String> {
     declared(config).names().map(str::to_owned).collect()
 }
 
-fn labels(config: &NodeConfig, node: &Node) -> BTreeMap<String, String> {
+fn labels(config: &NodeConfig, node: &NodeIdentity) -> BTreeMap<String, String> {
     let architecture = machine::architecture();
     let mut labels = config.flags().node_labels.clone();
     for prefix in ["kubernetes.io", "beta.kubernetes.io"] {
@@ -370,12 +378,12 @@ fn labels(config: &NodeConfig, node: &Node) -> BTreeMap<String, String> {
     labels
 }
 
-fn dead(config: &NodeConfig) -> DeadLimits {
+fn dead(config: &NodeConfig) -> DeadContainerLimits {
     let flags = config.flags();
-    DeadLimits {
-        youngest: flags.minimum_container_ttl_duration.as_std().unwrap_or_default(),
-        per_container: usize::try_from(flags.maximum_dead_containers_per_container).ok(),
-        in_all: usize::try_from(flags.maximum_dead_containers).ok(),
+    DeadContainerLimits {
+        min_age: flags.minimum_container_ttl_duration.as_std().unwrap_or_default(),
+        max_per_container: usize::try_from(flags.maximum_dead_containers_per_container).ok(),
+        max_total: usize::try_from(flags.maximum_dead_containers).ok(),
     }
 }
 

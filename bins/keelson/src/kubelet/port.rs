@@ -119,7 +119,7 @@ mod tests {
             ..ConfigFiles::default()
         };
         let loaded = load(flags::parse(&arguments.map(str::to_owned)), &files);
-        loaded.config.unwrap_or_else(|| panic!("refused: {:?}", loaded.problems))
+        loaded.config.unwrap_or_else(|| panic!("refused: {:?}", loaded.diagnostics))
     }
 
     fn settings(change: &serde_json::Value) -> KubeletPortSettings {

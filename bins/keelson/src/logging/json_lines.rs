@@ -4,19 +4,19 @@
 //! for what is not an error, the fields, and an error's cause as `err` at the end. There is no key
 //! for the severity, upstream has none: an error is known by the absence of `v`.
 
-use super::record::{Record, Severity, Value};
+use super::record::{LogRecord, LogSeverity, Value};
 use std::fmt::Write as _;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// The line, with its line break.
-pub(crate) fn render(record: &Record, now: SystemTime) -> String {
+pub(crate) fn render(record: &LogRecord, now: SystemTime) -> String {
     let mut line = String::with_capacity(200);
     // Writing to a String cannot fail.
     let _ = write!(line, "{{\"ts\":{},\"caller\":", milliseconds(now));
     text(&mut line, &format!("{}:{}", caller(record.file), record.line));
     line.push_str(",\"msg\":");
     text(&mut line, &record.message);
-    if record.severity < Severity::Error {
+    if record.severity < LogSeverity::Error {
         let _ = write!(line, ",\"v\":{}", record.verbosity);
     }
     for (name, field) in &record.values {
@@ -59,7 +59,7 @@ fn value(line: &mut String, value: &Value) {
         Value::Unsigned(number) => drop(write!(line, "{number}")),
         Value::Float(number) if number.is_finite() => drop(write!(line, "{number}")),
         Value::Float(number) => text(line, &number.to_string()),
-        Value::Truth(truth) => drop(write!(line, "{truth}")),
+        Value::Bool(truth) => drop(write!(line, "{truth}")),
     }
 }
 

@@ -5,18 +5,18 @@
 //! id in seven columns, Go's quoting, the cause of an error first, and values of several lines
 //! indented between `=<` and ` >`.
 
-use super::record::{Record, Severity, Value};
+use super::record::{LogRecord, LogSeverity, Value};
 use jiff::Zoned;
 use std::fmt::Write as _;
 
 /// The line (or lines), with its line break.
-pub(crate) fn render(record: &Record, now: &Zoned, process: u32) -> String {
+pub(crate) fn render(record: &LogRecord, now: &Zoned, process: u32) -> String {
     let mut line = String::with_capacity(160);
     let letter = match record.severity {
-        Severity::Info => 'I',
-        Severity::Warning => 'W',
-        Severity::Error => 'E',
-        Severity::Fatal => 'F',
+        LogSeverity::Info => 'I',
+        LogSeverity::Warning => 'W',
+        LogSeverity::Error => 'E',
+        LogSeverity::Fatal => 'F',
     };
     let file = record.file.rsplit('/').next().unwrap_or(record.file);
     // Writing to a String cannot fail.
@@ -50,7 +50,7 @@ fn pair(line: &mut String, name: &str, value: &Value) {
         Value::Signed(number) => drop(write!(line, "{number}")),
         Value::Unsigned(number) => drop(write!(line, "{number}")),
         Value::Float(number) => drop(write!(line, "{number}")),
-        Value::Truth(truth) => drop(write!(line, "{truth}")),
+        Value::Bool(truth) => drop(write!(line, "{truth}")),
     }
 }
 

@@ -3,9 +3,9 @@
 //! Rule: fields of the spans around an event come before its own, outermost first, as klog's
 //! logger values do. Formatting happens on the caller's thread and takes no lock but the queue's.
 
-use super::record::{Fields, Record, Severity};
+use super::record::{LogFields, LogRecord, LogSeverity};
 use super::verbosity::{self, Verbosity};
-use super::{LineForm, LogStream};
+use super::{LineForm, LineSink};
 use std::sync::Arc;
 use tracing::level_filters::LevelFilter;
 use tracing::span::{Attributes, Id};
@@ -16,35 +16,35 @@ use tracing_subscriber::registry::{LookupSpan, Scope};
 pub(crate) struct LogLayer {
     verbosity: Verbosity,
     form: Arc<LineForm>,
-    stream: Box<dyn LogStream>,
+    stream: Box<dyn LineSink>,
 }
 
 impl LogLayer {
     pub(crate) fn new(
         verbosity: Verbosity,
         form: Arc<LineForm>,
-        stream: Box<dyn LogStream>,
+        stream: Box<dyn LineSink>,
     ) -> LogLayer {
         LogLayer { verbosity, form, stream }
     }
 }
 
 /// Joins an event's own fields with those of the spans around it.
-fn record_of(metadata: &Metadata<'static>, around: Fields, own: Fields) -> Record {
+fn record_of(metadata: &Metadata<'static>, around: LogFields, own: LogFields) -> LogRecord {
     let severity = match *metadata.level() {
-        Level::ERROR if own.fatal => Severity::Fatal,
-        Level::ERROR => Severity::Error,
-        Level::WARN => Severity::Warning,
-        _ => Severity::Info,
+        Level::ERROR if own.fatal => LogSeverity::Fatal,
+        Level::ERROR => LogSeverity::Error,
+        Level::WARN => LogSeverity::Warning,
+        _ => LogSeverity::Info,
     };
     let mut fields = around;
     fields.extend(&own);
     let (error, cause_as_field) =
-        if severity >= Severity::Error { (own.error, None) } else { (None, own.error) };
+        if severity >= LogSeverity::Error { (own.error, None) } else { (None, own.error) };
     if let Some(cause) = cause_as_field {
         fields.values.push(("err".into(), super::record::Value::Text(cause)));
     }
-    Record {
+    LogRecord {
         severity,
         verbosity: own.verbosity.unwrap_or_else(|| verbosity::implied(metadata)),
         file: metadata.file().unwrap_or("unknown"),
@@ -68,7 +68,7 @@ where
     }
 
     fn on_new_span(&self, attributes: &Attributes<'_>, id: &Id, context: Context<'_, S>) {
-        let mut fields = Fields::default();
+        let mut fields = LogFields::default();
         attributes.record(&mut fields);
         if let Some(span) = context.span(id) {
             span.extensions_mut().insert(fields);
@@ -76,16 +76,16 @@ where
     }
 
     fn on_event(&self, event: &Event<'_>, context: Context<'_, S>) {
-        let mut own = Fields::default();
+        let mut own = LogFields::default();
         event.record(&mut own);
-        let mut around = Fields::default();
+        let mut around = LogFields::default();
         for span in context.event_scope(event).into_iter().flat_map(Scope::from_root) {
-            if let Some(fields) = span.extensions().get::<Fields>() {
+            if let Some(fields) = span.extensions().get::<LogFields>() {
                 around.extend(fields);
             }
         }
         let record = record_of(event.metadata(), around, own);
-        let written = record.severity >= Severity::Warning
+        let written = record.severity >= LogSeverity::Warning
             || record.verbosity <= self.verbosity.of_file(record.file);
         if written {
             self.stream.write(record.severity, self.form.render(&record));

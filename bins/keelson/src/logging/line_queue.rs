@@ -13,17 +13,17 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Thousands of lines: a reader may pause for a while, and memory stays small when it never returns.
-const MOST_BYTES: usize = 1024 * 1024;
+const MAX_BYTES: usize = 1024 * 1024;
 
 /// Makes the line that says how many were dropped.
 pub(crate) type DropNotice = Arc<dyn Fn(u64) -> String + Send + Sync>;
 
 pub(crate) struct LineQueue {
-    shared: Arc<Shared>,
+    shared: Arc<QueueShared>,
 }
 
-struct Shared {
-    state: Mutex<State>,
+struct QueueShared {
+    state: Mutex<QueueState>,
     notice: DropNotice,
     /// There is something to write, or the queue was closed.
     more: Condvar,
@@ -32,7 +32,7 @@ struct Shared {
 }
 
 #[derive(Default)]
-struct State {
+struct QueueState {
     lines: VecDeque<String>,
     bytes: usize,
     /// Lines dropped since the last one that was taken.
@@ -54,7 +54,7 @@ impl LineQueue {
         target: impl Write + Send + 'static,
         notice: DropNotice,
     ) -> io::Result<LineQueue> {
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(QueueShared {
             state: Mutex::default(),
             notice,
             more: Condvar::new(),
@@ -103,9 +103,9 @@ impl Drop for LineQueue {
     }
 }
 
-impl Shared {
+impl QueueShared {
     /// A panic elsewhere must not silence the log that reports it.
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, QueueState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -136,10 +136,10 @@ impl Shared {
     }
 }
 
-impl State {
+impl QueueState {
     /// A line that is larger than the whole queue is accepted when nothing else waits.
     fn has_room(&self, line: &str) -> bool {
-        self.lines.is_empty() || self.bytes + line.len() <= MOST_BYTES
+        self.lines.is_empty() || self.bytes + line.len() <= MAX_BYTES
     }
 
     fn append(&mut self, line: String) {

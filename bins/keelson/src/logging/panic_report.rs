@@ -10,7 +10,7 @@ use std::time::Duration;
 use tracing::error;
 
 /// Enough for any reader that reads, and short enough for a thread that goes on.
-const LONGEST_WAIT: Duration = Duration::from_millis(200);
+const FLUSH_TIMEOUT: Duration = Duration::from_millis(200);
 
 /// Replaces the default report on standard error.
 pub(crate) fn report_panics() {
@@ -28,5 +28,5 @@ fn report(info: &PanicHookInfo<'_>) {
     } else {
         error!(task, panic = message, location, "Observed a panic");
     }
-    super::flush(LONGEST_WAIT);
+    super::flush(FLUSH_TIMEOUT);
 }

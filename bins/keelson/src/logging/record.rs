@@ -8,7 +8,7 @@ use std::fmt;
 use tracing::field::{Field, Visit};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Severity {
+pub(crate) enum LogSeverity {
     Info,
     Warning,
     Error,
@@ -23,12 +23,12 @@ pub(crate) enum Value {
     Signed(i64),
     Unsigned(u64),
     Float(f64),
-    Truth(bool),
+    Bool(bool),
 }
 
 /// The fields of an event or a span, in the order in which they were given.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub(crate) struct Fields {
+pub(crate) struct LogFields {
     pub(crate) message: String,
     pub(crate) verbosity: Option<u64>,
     pub(crate) fatal: bool,
@@ -38,8 +38,8 @@ pub(crate) struct Fields {
 
 /// One event.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Record {
-    pub(crate) severity: Severity,
+pub(crate) struct LogRecord {
+    pub(crate) severity: LogSeverity,
     pub(crate) verbosity: u64,
     /// The source file as the compiler names it (`crates/…/src/file.rs`).
     pub(crate) file: &'static str,
@@ -50,7 +50,7 @@ pub(crate) struct Record {
     pub(crate) values: Vec<(Cow<'static, str>, Value)>,
 }
 
-impl Fields {
+impl LogFields {
     fn put(&mut self, name: Cow<'static, str>, value: Value) {
         let value = match value {
             _ if secrets::is_secret_name(&name) => Value::Text(secrets::MASK.to_owned()),
@@ -73,7 +73,7 @@ impl Fields {
     }
 
     /// Adds the fields of an inner scope.
-    pub(crate) fn extend(&mut self, inner: &Fields) {
+    pub(crate) fn extend(&mut self, inner: &LogFields) {
         for (name, value) in &inner.values {
             self.put(name.clone(), value.clone());
         }
@@ -95,7 +95,7 @@ fn camel_case(name: &'static str) -> Cow<'static, str> {
     Cow::Owned(joined)
 }
 
-impl Visit for Fields {
+impl Visit for LogFields {
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
         self.put_text(field.name(), &format!("{value:?}"));
     }
@@ -132,7 +132,7 @@ impl Visit for Fields {
         if field.name() == "fatal" {
             self.fatal = value;
         } else {
-            self.put(camel_case(field.name()), Value::Truth(value));
+            self.put(camel_case(field.name()), Value::Bool(value));
         }
     }
 }

@@ -3,9 +3,9 @@
 //! Rule: a net under the code, not a licence for it: values that carry secrets should not be
 //! logged in the first place. Names of things (`secret_name`, `token_file`) are not secrets.
 
-use node_config::problem::without_credentials;
+use node_config::diagnostic::without_credentials;
 
-pub(crate) use node_config::problem::MASK;
+pub(crate) use node_config::diagnostic::MASK;
 
 const SECRET_WORDS: [&str; 12] = [
     "token",

@@ -6,7 +6,7 @@
 //! error here).
 
 use super::line_queue::{DropNotice, LineQueue};
-use super::record::Severity;
+use super::record::LogSeverity;
 use rustix::event::{PollFd, PollFlags, poll};
 use std::fs::File;
 use std::io::{self, ErrorKind, Write};
@@ -14,8 +14,8 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 
 /// Takes finished lines.
-pub(crate) trait LogStream: Send + Sync {
-    fn write(&self, severity: Severity, line: String);
+pub(crate) trait LineSink: Send + Sync {
+    fn write(&self, severity: LogSeverity, line: String);
 }
 
 /// The two streams of this process.
@@ -90,9 +90,9 @@ impl OneStream {
     }
 }
 
-impl LogStream for &'static ProcessStreams {
-    fn write(&self, severity: Severity, line: String) {
-        let apart = self.information.as_ref().filter(|_| severity < Severity::Error);
+impl LineSink for &'static ProcessStreams {
+    fn write(&self, severity: LogSeverity, line: String) {
+        let apart = self.information.as_ref().filter(|_| severity < LogSeverity::Error);
         apart.unwrap_or(&self.errors).write(line);
     }
 }

@@ -1,6 +1,6 @@
 //! Lines compared exactly, on a fixed clock.
 
-use super::record::Severity;
+use super::record::LogSeverity;
 use super::*;
 use jiff::tz::{Offset, TimeZone};
 use std::sync::{Arc, Mutex};
@@ -8,10 +8,10 @@ use std::time::{Duration, UNIX_EPOCH};
 use tracing::{debug, error, info, info_span, trace, warn};
 
 #[derive(Clone, Default)]
-struct Captured(Arc<Mutex<Vec<(Severity, String)>>>);
+struct Captured(Arc<Mutex<Vec<(LogSeverity, String)>>>);
 
-impl LogStream for Captured {
-    fn write(&self, severity: Severity, line: String) {
+impl LineSink for Captured {
+    fn write(&self, severity: LogSeverity, line: String) {
         self.0.lock().unwrap().push((severity, line));
     }
 }
@@ -127,7 +127,7 @@ fn verbosity_opens_step_by_step() {
 }
 
 #[test]
-fn files_can_say_more_than_the_rest_but_not_less() {
+fn vmodule_raises_the_verbosity_of_a_file_but_never_lowers_it() {
     assert_eq!(messages(0, &[("tests", 4)]), ["zero", "two", "four"]);
     assert_eq!(messages(0, &[("t*s", 2), ("tests", 10)]), ["zero", "two"]);
     assert_eq!(messages(0, &[("test", 10), ("other*", 10)]), ["zero"]);

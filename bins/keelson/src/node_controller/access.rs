@@ -24,9 +24,9 @@ pub(super) fn of_file(path: &str, working_directory: &Path) -> Result<ClusterAcc
 /// The access of the pod that this process runs in; none if it runs in no pod.
 pub(super) fn of_pod(environment: &Environment) -> Option<Result<ClusterAccess>> {
     let (host, port) = environment.cluster_service.as_ref()?;
-    let folder = Path::new(SERVICE_ACCOUNT);
-    let namespace = std::fs::read_to_string(folder.join("namespace")).unwrap_or_default();
-    let access = ClusterAccess::in_cluster(host, port, folder, namespace.trim());
+    let dir = Path::new(SERVICE_ACCOUNT);
+    let namespace = std::fs::read_to_string(dir.join("namespace")).unwrap_or_default();
+    let access = ClusterAccess::in_cluster(host, port, dir, namespace.trim());
     Some(access.map_err(|error| anyhow!("{error}")))
 }
 
@@ -85,7 +85,7 @@ pub(super) fn client(
         field_manager: "keelson-node-controller".to_owned(),
         rate,
         deadline: Duration::from_secs(10),
-        heartbeat_stride: (monitor_grace / 40).min(LONGEST_STRIDE),
+        heartbeat_batch_interval: (monitor_grace / 40).min(LONGEST_STRIDE),
         ..ClientOptions::default()
     };
     ApiClient::new(access, options).map_err(|error| anyhow!("{error}"))

@@ -5,21 +5,21 @@
 
 use super::access;
 use super::pages::{LocalPages, PublicPages};
-use super::surroundings::ThisMachine;
+use super::system_environment::HostEnvironment;
 use crate::environment::Environment;
 use anyhow::{Context, Result, anyhow};
 use apiserver_client::ApiClient;
 use cloud_nodes::{FileCloud, ProgramCloud};
-use controller_config::{CloudSource, NodeControllerConfig, Serving, TlsFloor};
+use controller_config::{CloudSource, MinTlsVersion, NodeControllerConfig, SecureServing};
 use host_process::end_signals::EndSignals;
 use node_api::{
-    CertificateSource, ListeningPort, LocalSocket, ReviewTimes, Reviews, SecurePort, TlsSettings,
+    CertificateSource, ListeningPort, PageSocket, ReviewTimes, Reviews, SecurePort, TlsSettings,
 };
 use node_controller::{
-    Clients, ClusterRange, ControllerConfig, Enabled, HealthConfig, LeaderConfig, NodeController,
-    PodCleanupConfig, RangesConfig, WriteConfig,
+    ApiClients, ClusterRange, ControllerConfig, EnabledControllers, HealthConfig, LeaderConfig,
+    NodeController, PodCleanupConfig, RangesConfig, WriteConfig,
 };
-use ports::{CloudProvider, ClusterApi, EndRequests};
+use ports::{CloudProvider, ClusterApi, ShutdownRequests};
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
@@ -70,7 +70,7 @@ async fn serve(
         settings,
         clients,
         cloud(config.cloud.as_ref()),
-        Arc::new(ThisMachine),
+        Arc::new(HostEnvironment),
     )?;
     let port = match &config.serving {
         Some(serving) => {
@@ -116,14 +116,20 @@ async fn serve(
 /// Connections and credentials are shared; the rates are not, as with upstream's separate client
 /// for the election. Each request times out before the controller's own deadline, so that a dead
 /// connection is left in time: for the lease, by the election's own deadline.
-fn clients(client: &ApiClient, config: &ControllerConfig) -> Clients {
-    let work = client.answering_within(config.writes.deadline);
-    let looks = work.with_own_rate();
+fn clients(client: &ApiClient, config: &ControllerConfig) -> ApiClients {
+    let work = client.with_caller_timeout(config.writes.deadline);
+    let lease_reads = work.with_own_rate_limit();
     let election = match &config.leader {
-        Some(leader) => looks.with_own_rate().answering_within(leader.renew_deadline / 2),
-        None => looks.with_own_rate(),
+        Some(leader) => {
+            lease_reads.with_own_rate_limit().with_caller_timeout(leader.renew_deadline / 2)
+        }
+        None => lease_reads.with_own_rate_limit(),
     };
-    Clients { work: Arc::new(work), looks: Arc::new(looks), election: Arc::new(election) }
+    ApiClients {
+        work: Arc::new(work),
+        lease_reads: Arc::new(lease_reads),
+        election: Arc::new(election),
+    }
 }
 
 /// A default port may be in use by another process: kube-controller-manager beside this one has the
@@ -173,7 +179,7 @@ fn controller_config(config: &NodeControllerConfig) -> Result<ControllerConfig> 
         service: ranges.service.clone(),
     });
     Ok(ControllerConfig {
-        enabled: Enabled {
+        enabled: EnabledControllers {
             node_lifecycle: on.lifecycle,
             taint_eviction: on.taint_eviction,
             node_ipam: on.pod_ranges,
@@ -200,7 +206,7 @@ fn controller_config(config: &NodeControllerConfig) -> Result<ControllerConfig> 
         ranges,
         leader,
         writes: WriteConfig {
-            events_at_once: events_at_once(config.connection.rate),
+            events_per_batch: events_per_batch(config.connection.rate),
             ..WriteConfig::default()
         },
         toleration_comparisons: config.tolerations_compare,
@@ -210,7 +216,7 @@ fn controller_config(config: &NodeControllerConfig) -> Result<ControllerConfig> 
 
 /// What the rate allows in half a second, and at most half of the burst: other writes share the
 /// rate.
-fn events_at_once(rate: Option<(f32, u32)>) -> usize {
+fn events_per_batch(rate: Option<(f32, u32)>) -> usize {
     const MOST: u32 = 64;
     let Some((each_second, burst)) = rate else { return MOST as usize };
     let most = (burst / 2).clamp(1, MOST);
@@ -235,7 +241,7 @@ fn cloud(source: Option<&CloudSource>) -> Option<Arc<dyn CloudProvider>> {
 }
 
 async fn secure_port(
-    serving: &Serving,
+    serving: &SecureServing,
     controller: &NodeController,
     environment: &Environment,
     working_directory: &Path,
@@ -262,17 +268,17 @@ async fn secure_port(
         );
     }
     let times = ReviewTimes {
-        token: delegation.token_lasts,
-        allowed: delegation.permission_lasts,
-        refused: delegation.refusal_lasts,
+        token: delegation.token_cache_ttl,
+        allowed: delegation.allowed_cache_ttl,
+        refused: delegation.denied_cache_ttl,
     };
     let source = match &serving.certificate {
         Some((certificate, key)) => CertificateSource::Files {
             certificate: working_directory.join(certificate),
             key: working_directory.join(key),
         },
-        None => CertificateSource::Made {
-            folder: serving.cert_dir.as_ref().map(|folder| working_directory.join(folder)),
+        None => CertificateSource::SelfSigned {
+            dir: serving.cert_dir.as_ref().map(|dir| working_directory.join(dir)),
             names: vec!["localhost".to_owned(), "127.0.0.1".to_owned()],
         },
     };
@@ -280,7 +286,7 @@ async fn secure_port(
         address: serving.address,
         tls: TlsSettings {
             source,
-            tls13_only: serving.tls_floor == TlsFloor::Tls13,
+            tls13_only: serving.min_tls_version == MinTlsVersion::Tls13,
             cipher_suites: serving.cipher_suites.clone(),
             client_authorities: serving
                 .client_ca_file
@@ -288,7 +294,7 @@ async fn secure_port(
                 .map(|file| working_directory.join(file)),
         },
         open_paths: serving.open_paths.clone(),
-        authority_lookup: authentication.clone().filter(|_| delegation.look_up_authority),
+        authority_lookup: authentication.clone().filter(|_| delegation.lookup_client_ca),
         reviews: Reviews::new(authentication, authorization, times),
         pages: Arc::new(PublicPages(controller.clone())),
     };
@@ -298,8 +304,8 @@ async fn secure_port(
 }
 
 /// Optional: its failure affects nothing else.
-async fn local_socket(path: Option<&str>) -> Option<LocalSocket> {
-    match LocalSocket::listen(Path::new(path?)).await {
+async fn local_socket(path: Option<&str>) -> Option<PageSocket> {
+    match PageSocket::listen(Path::new(path?)).await {
         Ok(socket) => Some(socket),
         Err(error) => {
             warn!(err = error, "`explain` will not be answered");

@@ -5,7 +5,7 @@
 
 use crate::terminal;
 use clap::Parser;
-use node_api::ask_local;
+use node_api::request_page;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -34,7 +34,7 @@ pub(super) fn run(arguments: &[String]) -> ExitCode {
         Err(error) => return failed(&error.to_string()),
     };
     let path = format!("/explain/{}", command.node);
-    match runtime.block_on(ask_local(&command.explain_socket, &path)) {
+    match runtime.block_on(request_page(&command.explain_socket, &path)) {
         Ok((200, text)) => {
             terminal::print(&text);
             ExitCode::SUCCESS

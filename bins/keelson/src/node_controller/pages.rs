@@ -15,12 +15,12 @@ pub(super) struct PublicPages(pub(super) NodeController);
 pub(super) struct LocalPages(pub(super) NodeController);
 
 /// One check as it was when it was read.
-struct Checked {
+struct CheckResult {
     name: String,
     outcome: Result<(), String>,
 }
 
-impl HealthCheck for Checked {
+impl HealthCheck for CheckResult {
     fn name(&self) -> &str {
         &self.name
     }
@@ -33,9 +33,9 @@ impl HealthCheck for Checked {
 fn checks(controller: &NodeController) -> HealthChecks {
     let states = controller.health().into_iter().map(|state| {
         let outcome = state.problem.map_or(Ok(()), Err);
-        Arc::new(Checked { name: state.name, outcome }) as Arc<dyn HealthCheck>
+        Arc::new(CheckResult { name: state.name, outcome }) as Arc<dyn HealthCheck>
     });
-    let ping = Arc::new(Checked { name: "ping".to_owned(), outcome: Ok(()) });
+    let ping = Arc::new(CheckResult { name: "ping".to_owned(), outcome: Ok(()) });
     let all = std::iter::once(ping as Arc<dyn HealthCheck>).chain(states);
     all.collect::<Vec<_>>().into()
 }

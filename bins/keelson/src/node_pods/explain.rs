@@ -48,8 +48,8 @@ pub(super) fn text(detail: &LocalPodDetail, node: &LocalNode, now: i64, wide: bo
     if !pod.manifest.is_empty() {
         text.push_str(&format!("manifest: {}\n", pod.manifest));
     }
-    for trouble in warnings(detail, node) {
-        text.push_str(&format!("warning: {trouble}\n"));
+    for warning in warnings(detail, node) {
+        text.push_str(&format!("warning: {warning}\n"));
     }
     if !node.runtime.is_empty() && pod.waiting_on.is_some() {
         text.push_str(&format!("runtime: {}\n", node.runtime));
@@ -78,6 +78,6 @@ fn warnings<'a>(
     node: &'a LocalNode,
 ) -> impl Iterator<Item = &'a String> {
     let manifest = &detail.pod.manifest;
-    let concerns = move |trouble: &&String| !manifest.is_empty() && trouble.contains(manifest);
-    node.troubles.iter().filter(concerns)
+    let concerns = move |warning: &&String| !manifest.is_empty() && warning.contains(manifest);
+    node.source_errors.iter().filter(concerns)
 }

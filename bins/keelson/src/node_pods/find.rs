@@ -14,13 +14,14 @@ pub(crate) fn pod<'a>(pods: &'a LocalPods, wanted: &str) -> Result<&'a LocalPod>
         None => (None, wanted),
     };
     let here = |pod: &&LocalPod| namespace.is_none_or(|namespace| namespace == pod.namespace);
-    let ways: [&dyn Fn(&LocalPod) -> bool; 3] = [
+    let matchers: [&dyn Fn(&LocalPod) -> bool; 3] = [
         &|pod| pod.name == name || pod.uid == name,
         &|pod| pod.name.strip_suffix(&suffix) == Some(name),
         &|pod| name.len() >= 4 && pod.uid.starts_with(name),
     ];
-    for way in ways {
-        let found: Vec<&LocalPod> = pods.pods.iter().filter(here).filter(|pod| way(pod)).collect();
+    for matcher in matchers {
+        let found: Vec<&LocalPod> =
+            pods.pods.iter().filter(here).filter(|pod| matcher(pod)).collect();
         match found.as_slice() {
             [] => {}
             [one] => return Ok(one),
@@ -37,22 +38,22 @@ pub(crate) fn pod<'a>(pods: &'a LocalPods, wanted: &str) -> Result<&'a LocalPod>
     }
     let names: Vec<String> =
         pods.pods.iter().take(10).map(|pod| format!("{}/{}", pod.namespace, pod.name)).collect();
-    let troubles = troubles(pods, name);
+    let source_errors = source_errors(pods, name);
     if names.is_empty() {
-        bail!("no pod named {wanted}: there are no pods on this machine{troubles}");
+        bail!("no pod named {wanted}: there are no pods on this machine{source_errors}");
     }
-    bail!("no pod named {wanted} here; there are {}{troubles}", names.join(", "))
+    bail!("no pod named {wanted} here; there are {}{source_errors}", names.join(", "))
 }
 
 /// A line for each manifest that may be meant and is not run. A manifest that cannot be read at all
 /// may be any pod's and is counted.
-fn troubles(pods: &LocalPods, name: &str) -> String {
+fn source_errors(pods: &LocalPods, name: &str) -> String {
     const SHOWN: usize = 5;
-    let all = &pods.node.troubles;
-    let about: Vec<&String> = all.iter().filter(|trouble| trouble.contains(name)).collect();
+    let all = &pods.node.source_errors;
+    let about: Vec<&String> = all.iter().filter(|warning| warning.contains(name)).collect();
     let mut text = String::new();
-    for trouble in about.iter().take(SHOWN) {
-        text.push_str(&format!("\nwarning: {trouble}"));
+    for warning in about.iter().take(SHOWN) {
+        text.push_str(&format!("\nwarning: {warning}"));
     }
     let others = all.len() - about.len().min(SHOWN);
     if others > 0 {

@@ -1,6 +1,6 @@
 //! `keelson images`: the images that the agent's runtime has, and their removal.
 
-use super::{Address, Agent};
+use super::{AgentAddress, AgentClient};
 use crate::table::{Table, short_id, size};
 use crate::terminal;
 use anyhow::Result;
@@ -15,13 +15,13 @@ use std::process::ExitCode;
 )]
 pub(crate) struct ImagesCommand {
     #[command(flatten)]
-    address: Address,
+    address: AgentAddress,
     #[command(subcommand)]
-    act: Option<Act>,
+    act: Option<ImagesAction>,
 }
 
 #[derive(Debug, Subcommand)]
-enum Act {
+enum ImagesAction {
     /// Remove images by name or id
     Rm {
         #[arg(required = true, value_name = "IMAGE")]
@@ -31,10 +31,10 @@ enum Act {
 
 impl ImagesCommand {
     pub(crate) async fn run(self) -> Result<ExitCode> {
-        let agent = Agent::at(&self.address.socket);
+        let agent = AgentClient::at(&self.address.socket);
         match self.act {
             None => terminal::print(&table(&agent.images().await?)),
-            Some(Act::Rm { names }) => {
+            Some(ImagesAction::Rm { names }) => {
                 for name in names {
                     let removed = agent.remove_image(&name).await?;
                     terminal::print(&format!("removed {}\n", removed.name));

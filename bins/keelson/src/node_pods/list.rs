@@ -20,7 +20,7 @@ pub(super) fn table(pods: &LocalPods, now: i64, wide: bool) -> String {
             pod.namespace.clone(),
             pod.name.clone(),
             format!("{ready}/{count}"),
-            word(pod),
+            status_word(pod),
             restarts.to_string(),
             began.map_or_else(|| "-".to_owned(), |began| age(now, began.nanos())),
         ];
@@ -67,7 +67,7 @@ fn containers(status: &Value, spec: &Value) -> (usize, usize, i64) {
 }
 
 /// The STATUS column: the first container's waiting or error reason, else the phase.
-fn word(pod: &LocalPod) -> String {
+fn status_word(pod: &LocalPod) -> String {
     let status = &pod.object["status"];
     if matches!(pod.stage.as_str(), "Ending" | "Ended") {
         return "Terminating".to_owned();
@@ -82,8 +82,8 @@ fn word(pod: &LocalPod) -> String {
                 .filter(|reason| !matches!(*reason, "PodInitializing" | "ContainerCreating"));
             let failed = state["terminated"]["exitCode"].as_i64().filter(|code| *code != 0);
             let ended = failed.and_then(|_| text(&state["terminated"]["reason"]));
-            if let Some(trouble) = waiting.or(ended) {
-                return format!("{prefix}{trouble}");
+            if let Some(warning) = waiting.or(ended) {
+                return format!("{prefix}{warning}");
             }
         }
     }

@@ -3,11 +3,11 @@
 //! Rule: the agent returns the log's path and whether its container has ended; the file is read
 //! here. The container's stdout and stderr are printed to the same two streams.
 
-use super::ask::Agent;
-use super::{Address, find};
+use super::agent_client::AgentClient;
+use super::{AgentAddress, find};
 use anyhow::{Result, bail};
 use clap::Args;
-use container_logs::{Entry, Selection, follow, read_logs};
+use container_logs::{LogEntry, LogSelection, follow, read_logs};
 use pod_model::GoDuration;
 use pod_model::log_line::LogStream;
 use ports::ApiTime;
@@ -28,7 +28,7 @@ const ASK_AGAIN: Duration = Duration::from_secs(1);
 )]
 pub(crate) struct LogsCommand {
     #[command(flatten)]
-    address: Address,
+    address: AgentAddress,
     /// NAME, NAMESPACE/NAME or the beginning of a UID
     pod: String,
     /// Which container, if the pod has several
@@ -53,14 +53,14 @@ pub(crate) struct LogsCommand {
 
 impl LogsCommand {
     pub(crate) async fn run(self) -> Result<ExitCode> {
-        let agent = Agent::at(&self.address.socket);
+        let agent = AgentClient::at(&self.address.socket);
         let pods = agent.pods().await?;
         let pod = find::pod(&pods, &self.pod)?;
         let container = choose(pod, self.container.as_deref(), self.previous)?;
         let since =
             self.since.map(|ago| ApiTime::from_nanos(super::now().saturating_sub(ago.as_nanos())));
-        let selection = Selection { tail: self.tail, since, stream: None };
-        let mut output = Output { timestamps: self.timestamps, is_in_line: [false; 2] };
+        let selection = LogSelection { tail: self.tail, since, stream: None };
+        let mut output = LinePrinter { timestamps: self.timestamps, is_in_line: [false; 2] };
         let path = Path::new(&container.log_path);
         if self.follow && !self.previous {
             let ended = has_ended(&agent, &pod.uid, &container.id);
@@ -94,7 +94,7 @@ fn choose<'a>(pod: &'a LocalPod, name: Option<&str>, previous: bool) -> Result<&
     // Newest first for each name. While the status has no container yet the newest one is meant;
     // `--previous` means what the status shows as the last one: in a crash loop that is the newest.
     let mut lives = pod.containers.iter().filter(|container| container.name == name);
-    let life = match told_id(&pod.object, name, previous) {
+    let life = match status_container_id(&pod.object, name, previous) {
         Some(id) => lives.find(|life| life.id == id),
         None if previous => None,
         None => lives.next(),
@@ -111,7 +111,7 @@ fn choose<'a>(pod: &'a LocalPod, name: Option<&str>, previous: bool) -> Result<&
 }
 
 /// The container that the pod's status shows under this name, as in the kubelet's log endpoint.
-pub(super) fn told_id<'a>(
+pub(super) fn status_container_id<'a>(
     pod: &'a serde_json::Value,
     name: &str,
     previous: bool,
@@ -134,14 +134,14 @@ pub(super) fn told_id<'a>(
     Some(id.split_once("://").map_or(id, |(_, id)| id)).filter(|id| !id.is_empty())
 }
 
-struct Output {
+struct LinePrinter {
     timestamps: bool,
     /// Whether a line has been begun, for stdout and stderr.
     is_in_line: [bool; 2],
 }
 
-impl Output {
-    fn take(&mut self, entry: &Entry) -> ControlFlow<()> {
+impl LinePrinter {
+    fn take(&mut self, entry: &LogEntry) -> ControlFlow<()> {
         let which = usize::from(entry.stream == LogStream::Stderr);
         let mut bytes = Vec::with_capacity(entry.text.len() + 40);
         if self.timestamps && !self.is_in_line[which] {
@@ -164,7 +164,7 @@ impl Output {
 
 /// Returns when the container has ended. While the agent does not answer, the log is followed
 /// further: the agent may only be restarting.
-async fn has_ended(agent: &Agent, uid: &str, container: &str) {
+async fn has_ended(agent: &AgentClient, uid: &str, container: &str) {
     let mut version = 0;
     loop {
         if let Ok(detail) = agent.pod(uid).await {

@@ -2,7 +2,7 @@
 
 use super::*;
 use ports::local_api::{
-    LocalEvent, LocalMark, LocalNode, LocalPod, LocalPodDetail, LocalPods, LocalWaiting,
+    LocalEvent, LocalMilestone, LocalNode, LocalPod, LocalPodDetail, LocalPods, LocalWaiting,
 };
 use ports::local_runtime::{LocalImage, LocalImages, LocalUsage, LocalUsages};
 use serde_json::json;
@@ -46,7 +46,7 @@ fn pods() -> LocalPods {
 }
 
 #[test]
-fn the_table_says_where_each_pod_is() {
+fn the_table_shows_the_status_of_each_pod() {
     let table = list::table(&pods(), 70_000_000_000, false);
     let lines: Vec<Vec<&str>> =
         table.lines().map(|line| line.split_whitespace().collect()).collect();
@@ -71,36 +71,36 @@ fn a_pod_is_found_by_any_name_that_means_only_it() {
     ] {
         assert_eq!(uid(wanted).ok().as_deref(), Some(expected), "{wanted}");
     }
-    for (wanted, told) in [
+    for (wanted, error) in [
         ("web", "default/web-node1"),
         ("aaaa", "say NAMESPACE/NAME"),
         ("nothing", "there are default/web-node1"),
         ("bbb", "no pod named bbb"),
     ] {
         let refused = uid(wanted).expect_err(wanted).to_string();
-        assert!(refused.contains(told), "{wanted}: {refused}");
+        assert!(refused.contains(error), "{wanted}: {refused}");
     }
 }
 
 #[test]
-fn a_pod_whose_manifest_was_never_good_is_not_passed_over_in_silence() {
+fn a_pod_with_an_invalid_manifest_is_mentioned() {
     let mut pods = pods();
     let broken = "manifest /m/x.yaml: x.yaml:3: spec.containers: a value is required; not run: \
                   pod shop-node1_default";
-    pods.node.troubles = vec![broken.to_owned(), "manifest /m/y.yaml: no YAML".to_owned()];
+    pods.node.source_errors = vec![broken.to_owned(), "manifest /m/y.yaml: no YAML".to_owned()];
     let refused = |pods: &LocalPods, wanted: &str| {
         find::pod(pods, wanted).map(|_| ()).expect_err(wanted).to_string()
     };
-    let told = refused(&pods, "default/shop");
-    assert!(told.starts_with("no pod named default/shop here; there are "), "{told}");
-    assert!(told.contains(&format!("\nwarning: {broken}\n")), "{told}");
-    assert!(told.ends_with("`keelson ps` tells of 1 more that cannot be used"), "{told}");
-    let told = refused(&pods, "y.yaml");
-    assert!(told.contains("warning: manifest /m/y.yaml: no YAML"), "{told}");
-    let told = refused(&pods, "other");
-    assert!(!told.contains("warning: ") && told.contains("tells of 2 more"), "{told}");
+    let error = refused(&pods, "default/shop");
+    assert!(error.starts_with("no pod named default/shop here; there are "), "{error}");
+    assert!(error.contains(&format!("\nwarning: {broken}\n")), "{error}");
+    assert!(error.ends_with("`keelson ps` tells of 1 more that cannot be used"), "{error}");
+    let error = refused(&pods, "y.yaml");
+    assert!(error.contains("warning: manifest /m/y.yaml: no YAML"), "{error}");
+    let error = refused(&pods, "other");
+    assert!(!error.contains("warning: ") && error.contains("tells of 2 more"), "{error}");
     pods.pods.clear();
-    pods.node.troubles.clear();
+    pods.node.source_errors.clear();
     assert!(refused(&pods, "shop").ends_with("there are no pods on this machine"));
 }
 
@@ -131,8 +131,8 @@ fn an_explanation_begins_with_the_reason_and_the_next_step() {
     let wide = explain::text(&detail, &LocalNode::default(), 0, true);
     assert!(wide.contains("number 19") && wide.contains("number 0"), "{wide}");
     detail.pod.manifest = "/m/web.yaml".to_owned();
-    let troubles = vec!["manifest /m/web.yaml: kept".to_owned(), "another".to_owned()];
-    let node = LocalNode { troubles, ..LocalNode::default() };
+    let source_errors = vec!["manifest /m/web.yaml: kept".to_owned(), "another".to_owned()];
+    let node = LocalNode { source_errors, ..LocalNode::default() };
     let value = explain::value(&detail, &node).unwrap();
     assert_eq!(value["name"], "web-node1");
     assert_eq!(value["waitingOn"]["nextStep"], "keelson logs other/web-node1 --previous");
@@ -145,10 +145,10 @@ fn an_explanation_begins_with_the_reason_and_the_next_step() {
 }
 
 #[test]
-fn a_timeline_tells_each_step_and_what_it_took() {
-    let mark = |at: i64, what: &str, container: &str, attempt| LocalMark {
+fn a_timeline_lists_each_step_with_its_duration() {
+    let mark = |at: i64, milestone: &str, container: &str, attempt| LocalMilestone {
         at: at * 1_000_000,
-        what: what.to_owned(),
+        milestone: milestone.to_owned(),
         container: container.to_owned(),
         attempt,
     };
@@ -175,16 +175,17 @@ fn yaml_reads_back_as_what_it_was() {
         ],
     });
     let text = yaml::write(&value);
-    let origin = document::problem::Origin::File { path: "test.yaml".into(), line: 0, column: 0 };
+    let origin =
+        document::diagnostic::Origin::File { path: "test.yaml".into(), line: 0, column: 0 };
     let read = document::parse(text.as_bytes(), &origin).expect(&text);
     assert_eq!(read.root.to_json(), value, "{text}");
 }
 
 #[test]
-fn the_log_that_is_meant_is_the_one_of_the_status() {
+fn the_log_is_chosen_by_the_container_id_in_the_status() {
     let of = |status: serde_json::Value, previous| {
         let pod = json!({ "status": { "containerStatuses": [status] } });
-        logs::told_id(&pod, "web", previous).map(str::to_owned)
+        logs::status_container_id(&pod, "web", previous).map(str::to_owned)
     };
     let ended = |id: &str| json!({ "terminated": { "containerID": format!("containerd://{id}") } });
     let crashing = json!({ "name": "web", "containerID": "containerd://b",
@@ -205,7 +206,7 @@ fn the_log_that_is_meant_is_the_one_of_the_status() {
 }
 
 #[test]
-fn top_shows_shares_between_two_readings_and_a_dash_for_what_is_not_told() {
+fn top_shows_cpu_between_two_readings_and_a_dash_for_missing_values() {
     let one = |id: &str, at: i64, cpu: Option<u64>, memory: Option<u64>| LocalUsage {
         container_id: id.to_owned(),
         name: "main".to_owned(),

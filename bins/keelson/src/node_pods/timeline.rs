@@ -21,7 +21,7 @@ pub(super) fn table(detail: &LocalPodDetail) -> String {
         table.row([
             milliseconds(mark.at - first.at),
             format!("+{}", milliseconds(mark.at - before)),
-            words(&mark.what),
+            words(&mark.milestone),
             container,
         ]);
         before = mark.at;

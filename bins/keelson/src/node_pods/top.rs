@@ -4,7 +4,7 @@
 //! stamped it. On a terminal the table is redrawn until Ctrl-C; elsewhere it is printed once.
 //! Values that the runtime does not return are shown as `-`.
 
-use super::{Address, Agent};
+use super::{AgentAddress, AgentClient};
 use crate::table::{Table, size};
 use crate::terminal;
 use anyhow::Result;
@@ -22,7 +22,7 @@ const PERIOD: Duration = Duration::from_secs(1);
 #[command(after_help = "Examples:\n  keelson top\n  keelson top --once\n  keelson top web")]
 pub(crate) struct TopCommand {
     #[command(flatten)]
-    address: Address,
+    address: AgentAddress,
     /// Only this pod: NAME, NAMESPACE/NAME or the beginning of a UID
     pod: Option<String>,
     /// Print one table, also on a terminal
@@ -32,7 +32,7 @@ pub(crate) struct TopCommand {
 
 impl TopCommand {
     pub(crate) async fn run(self) -> Result<ExitCode> {
-        let agent = Agent::at(&self.address.socket);
+        let agent = AgentClient::at(&self.address.socket);
         let uid = match &self.pod {
             Some(wanted) => Some(super::find::pod(&agent.pods().await?, wanted)?.uid.clone()),
             None => None,

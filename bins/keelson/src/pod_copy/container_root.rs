@@ -5,7 +5,7 @@
 //! mean what they mean inside, and magic links lead nowhere.
 
 use super::id_map::root_outside;
-use super::tree::Target;
+use super::tree::CopyTarget;
 use anyhow::{Context, Result, bail};
 use rustix::fs::{FileType, Mode, OFlags, ResolveFlags, fstat, open, openat2};
 use rustix::io::Errno;
@@ -46,7 +46,7 @@ impl ContainerRoot {
     }
 
     #[cfg(test)]
-    pub(super) fn of_folder(path: &Path) -> Result<Self> {
+    pub(super) fn of_dir(path: &Path) -> Result<Self> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let root = open(path, flags, Mode::empty())?;
         Ok(Self { root, user: 0, group: 0 })
@@ -75,12 +75,12 @@ impl ContainerRoot {
 
     /// Where a copy goes: into the directory at the path, else to the path's own name in its parent
     /// directory.
-    pub(super) fn target(&self, path: &str, own: Option<&OsStr>) -> Result<Target> {
+    pub(super) fn target(&self, path: &str, own: Option<&OsStr>) -> Result<CopyTarget> {
         if let Some(found) = self.find(path)? {
             let stat = fstat(&found).with_context(|| path.to_owned())?;
             if FileType::from_raw_mode(stat.st_mode) == FileType::Directory {
                 let name = own.unwrap_or_default().to_owned();
-                return Ok(Target { folder: found, name });
+                return Ok(CopyTarget { dir: found, name });
             }
         }
         if path.ends_with('/') {
@@ -88,13 +88,12 @@ impl ContainerRoot {
         }
         let (above, name) = path.rsplit_once('/').unwrap_or(("", path));
         let above = if above.is_empty() { "/" } else { above };
-        let folder = self.resolve(above, OFlags::PATH | OFlags::DIRECTORY);
-        let folder =
-            folder.map_err(|errno| anyhow::anyhow!("{above} in the container: {errno}"))?;
+        let dir = self.resolve(above, OFlags::PATH | OFlags::DIRECTORY);
+        let dir = dir.map_err(|errno| anyhow::anyhow!("{above} in the container: {errno}"))?;
         if matches!(name, "" | "." | "..") {
             bail!("{path}: expected a name at its end");
         }
-        Ok(Target { folder, name: name.into() })
+        Ok(CopyTarget { dir, name: name.into() })
     }
 
     fn resolve(&self, path: &str, flags: OFlags) -> Result<OwnedFd, Errno> {

@@ -18,23 +18,23 @@ use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::{Path, PathBuf};
 
 /// Deeper trees than this are an attack.
-const DEEPEST: usize = 256;
+const MAX_DEPTH: usize = 256;
 const PERMISSIONS: u32 = 0o777;
 
 /// A name in a directory: the target of a copy.
 #[derive(Debug)]
-pub(super) struct Target {
-    pub(super) folder: OwnedFd,
+pub(super) struct CopyTarget {
+    pub(super) dir: OwnedFd,
     pub(super) name: OsString,
 }
 
 /// One run of copying.
 #[derive(Debug, Default)]
-pub(super) struct Walk {
+pub(super) struct TreeCopy {
     /// Out of a container: symlinks are skipped.
     pub(super) is_outward: bool,
     pub(super) files: u64,
-    pub(super) folders: u64,
+    pub(super) dirs: u64,
     /// What was skipped, and why.
     pub(super) skipped: Vec<String>,
     pub(super) depth: usize,
@@ -47,28 +47,33 @@ pub(super) fn local_source(path: &Path) -> Result<OwnedFd> {
 }
 
 /// The local target of a copy: into the directory at the path, else under its own name.
-pub(super) fn local_target(path: &Path, own: Option<&OsStr>) -> Result<Target> {
-    let held = |folder: &Path| {
-        open(folder, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
-            .with_context(|| format!("open the directory {}", folder.display()))
+pub(super) fn local_target(path: &Path, own: Option<&OsStr>) -> Result<CopyTarget> {
+    let held = |dir: &Path| {
+        open(dir, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
+            .with_context(|| format!("open the directory {}", dir.display()))
     };
     if path.is_dir() {
         let name = own.with_context(|| format!("say a name in {}", path.display()))?;
-        return Ok(Target { folder: held(path)?, name: name.to_owned() });
+        return Ok(CopyTarget { dir: held(path)?, name: name.to_owned() });
     }
     let name = path.file_name().with_context(|| format!("{}: no name", path.display()))?;
     let above = path.parent().filter(|above| !above.as_os_str().is_empty());
     let above: PathBuf = above.map_or_else(|| PathBuf::from("."), Path::to_path_buf);
-    Ok(Target { folder: held(&above)?, name: name.to_owned() })
+    Ok(CopyTarget { dir: held(&above)?, name: name.to_owned() })
 }
 
-impl Walk {
+impl TreeCopy {
     /// Copies `source` (an `O_PATH` descriptor); `shown` names it in messages.
-    pub(super) fn copy(&mut self, source: &OwnedFd, target: &Target, shown: &str) -> Result<()> {
+    pub(super) fn copy(
+        &mut self,
+        source: &OwnedFd,
+        target: &CopyTarget,
+        shown: &str,
+    ) -> Result<()> {
         let stat = fstat(source).with_context(|| shown.to_owned())?;
         match FileType::from_raw_mode(stat.st_mode) {
             FileType::RegularFile => self.file(source, &stat, target, shown),
-            FileType::Directory => self.folder(source, &stat, target, shown),
+            FileType::Directory => self.dir(source, &stat, target, shown),
             FileType::Symlink if !self.is_outward => symlink(source, target, shown),
             FileType::Symlink => {
                 self.skipped.push(format!("{shown} is a symlink and stays behind"));
@@ -81,7 +86,13 @@ impl Walk {
         }
     }
 
-    fn file(&mut self, source: &OwnedFd, stat: &Stat, target: &Target, shown: &str) -> Result<()> {
+    fn file(
+        &mut self,
+        source: &OwnedFd,
+        stat: &Stat,
+        target: &CopyTarget,
+        shown: &str,
+    ) -> Result<()> {
         let mut from = reopen(source, OFlags::RDONLY).with_context(|| format!("open {shown}"))?;
         let mut to = create(target, stat)
             .with_context(|| format!("write {} of {shown}", target.name.display()))?;
@@ -90,18 +101,18 @@ impl Walk {
         Ok(())
     }
 
-    fn folder(
+    fn dir(
         &mut self,
         source: &OwnedFd,
         stat: &Stat,
-        target: &Target,
+        target: &CopyTarget,
         shown: &str,
     ) -> Result<()> {
-        ensure!(self.depth < DEEPEST, "{shown}: more than {DEEPEST} nested directories");
+        ensure!(self.depth < MAX_DEPTH, "{shown}: more than {MAX_DEPTH} nested directories");
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let listed = openat(source, ".", flags, Mode::empty())
             .with_context(|| format!("open the directory {shown}"))?;
-        let made = make_folder(target).with_context(|| {
+        let made = make_dir(target).with_context(|| {
             format!("create the directory {} for {shown}", target.name.display())
         })?;
         self.depth += 1;
@@ -113,24 +124,24 @@ impl Walk {
                 Err(Errno::NOENT) => continue,
                 Err(errno) => bail!("{shown}/{}: {errno}", name.display()),
             };
-            let folder = made.as_fd().try_clone_to_owned()?;
+            let dir = made.as_fd().try_clone_to_owned()?;
             let shown = format!("{shown}/{}", name.display());
-            self.copy(&child, &Target { folder, name }, &shown)?;
+            self.copy(&child, &CopyTarget { dir, name }, &shown)?;
         }
         self.depth -= 1;
         let mode = Mode::from_raw_mode(stat.st_mode & PERMISSIONS);
         let held = openat(&made, ".", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
         fchmod(&held, mode).with_context(|| format!("set the mode of {shown}"))?;
-        self.folders += 1;
+        self.dirs += 1;
         Ok(())
     }
 }
 
-fn symlink(source: &OwnedFd, target: &Target, shown: &str) -> Result<()> {
+fn symlink(source: &OwnedFd, target: &CopyTarget, shown: &str) -> Result<()> {
     let leads_to = readlinkat(source, "", Vec::new()).with_context(|| shown.to_owned())?;
-    match symlinkat(&leads_to, &target.folder, &target.name) {
+    match symlinkat(&leads_to, &target.dir, &target.name) {
         Err(Errno::EXIST) => {
-            let there = readlinkat(&target.folder, &target.name, Vec::new());
+            let there = readlinkat(&target.dir, &target.name, Vec::new());
             ensure!(there == Ok(leads_to), "{shown}: something else is there already");
             Ok(())
         }
@@ -138,9 +149,9 @@ fn symlink(source: &OwnedFd, target: &Target, shown: &str) -> Result<()> {
     }
 }
 
-fn names(folder: &OwnedFd) -> Result<Vec<OsString>> {
+fn names(dir: &OwnedFd) -> Result<Vec<OsString>> {
     let mut names = Vec::new();
-    for entry in Dir::read_from(folder)? {
+    for entry in Dir::read_from(dir)? {
         let entry = entry?;
         let name = entry.file_name().to_bytes();
         if name != b"." && name != b".." {
@@ -159,11 +170,11 @@ fn reopen(found: &OwnedFd, flags: OFlags) -> Result<File> {
 }
 
 /// Creates the file, or truncates the existing one.
-fn create(target: &Target, stat: &Stat) -> Result<File> {
+fn create(target: &CopyTarget, stat: &Stat) -> Result<File> {
     one_name(&target.name)?;
     let mode = Mode::from_raw_mode(stat.st_mode & PERMISSIONS);
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    match openat(&target.folder, &target.name, flags, Mode::RUSR | Mode::WUSR) {
+    match openat(&target.dir, &target.name, flags, Mode::RUSR | Mode::WUSR) {
         Ok(made) => {
             // The full mode from the start, whatever the umask is.
             fchmod(&made, mode)?;
@@ -173,23 +184,23 @@ fn create(target: &Target, stat: &Stat) -> Result<File> {
         Err(errno) => return Err(errno.into()),
     }
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let there = openat(&target.folder, &target.name, flags, Mode::empty())?;
+    let there = openat(&target.dir, &target.name, flags, Mode::empty())?;
     let kind = FileType::from_raw_mode(fstat(&there)?.st_mode);
     ensure!(kind == FileType::RegularFile, "what is there is no regular file; it is left alone");
     reopen(&there, OFlags::WRONLY | OFlags::TRUNC)
 }
 
-fn make_folder(target: &Target) -> Result<OwnedFd> {
+fn make_dir(target: &CopyTarget) -> Result<OwnedFd> {
     one_name(&target.name)?;
-    match mkdirat(&target.folder, &target.name, Mode::RWXU) {
+    match mkdirat(&target.dir, &target.name, Mode::RWXU) {
         Ok(()) | Err(Errno::EXIST) => {}
         Err(errno) => return Err(errno.into()),
     }
-    let there = statat(&target.folder, &target.name, AtFlags::SYMLINK_NOFOLLOW)?;
+    let there = statat(&target.dir, &target.name, AtFlags::SYMLINK_NOFOLLOW)?;
     let kind = FileType::from_raw_mode(there.st_mode);
     ensure!(kind == FileType::Directory, "the existing file is no directory; it is left alone");
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    Ok(openat(&target.folder, &target.name, flags, Mode::empty())?)
+    Ok(openat(&target.dir, &target.name, flags, Mode::empty())?)
 }
 
 fn one_name(name: &OsStr) -> Result<()> {

@@ -11,7 +11,7 @@ const DEFAULT_CONTAINER: &str = "kubectl.kubernetes.io/default-container";
 
 /// A container's stream settings in its manifest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) struct Wish {
+pub(crate) struct DeclaredStreams {
     pub(crate) stdin: bool,
     pub(crate) tty: bool,
 }
@@ -42,11 +42,11 @@ pub(crate) fn running<'a>(pod: &'a LocalPod, name: Option<&str>) -> Result<&'a L
     bail!("{} has no container {name}; it has {}", pod.name, names.join(", "))
 }
 
-pub(crate) fn wish(pod: &LocalPod, container: &str) -> Wish {
+pub(crate) fn declared_streams(pod: &LocalPod, container: &str) -> DeclaredStreams {
     let lists = ["containers", "initContainers", "ephemeralContainers"];
     let spec =
         lists.into_iter().flat_map(|list| specs(pod, list)).find(|one| one["name"] == container);
-    spec.map_or_else(Wish::default, |spec| Wish {
+    spec.map_or_else(DeclaredStreams::default, |spec| DeclaredStreams {
         stdin: spec["stdin"] == true,
         tty: spec["tty"] == true,
     })

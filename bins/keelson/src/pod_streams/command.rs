@@ -5,16 +5,16 @@
 //! this program's input closes the command's input and nothing else. A terminal at this end is raw
 //! during the session and restored however it ends; its size is passed on.
 
-use super::ending::Ending;
-use super::local_io::{self, Channel, Input};
+use super::local_io::{self, OutputStream, SessionInput};
 use super::raw_terminal::{self, RawTerminal};
-use super::spdy_link::{self, COMMAND_PROTOCOL, Reader, Writer};
-use super::stream::Stream;
+use super::session_end::SessionEnd;
+use super::spdy_link::{self, COMMAND_PROTOCOL, SpdyReader, SpdyWriter};
+use super::stream::PodStream;
 use crate::terminal;
 use anyhow::{Context as _, Result};
 use ports::local_runtime::LocalCommand;
 use std::time::Duration;
-use stream_frames::spdy::Frame;
+use stream_frames::spdy::SpdyFrame;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 
@@ -24,68 +24,72 @@ const STDOUT: u32 = 5;
 const STDERR: u32 = 7;
 const RESIZE: u32 = 9;
 /// Upper limit of a status.
-const LONGEST_STATUS: usize = 64 * 1024;
+const MAX_STATUS_BYTES: usize = 64 * 1024;
 /// After the status: the runtime sends its remaining output at once.
-const LAST_WORDS: Duration = Duration::from_secs(2);
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Which streams the command has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Has {
+pub(crate) struct SessionStreams {
     pub(crate) stdin: bool,
     pub(crate) stdout: bool,
     pub(crate) stderr: bool,
     pub(crate) tty: bool,
 }
 
-impl Has {
+impl SessionStreams {
     /// The request to the agent; no arguments to attach to a container.
-    pub(crate) fn command(self, words: Vec<String>) -> LocalCommand {
+    pub(crate) fn command(self, arguments: Vec<String>) -> LocalCommand {
         let Self { stdin, stdout, stderr, tty } = self;
-        LocalCommand { command: words, stdin, stdout, stderr, tty }
+        LocalCommand { command: arguments, stdin, stdout, stderr, tty }
     }
 }
 
 /// A session that is over.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Joined {
-    pub(crate) ending: Ending,
+pub(crate) struct SessionResult {
+    pub(crate) session_end: SessionEnd,
     /// Whether any output came.
     pub(crate) had_output: bool,
 }
 
 /// Runs the session to its end.
-pub(crate) async fn join(stream: Stream, has: Has) -> Result<Joined> {
+pub(crate) async fn join(
+    stream: PodStream,
+    session_streams: SessionStreams,
+) -> Result<SessionResult> {
     let (reader, mut writer) = spdy_link::connect(stream, COMMAND_PROTOCOL).await?;
-    open(&mut writer, has).await?;
-    let raw = if has.tty && has.stdin { RawTerminal::enter() } else { None };
-    if has.tty && has.stdin && raw.is_none() {
+    open(&mut writer, session_streams).await?;
+    let raw =
+        if session_streams.tty && session_streams.stdin { RawTerminal::enter() } else { None };
+    if session_streams.tty && session_streams.stdin && raw.is_none() {
         terminal::print_error("warning: standard input is no terminal; it is passed on as it is");
     }
-    let (sizes, input) = local_io::input(has.stdin);
+    let (sizes, input) = local_io::input(session_streams.stdin);
     let (output, all_written) = local_io::output();
     let (urgent_sender, urgent) = mpsc::channel(4);
     let mut had_output = false;
-    let ending = tokio::select! {
-        ending = read(reader, (&output, &mut had_output), &urgent_sender) => ending?,
+    let session_end = tokio::select! {
+        session_end = read(reader, (&output, &mut had_output), &urgent_sender) => session_end?,
         never = write(writer, input, urgent) => match never {},
-        never = follow_size(has.tty, &sizes) => match never {},
-        why = told_to_end() => Ending::Failed(why?),
+        never = follow_size(session_streams.tty, &sizes) => match never {},
+        why = wait_for_signal() => SessionEnd::Failed(why?),
     };
     drop(output);
     // If standard output is closed the writing thread ends early, and there is nothing to wait for.
     let written = all_written.await.is_ok();
     drop(raw);
-    let ending = if written { ending } else { Ending::NobodyReads };
-    Ok(Joined { ending, had_output })
+    let session_end = if written { session_end } else { SessionEnd::OutputClosed };
+    Ok(SessionResult { session_end, had_output })
 }
 
-async fn open(writer: &mut Writer, has: Has) -> Result<()> {
+async fn open(writer: &mut SpdyWriter, session_streams: SessionStreams) -> Result<()> {
     let streams = [
         (ERROR, "error", true),
-        (STDIN, "stdin", has.stdin),
-        (STDOUT, "stdout", has.stdout),
-        (STDERR, "stderr", has.stderr),
-        (RESIZE, "resize", has.tty),
+        (STDIN, "stdin", session_streams.stdin),
+        (STDOUT, "stdout", session_streams.stdout),
+        (STDERR, "stderr", session_streams.stderr),
+        (RESIZE, "resize", session_streams.tty),
     ];
     for (stream, kind, _) in streams.into_iter().filter(|(_, _, wanted)| *wanted) {
         writer.open(stream, &[("streamtype", kind)]).await?;
@@ -95,42 +99,43 @@ async fn open(writer: &mut Writer, has: Has) -> Result<()> {
 
 /// Passes output on until the status comes.
 async fn read(
-    mut reader: Reader,
-    (output, had_output): (&mpsc::Sender<(Channel, Vec<u8>)>, &mut bool),
-    urgent: &mpsc::Sender<Frame>,
-) -> Result<Ending> {
+    mut reader: SpdyReader,
+    (output, had_output): (&mpsc::Sender<(OutputStream, Vec<u8>)>, &mut bool),
+    urgent: &mpsc::Sender<SpdyFrame>,
+) -> Result<SessionEnd> {
     let mut status = Vec::new();
-    let mut is_told = false;
+    let mut has_ended = false;
     loop {
-        let frame = if is_told {
-            let last = tokio::time::timeout(LAST_WORDS, reader.next()).await;
+        let frame = if has_ended {
+            let last = tokio::time::timeout(DRAIN_TIMEOUT, reader.next()).await;
             last.unwrap_or(Ok(None))?
         } else {
             reader.next().await?
         };
         match frame {
-            Some(Frame::Data { stream: ERROR, bytes, end }) => {
-                let room = LONGEST_STATUS - status.len();
+            Some(SpdyFrame::Data { stream: ERROR, bytes, end }) => {
+                let room = MAX_STATUS_BYTES - status.len();
                 status.extend_from_slice(&bytes[..bytes.len().min(room)]);
-                is_told |= end;
+                has_ended |= end;
             }
-            Some(Frame::Data { stream, bytes, .. }) if !bytes.is_empty() => {
-                let channel = if stream == STDERR { Channel::Errors } else { Channel::Output };
+            Some(SpdyFrame::Data { stream, bytes, .. }) if !bytes.is_empty() => {
+                let channel =
+                    if stream == STDERR { OutputStream::Errors } else { OutputStream::Output };
                 *had_output = true;
                 if output.send((channel, bytes)).await.is_err() {
-                    return Ok(Ending::NobodyReads);
+                    return Ok(SessionEnd::OutputClosed);
                 }
             }
-            Some(Frame::Reset { stream: ERROR, .. }) => is_told = true,
-            Some(Frame::Ping { id }) => {
-                let _ = urgent.send(Frame::Ping { id }).await;
+            Some(SpdyFrame::Reset { stream: ERROR, .. }) => has_ended = true,
+            Some(SpdyFrame::Ping { id }) => {
+                let _ = urgent.send(SpdyFrame::Ping { id }).await;
             }
-            None | Some(Frame::GoAway { .. }) if is_told || !status.is_empty() => {
-                return Ok(Ending::of_status(&status));
+            None | Some(SpdyFrame::GoAway { .. }) if has_ended || !status.is_empty() => {
+                return Ok(SessionEnd::of_status(&status));
             }
             None => {
                 let why = "the runtime closed the stream before the command's end was known";
-                return Ok(Ending::Failed(why.to_owned()));
+                return Ok(SessionEnd::Failed(why.to_owned()));
             }
             Some(_) => {}
         }
@@ -139,19 +144,19 @@ async fn read(
 
 /// Passes input on; the reading side detects the end.
 async fn write(
-    mut writer: Writer,
-    mut input: mpsc::Receiver<Input>,
-    mut urgent: mpsc::Receiver<Frame>,
+    mut writer: SpdyWriter,
+    mut input: mpsc::Receiver<SessionInput>,
+    mut urgent: mpsc::Receiver<SpdyFrame>,
 ) -> std::convert::Infallible {
     loop {
         let frame = tokio::select! {
             Some(frame) = urgent.recv() => frame,
             Some(input) = input.recv() => match input {
-                Input::Bytes(bytes) => Frame::Data { stream: STDIN, bytes, end: false },
-                Input::End => Frame::Data { stream: STDIN, bytes: Vec::new(), end: true },
-                Input::Size(columns, rows) => {
+                SessionInput::Bytes(bytes) => SpdyFrame::Data { stream: STDIN, bytes, end: false },
+                SessionInput::End => SpdyFrame::Data { stream: STDIN, bytes: Vec::new(), end: true },
+                SessionInput::Size(columns, rows) => {
                     let text = format!("{{\"Width\":{columns},\"Height\":{rows}}}\n");
-                    Frame::Data { stream: RESIZE, bytes: text.into_bytes(), end: false }
+                    SpdyFrame::Data { stream: RESIZE, bytes: text.into_bytes(), end: false }
                 }
             },
             else => std::future::pending().await,
@@ -163,19 +168,22 @@ async fn write(
 }
 
 /// Sends the size of this terminal, now and whenever it changes.
-async fn follow_size(has_terminal: bool, sizes: &mpsc::Sender<Input>) -> std::convert::Infallible {
+async fn follow_size(
+    has_terminal: bool,
+    sizes: &mpsc::Sender<SessionInput>,
+) -> std::convert::Infallible {
     let changes = has_terminal.then(|| signal(SignalKind::window_change()));
     let Some(Ok(mut changes)) = changes else { return std::future::pending().await };
     loop {
         if let Some((columns, rows)) = raw_terminal::size() {
-            let _ = sizes.send(Input::Size(columns, rows)).await;
+            let _ = sizes.send(SessionInput::Size(columns, rows)).await;
         }
         changes.recv().await;
     }
 }
 
 /// A signal that would end this program must not leave a raw terminal behind.
-async fn told_to_end() -> Result<String> {
+async fn wait_for_signal() -> Result<String> {
     let mut terminate = signal(SignalKind::terminate()).context("listen for SIGTERM")?;
     let mut hang_up = signal(SignalKind::hangup()).context("listen for SIGHUP")?;
     tokio::select! {

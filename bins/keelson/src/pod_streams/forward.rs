@@ -6,12 +6,12 @@
 
 use super::port_pair::PortPair;
 use super::spdy_link::{self, FORWARD_PROTOCOL};
-use crate::node_pods::Agent;
+use crate::node_pods::AgentClient;
 use crate::terminal;
 use anyhow::{Context, Result, bail};
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
-use stream_frames::spdy::Frame;
+use stream_frames::spdy::SpdyFrame;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
@@ -19,14 +19,14 @@ use tokio::task::JoinSet;
 const ERROR: u32 = 1;
 const DATA: u32 = 3;
 const PART: usize = 32 * 1024;
-const LONGEST_TROUBLE: usize = 16 * 1024;
+const MAX_ERROR_BYTES: usize = 16 * 1024;
 const MOST_CONNECTIONS: usize = 512;
 /// After a failed `accept` (no descriptors left), so that the loop does not spin.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
 
 /// Listens and carries connections until this program ends.
 pub(super) async fn serve(
-    agent: &Agent,
+    agent: &AgentClient,
     pod: &str,
     addresses: &[IpAddr],
     pairs: &[PortPair],
@@ -61,7 +61,7 @@ pub(super) async fn serve(
     Ok(())
 }
 
-async fn accept(listener: TcpListener, agent: Agent, pod: String, port: u16) {
+async fn accept(listener: TcpListener, agent: AgentClient, pod: String, port: u16) {
     let mut connections: JoinSet<()> = JoinSet::new();
     loop {
         while connections.len() >= MOST_CONNECTIONS {
@@ -84,7 +84,7 @@ async fn accept(listener: TcpListener, agent: Agent, pod: String, port: u16) {
     }
 }
 
-async fn carry(agent: &Agent, pod: &str, port: u16, socket: TcpStream) -> Result<()> {
+async fn carry(agent: &AgentClient, pod: &str, port: u16, socket: TcpStream) -> Result<()> {
     let stream = agent.forward(pod).await?;
     let (mut reader, mut writer) = spdy_link::connect(stream, FORWARD_PROTOCOL).await?;
     let port = port.to_string();
@@ -98,18 +98,18 @@ async fn carry(agent: &Agent, pod: &str, port: u16, socket: TcpStream) -> Result
         loop {
             let read = from_here.read(&mut part).await.unwrap_or(0);
             let bytes = part[..read].to_vec();
-            writer.send(&Frame::Data { stream: DATA, bytes, end: read == 0 }).await?;
+            writer.send(&SpdyFrame::Data { stream: DATA, bytes, end: read == 0 }).await?;
             if read == 0 {
                 return std::future::pending::<Result<()>>().await;
             }
         }
     };
     let receiving = async {
-        let mut trouble = Vec::new();
+        let mut error_message = Vec::new();
         let (mut data_ended, mut error_ended) = (false, false);
         while !(data_ended && error_ended) {
             match reader.next().await? {
-                Some(Frame::Data { stream: DATA, bytes, end }) => {
+                Some(SpdyFrame::Data { stream: DATA, bytes, end }) => {
                     if to_here.write_all(&bytes).await.is_err() {
                         return Ok(());
                     }
@@ -118,22 +118,22 @@ async fn carry(agent: &Agent, pod: &str, port: u16, socket: TcpStream) -> Result
                         data_ended = true;
                     }
                 }
-                Some(Frame::Data { stream: ERROR, bytes, end }) => {
-                    let room = LONGEST_TROUBLE - trouble.len();
-                    trouble.extend_from_slice(&bytes[..bytes.len().min(room)]);
+                Some(SpdyFrame::Data { stream: ERROR, bytes, end }) => {
+                    let room = MAX_ERROR_BYTES - error_message.len();
+                    error_message.extend_from_slice(&bytes[..bytes.len().min(room)]);
                     error_ended |= end;
                 }
-                Some(Frame::Reset { stream: DATA, .. }) => data_ended = true,
-                Some(Frame::Reset { stream: ERROR, .. }) => error_ended = true,
-                None | Some(Frame::GoAway { .. }) => break,
+                Some(SpdyFrame::Reset { stream: DATA, .. }) => data_ended = true,
+                Some(SpdyFrame::Reset { stream: ERROR, .. }) => error_ended = true,
+                None | Some(SpdyFrame::GoAway { .. }) => break,
                 Some(_) => {}
             }
-            if !trouble.is_empty() && error_ended {
+            if !error_message.is_empty() && error_ended {
                 break;
             }
         }
-        if !trouble.is_empty() {
-            bail!("{}", String::from_utf8_lossy(&trouble).trim());
+        if !error_message.is_empty() {
+            bail!("{}", String::from_utf8_lossy(&error_message).trim());
         }
         Ok(())
     };

@@ -12,14 +12,14 @@ const QUEUE: usize = 16;
 const PART: usize = 32 * 1024;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Channel {
+pub(super) enum OutputStream {
     Output,
     Errors,
 }
 
 /// Input for the other side.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Input {
+pub(super) enum SessionInput {
     Bytes(Vec<u8>),
     End,
     /// Columns and rows.
@@ -27,7 +27,7 @@ pub(super) enum Input {
 }
 
 /// Standard input, to its end; sizes may be sent beside it.
-pub(super) fn input(reads: bool) -> (mpsc::Sender<Input>, mpsc::Receiver<Input>) {
+pub(super) fn input(reads: bool) -> (mpsc::Sender<SessionInput>, mpsc::Receiver<SessionInput>) {
     let (sender, receiver) = mpsc::channel(QUEUE);
     if reads {
         let sender = sender.clone();
@@ -37,10 +37,10 @@ pub(super) fn input(reads: bool) -> (mpsc::Sender<Input>, mpsc::Receiver<Input>)
             loop {
                 let input = match source.read(&mut part) {
                     Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-                    Ok(0) | Err(_) => Input::End,
-                    Ok(read) => Input::Bytes(part[..read].to_vec()),
+                    Ok(0) | Err(_) => SessionInput::End,
+                    Ok(read) => SessionInput::Bytes(part[..read].to_vec()),
                 };
-                let is_over = input == Input::End;
+                let is_over = input == SessionInput::End;
                 if sender.blocking_send(input).is_err() || is_over {
                     return;
                 }
@@ -51,17 +51,17 @@ pub(super) fn input(reads: bool) -> (mpsc::Sender<Input>, mpsc::Receiver<Input>)
 }
 
 /// Standard output and errors; the second half resolves when all that was sent is written.
-pub(super) fn output() -> (mpsc::Sender<(Channel, Vec<u8>)>, oneshot::Receiver<()>) {
-    let (sender, mut receiver) = mpsc::channel::<(Channel, Vec<u8>)>(QUEUE);
+pub(super) fn output() -> (mpsc::Sender<(OutputStream, Vec<u8>)>, oneshot::Receiver<()>) {
+    let (sender, mut receiver) = mpsc::channel::<(OutputStream, Vec<u8>)>(QUEUE);
     let (done, all_written) = oneshot::channel();
     std::thread::spawn(move || {
         while let Some((channel, bytes)) = receiver.blocking_recv() {
             let written = match channel {
-                Channel::Output => {
+                OutputStream::Output => {
                     let mut output = io::stdout().lock();
                     output.write_all(&bytes).and_then(|()| output.flush())
                 }
-                Channel::Errors => io::stderr().lock().write_all(&bytes),
+                OutputStream::Errors => io::stderr().lock().write_all(&bytes),
             };
             if written.is_err() {
                 return;

@@ -6,7 +6,7 @@
 //! that can be closed one by one in each direction; WebSocket's version 5, which can too, is newer
 //! than the runtimes in use.
 
-use super::stream::{Duplex, Stream};
+use super::stream::{Duplex, PodStream};
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use http_body_util::{BodyExt as _, Empty, Limited};
 use hyper::body::Bytes;
@@ -15,34 +15,34 @@ use hyper::{Request, StatusCode, Uri};
 use hyper_util::rt::TokioIo;
 use ports::local_runtime::{LocalStream, STREAM_UPGRADE};
 use std::time::Duration;
-use stream_frames::spdy::{Decoder, Encoder, Frame, Headers};
+use stream_frames::spdy::{Headers, SpdyDecoder, SpdyEncoder, SpdyFrame};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, ReadHalf, WriteHalf};
 use tokio::net::TcpStream;
 
 const DEADLINE: Duration = Duration::from_secs(30);
 /// Of a response that refuses the upgrade.
-const LONGEST_REFUSAL: usize = 64 * 1024;
+const MAX_RESPONSE_BYTES: usize = 64 * 1024;
 
 pub(super) const COMMAND_PROTOCOL: &str = "v4.channel.k8s.io";
 pub(super) const FORWARD_PROTOCOL: &str = "portforward.k8s.io";
 
-type Socket = Box<dyn Duplex>;
+type BoxedDuplex = Box<dyn Duplex>;
 
-pub(super) struct Reader {
-    socket: ReadHalf<Socket>,
-    decoder: Decoder,
+pub(super) struct SpdyReader {
+    socket: ReadHalf<BoxedDuplex>,
+    decoder: SpdyDecoder,
     part: Vec<u8>,
 }
 
-pub(super) struct Writer {
-    socket: WriteHalf<Socket>,
-    encoder: Encoder,
+pub(super) struct SpdyWriter {
+    socket: WriteHalf<BoxedDuplex>,
+    encoder: SpdyEncoder,
     bytes: Vec<u8>,
 }
 
-impl Reader {
+impl SpdyReader {
     /// The next frame; None when the other side has closed.
-    pub(super) async fn next(&mut self) -> Result<Option<Frame>> {
+    pub(super) async fn next(&mut self) -> Result<Option<SpdyFrame>> {
         loop {
             if let Some(frame) = self.decoder.next_frame().context("the runtime's stream")? {
                 return Ok(Some(frame));
@@ -55,8 +55,8 @@ impl Reader {
     }
 }
 
-impl Writer {
-    pub(super) async fn send(&mut self, frame: &Frame) -> Result<()> {
+impl SpdyWriter {
+    pub(super) async fn send(&mut self, frame: &SpdyFrame) -> Result<()> {
         self.bytes.clear();
         self.encoder.write(frame, &mut self.bytes)?;
         self.socket.write_all(&self.bytes).await.context("the runtime's stream")
@@ -64,26 +64,27 @@ impl Writer {
 
     pub(super) async fn open(&mut self, stream: u32, headers: &[(&str, &str)]) -> Result<()> {
         let headers = Headers::new(headers.iter().copied());
-        self.send(&Frame::Open { stream, headers, end: false }).await
+        self.send(&SpdyFrame::Open { stream, headers, end: false }).await
     }
 }
 
-pub(super) async fn connect(stream: Stream, protocol: &str) -> Result<(Reader, Writer)> {
+pub(super) async fn connect(stream: PodStream, protocol: &str) -> Result<(SpdyReader, SpdyWriter)> {
     let socket = match stream {
-        Stream::Open(socket) => socket,
-        Stream::Address(address) => tokio::time::timeout(DEADLINE, upgrade(&address, protocol))
+        PodStream::Open(socket) => socket,
+        PodStream::Address(address) => tokio::time::timeout(DEADLINE, upgrade(&address, protocol))
             .await
             .map_err(|_| anyhow!("no answer within {DEADLINE:?}"))
             .and_then(|connected| connected)
             .with_context(|| format!("the stream of {}", address.runtime))?,
     };
     let (reader, writer) = tokio::io::split(socket);
-    let reader = Reader { socket: reader, decoder: Decoder::default(), part: vec![0; 64 * 1024] };
-    let writer = Writer { socket: writer, encoder: Encoder::default(), bytes: Vec::new() };
+    let reader =
+        SpdyReader { socket: reader, decoder: SpdyDecoder::default(), part: vec![0; 64 * 1024] };
+    let writer = SpdyWriter { socket: writer, encoder: SpdyEncoder::default(), bytes: Vec::new() };
     Ok((reader, writer))
 }
 
-async fn upgrade(stream: &LocalStream, protocol: &str) -> Result<Socket> {
+async fn upgrade(stream: &LocalStream, protocol: &str) -> Result<BoxedDuplex> {
     let uri: Uri = stream.url.parse().with_context(|| format!("its address {}", stream.url))?;
     ensure!(
         uri.scheme_str() == Some("http"),
@@ -109,7 +110,7 @@ async fn upgrade(stream: &LocalStream, protocol: &str) -> Result<Socket> {
     let answer = sender.send_request(request).await?;
     if answer.status() != StatusCode::SWITCHING_PROTOCOLS {
         let status = answer.status();
-        let body = Limited::new(answer.into_body(), LONGEST_REFUSAL).collect().await;
+        let body = Limited::new(answer.into_body(), MAX_RESPONSE_BYTES).collect().await;
         let body = body.map(http_body_util::Collected::to_bytes).unwrap_or_default();
         bail!("it refused: {status}: {}", String::from_utf8_lossy(&body).trim());
     }

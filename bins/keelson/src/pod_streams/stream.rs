@@ -3,7 +3,7 @@
 //! Rule: SPDY/3.1 either way; users see no difference except in how it begins.
 
 use anyhow::{Context as _, Result};
-use ports::local_runtime::{LocalStream, StreamOffer};
+use ports::local_runtime::{LocalStream, StreamEndpoint};
 use std::fmt;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::UnixStream;
@@ -13,18 +13,18 @@ pub(crate) trait Duplex: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Duplex for T {}
 
-pub(crate) enum Stream {
+pub(crate) enum PodStream {
     /// To be connected to, once.
     Address(LocalStream),
     Open(Box<dyn Duplex>),
 }
 
-impl Stream {
+impl PodStream {
     /// From a runtime in this process. Must be called inside a tokio runtime.
-    pub(crate) fn of(offer: StreamOffer) -> Result<Self> {
+    pub(crate) fn of(offer: StreamEndpoint) -> Result<Self> {
         match offer {
-            StreamOffer::Address(address) => Ok(Self::Address(address)),
-            StreamOffer::Here(carry) => {
+            StreamEndpoint::Address(address) => Ok(Self::Address(address)),
+            StreamEndpoint::Here(carry) => {
                 let (near, far) =
                     std::os::unix::net::UnixStream::pair().context("a socket pair")?;
                 near.set_nonblocking(true).context("a socket pair")?;
@@ -37,7 +37,7 @@ impl Stream {
     }
 }
 
-impl fmt::Debug for Stream {
+impl fmt::Debug for PodStream {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Address(address) => formatter.debug_tuple("Address").field(address).finish(),

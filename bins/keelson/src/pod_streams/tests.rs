@@ -1,8 +1,8 @@
 //! Tables of arguments and of exit codes.
 
-use super::choose::{Wish, running, wish};
-use super::ending::Ending;
+use super::choose::{DeclaredStreams, declared_streams, running};
 use super::port_pair::PortPair;
+use super::session_end::SessionEnd;
 use ports::local_api::{LocalContainer, LocalPod};
 use serde_json::json;
 
@@ -30,30 +30,30 @@ fn ports_are_written_in_pairs() {
 }
 
 #[test]
-fn an_end_is_the_commands_code_or_says_why_there_is_none() {
+fn a_session_end_has_the_commands_exit_code_or_an_error() {
     let code = |code: &str| {
         json!({ "status": "Failure", "reason": "NonZeroExitCode", "message": "exit",
             "details": { "causes": [{ "reason": "ExitCode", "message": code }] } })
         .to_string()
     };
     let failed = r#"{"status":"Failure","reason":"InternalError","message":"no such file"}"#;
-    for (status, ending, exit_code) in [
-        (String::new(), Ending::Success, 0),
-        (r#"{"metadata":{},"status":"Success"}"#.to_owned(), Ending::Success, 0),
-        (code("7"), Ending::Code(7), 7),
-        (code("255"), Ending::Code(255), 255),
-        (code("300"), Ending::Code(300), 255),
-        (code("-1"), Ending::Code(-1), 255),
-        (code("x"), Ending::Failed("exit".to_owned()), 126),
-        (failed.to_owned(), Ending::Failed("no such file".to_owned()), 126),
-        ("plain words\n".to_owned(), Ending::Failed("plain words".to_owned()), 126),
-        ("{}".to_owned(), Ending::Failed("{}".to_owned()), 126),
+    for (status, session_end, exit_code) in [
+        (String::new(), SessionEnd::Success, 0),
+        (r#"{"metadata":{},"status":"Success"}"#.to_owned(), SessionEnd::Success, 0),
+        (code("7"), SessionEnd::Code(7), 7),
+        (code("255"), SessionEnd::Code(255), 255),
+        (code("300"), SessionEnd::Code(300), 255),
+        (code("-1"), SessionEnd::Code(-1), 255),
+        (code("x"), SessionEnd::Failed("exit".to_owned()), 126),
+        (failed.to_owned(), SessionEnd::Failed("no such file".to_owned()), 126),
+        ("plain words\n".to_owned(), SessionEnd::Failed("plain words".to_owned()), 126),
+        ("{}".to_owned(), SessionEnd::Failed("{}".to_owned()), 126),
     ] {
-        let found = Ending::of_status(status.as_bytes());
-        assert_eq!(found, ending, "{status}");
+        let found = SessionEnd::of_status(status.as_bytes());
+        assert_eq!(found, session_end, "{status}");
         assert_eq!(found.exit_code(), exit_code, "{status}");
     }
-    assert_eq!(Ending::NobodyReads.exit_code(), 141);
+    assert_eq!(SessionEnd::OutputClosed.exit_code(), 141);
 }
 
 fn pod(names: &[&str], annotation: Option<&str>) -> LocalPod {
@@ -100,6 +100,9 @@ fn the_container_is_the_named_one_or_the_one_that_needs_no_name() {
             (found, _) => panic!("{names:?} {wanted:?}: {found:?}"),
         }
     }
-    assert_eq!(wish(&pod(&["a", "b"], None), "b"), Wish { stdin: true, tty: true });
-    assert_eq!(wish(&pod(&["a", "b"], None), "a"), Wish::default());
+    assert_eq!(
+        declared_streams(&pod(&["a", "b"], None), "b"),
+        DeclaredStreams { stdin: true, tty: true }
+    );
+    assert_eq!(declared_streams(&pod(&["a", "b"], None), "a"), DeclaredStreams::default());
 }

@@ -4,11 +4,11 @@
 //! socket at standard input that it is ready, or the error. SIGTERM and SIGINT end it alone: its
 //! pods go on, and the next agent adopts them.
 
-use super::compose::{self, KillNow, Manner, Places};
+use super::background_store::BackgroundPodStore;
+use super::compose::{self, KillNow, RunDirs, RunMode};
+use super::desired_pods::{DesiredPods, DesiredPodsSender};
 use super::foreground::{lock, start_log};
-use super::household::{Household, Wish};
-use super::kept::KeptPods;
-use super::show::Show;
+use super::show::OutputMode;
 use crate::terminal;
 use anyhow::{Context, Result};
 use clap::Args;
@@ -36,7 +36,7 @@ pub(crate) struct RunAgentCommand {
 impl RunAgentCommand {
     pub(crate) fn run(self) -> ExitCode {
         self.serve().unwrap_or_else(|error| {
-            tell(&format!("{error:#}\n"));
+            notify_starter(&format!("{error:#}\n"));
             terminal::print_error(&format!("error: {error:#}"));
             ExitCode::FAILURE
         })
@@ -47,20 +47,26 @@ impl RunAgentCommand {
         // that leads a session already (a service) stays in it.
         let _ = rustix::process::setsid();
         start_log();
-        let mut places = Places::new(&self.root, &self.state, self.runtime_config.as_deref())?;
-        let lock = lock(&places)?;
+        let mut dirs = RunDirs::new(&self.root, &self.state, self.runtime_config.as_deref())?;
+        let lock = lock(&dirs)?;
         let tasks = compose::tasks()?;
-        let kept = KeptPods::below(&places.agent_root());
-        let pods = tasks.block_on(kept.load())?;
-        places.runtime_config = kept.runtime_config(places.runtime_config.as_deref(), &pods)?;
-        info!(pods = pods.len(), root = %places.root.display(), "Background agent starts");
-        let manner = Manner {
-            show: Show::Nothing,
-            kept: Some(kept),
-            agent_log: places.log().display().to_string(),
-            ready: Some(Arc::new(|| tell(READY))),
+        let background_store = BackgroundPodStore::below(&dirs.agent_root());
+        let pods = tasks.block_on(background_store.load())?;
+        dirs.runtime_config =
+            background_store.runtime_config(dirs.runtime_config.as_deref(), &pods)?;
+        info!(pods = pods.len(), root = %dirs.root.display(), "Background agent starts");
+        let run_mode = RunMode {
+            show: OutputMode::Nothing,
+            background_store: Some(background_store),
+            agent_log: dirs.log().display().to_string(),
+            ready: Some(Arc::new(|| notify_starter(READY))),
         };
-        let ended = tasks.block_on(compose::attend(&places, Wish::of(pods), manner, leave));
+        let ended = tasks.block_on(compose::monitor_pods(
+            &dirs,
+            DesiredPods::of(pods),
+            run_mode,
+            wait_for_signal,
+        ));
         tasks.shutdown_timeout(Duration::from_secs(1));
         info!("Background agent has ended");
         drop(lock);
@@ -69,16 +75,16 @@ impl RunAgentCommand {
 }
 
 /// Sends a text to the process that started it, which may be gone.
-fn tell(words: &str) {
+fn notify_starter(message: &str) {
     let _ = rustix::net::send(
         std::io::stdin(),
-        words.as_bytes(),
+        message.as_bytes(),
         rustix::net::SendFlags::NOSIGNAL | rustix::net::SendFlags::DONTWAIT,
     );
 }
 
 /// Ends the agent alone.
-async fn leave(_: Household, _: KillNow) -> Result<u8> {
+async fn wait_for_signal(_: DesiredPodsSender, _: KillNow) -> Result<u8> {
     let mut interrupt = signal(SignalKind::interrupt()).context("listen for SIGINT")?;
     let mut terminate = signal(SignalKind::terminate()).context("listen for SIGTERM")?;
     tokio::select! {

@@ -3,22 +3,22 @@
 //! Rule: wiring only. The runtime's client calls the server type directly, without a socket. All
 //! files are under `--root` and `--state`; pods have a cgroup of this root's own.
 
-use super::attend::{Attendant, Shown};
-use super::household::{Household, Wish};
-use super::kept::KeptPods;
-use super::show::{Show, Teller};
-use super::source::HouseholdSource;
-use crate::kubelet::pod_parts::pod_parts;
+use super::background_store::BackgroundPodStore;
+use super::desired_pods::{DesiredPods, DesiredPodsSender};
+use super::monitor_pods::{PodMonitor, Shown};
+use super::show::{EventPrinter, OutputMode};
+use super::source::DesiredPodsSource;
+use crate::idle_memory::IdleMemory;
+use crate::kubelet::pod_dependencies::pod_dependencies;
 use crate::progress_line::{self, ProgressLine};
-use crate::rest::Rest;
 use anyhow::{Context, Result};
-use container_runtime::{Runtime, Settings};
-use cri_client::{CallLimits, CriClient, Transport};
-use image_store::{ImportOptions, Limits, Platform, Reference, Store};
-use local_socket::LocalSocket;
-use node_agent::{AgentParts, PodParts};
+use container_runtime::{Runtime, RuntimeSettings};
+use cri_client::{CallLimits, CriClient, RuntimeTransport};
+use image_store::{ImageReference, ImageStore, ImportOptions, Limits, Platform};
+use local_socket::AgentSocket;
+use node_agent::{AgentDependencies, PodDependencies};
 use node_config::{ConfigFiles, NodeConfig, SourceFile, flags};
-use ports::{EndReason, EndRequests, EventSink, PortFuture};
+use ports::{EventSink, PortFuture, ShutdownReason, ShutdownRequests};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -34,14 +34,14 @@ pub(super) type KillNow = watch::Sender<bool>;
 
 /// The directories and files of one `keelson run`.
 #[derive(Debug, Clone)]
-pub(super) struct Places {
+pub(super) struct RunDirs {
     pub(super) root: PathBuf,
     pub(super) state: PathBuf,
     /// Settings of the embedded runtime.
     pub(super) runtime_config: Option<PathBuf>,
 }
 
-impl Places {
+impl RunDirs {
     /// Makes the paths absolute.
     pub(super) fn new(root: &Path, state: &Path, runtime_config: Option<&Path>) -> Result<Self> {
         let absolute = |path: &Path| {
@@ -55,7 +55,7 @@ impl Places {
     }
 
     /// The runtime's settings, or what is wrong with its file.
-    pub(super) fn settings(&self) -> Result<Settings> {
+    pub(super) fn settings(&self) -> Result<RuntimeSettings> {
         crate::cri::settings(&self.root, &self.state, self.runtime_config.as_deref())
     }
 
@@ -74,10 +74,10 @@ impl Places {
 }
 
 /// How this agent runs: in the foreground or in the background.
-pub(super) struct Manner {
-    pub(super) show: Show,
+pub(super) struct RunMode {
+    pub(super) show: OutputMode,
     /// None in the foreground.
-    pub(super) kept: Option<KeptPods>,
+    pub(super) background_store: Option<BackgroundPodStore>,
     pub(super) agent_log: String,
     /// Called when the local API is served.
     pub(super) ready: Option<Arc<dyn Fn() + Send + Sync>>,
@@ -97,10 +97,10 @@ pub(super) fn import(root: &Path, images: &[String]) -> Result<()> {
     if images.is_empty() {
         return Ok(());
     }
-    let store = Store::open(&root.join("images"), Limits::default(), Platform::host())?;
+    let store = ImageStore::open(&root.join("images"), Limits::default(), Platform::host())?;
     for wanted in images {
         let (name, path) = match wanted.split_once('=') {
-            Some((name, path)) => (Some(Reference::parse(name)?), path),
+            Some((name, path)) => (Some(ImageReference::parse(name)?), path),
             None => (None, wanted.as_str()),
         };
         let options = ImportOptions { name, pinned: false, preloaded: false };
@@ -112,113 +112,116 @@ pub(super) fn import(root: &Path, images: &[String]) -> Result<()> {
 
 /// As for a kubelet, with all files under the root. No pod here brings its own login, so image
 /// access is not checked: an unfinished pull must not block an import.
-fn configuration(places: &Places, cgroup_root: &str) -> Result<NodeConfig> {
+fn configuration(dirs: &RunDirs, cgroup_root: &str) -> Result<NodeConfig> {
     let text = format!(
         "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n\
          authentication: {{webhook: {{enabled: false}}}}\nauthorization: {{mode: AlwaysAllow}}\n\
          failSwapOn: false\nfailCgroupV1: false\ncgroupRoot: {cgroup_root}\n\
          imagePullCredentialsVerificationPolicy: NeverVerify\n\
          containerRuntimeEndpoint: unix://{}\npodLogsDir: {}\n",
-        places.state.join("cri.sock").display(),
-        places.root.join("logs").display(),
+        dirs.state.join("cri.sock").display(),
+        dirs.root.join("logs").display(),
     );
     let files = ConfigFiles {
         config: Some(SourceFile { path: "/keelson-run".to_owned(), bytes: text.into_bytes() }),
         ..ConfigFiles::default()
     };
-    let arguments = [format!("--root-dir={}", places.agent_root().display())];
+    let arguments = [format!("--root-dir={}", dirs.agent_root().display())];
     let loaded = node_config::load(flags::parse(&arguments), &files);
-    let problems: Vec<String> = loaded.problems.iter().map(ToString::to_string).collect();
-    loaded.config.with_context(|| problems.join("; "))
+    let diagnostics: Vec<String> = loaded.diagnostics.iter().map(ToString::to_string).collect();
+    loaded.config.with_context(|| diagnostics.join("; "))
 }
 
 /// Runs the agent until its last pod has ended, or `leave` has; returns the exit code.
-pub(super) async fn attend(
-    places: &Places,
-    wish: Wish,
-    manner: Manner,
-    leave: impl AsyncFnOnce(Household, KillNow) -> Result<u8>,
+pub(super) async fn monitor_pods(
+    places: &RunDirs,
+    desired: DesiredPods,
+    run_mode: RunMode,
+    leave: impl AsyncFnOnce(DesiredPodsSender, KillNow) -> Result<u8>,
 ) -> Result<u8> {
-    let runtime = Runtime::open(Settings { has_agent: true, ..places.settings()? }).await?;
+    let runtime = Runtime::open(RuntimeSettings { has_agent: true, ..places.settings()? }).await?;
     let config = configuration(places, runtime.cgroup_root())?;
-    if !matches!(manner.show, Show::Nothing) {
+    if !matches!(run_mode.show, OutputMode::Nothing) {
         tokio::spawn(progress_line::show_pulls(runtime.watch_pulls()));
     }
-    let transport = Transport::in_process("the embedded runtime", runtime.routes());
+    let transport = RuntimeTransport::in_process("the embedded runtime", runtime.routes());
     let client = Arc::new(CriClient::over(transport.clone(), transport, CallLimits::default()));
-    let household: Household = watch::Sender::new(wish);
+    let desired_pods: DesiredPodsSender = watch::Sender::new(desired);
     let kill_now: KillNow = watch::Sender::new(false);
-    let (ended, mut how) = watch::channel(None);
-    let mut socket = LocalSocket::new(places.socket()).with_runtime(client.clone());
-    if let Some(ready) = manner.ready {
-        socket = socket.when_listening(ready);
+    let (ended, mut exit_code_receiver) = watch::channel(None);
+    let mut socket = AgentSocket::new(places.socket()).with_runtime(client.clone());
+    if let Some(ready) = run_mode.ready {
+        socket = socket.on_listening(ready);
     }
     // In the background the log has every event.
-    let teller = (manner.show != Show::Nothing).then(|| {
-        Arc::new(Teller { is_quiet: manner.show != Show::Prefixed }) as Arc<dyn EventSink>
+    let event_printer = (run_mode.show != OutputMode::Nothing).then(|| {
+        Arc::new(EventPrinter { is_quiet: run_mode.show != OutputMode::Prefixed })
+            as Arc<dyn EventSink>
     });
-    let attendant = Attendant {
-        household: household.clone(),
+    let pod_monitor = PodMonitor {
+        desired_pods: desired_pods.clone(),
         ended,
         shown: Mutex::new(Shown::default()),
         socket,
-        show: manner.show,
+        show: run_mode.show,
         client: client.clone(),
-        kept: manner.kept,
-        agent_log: manner.agent_log,
-        changing: Arc::default(),
+        background_store: run_mode.background_store,
+        agent_log: run_mode.agent_log,
+        change_lock: Arc::default(),
     };
-    let mut base = pod_parts(&config, &client, &Rest::default()).await?;
+    let mut base = pod_dependencies(&config, &client, &IdleMemory::default()).await?;
     // Pods from the command line are not recreated by a controller.
-    base.settings.room.waits_for_ending = true;
-    let parts = PodParts {
-        sources: vec![Box::new(HouseholdSource::new(household.subscribe()))],
-        local: Some(Arc::new(attendant)),
-        events: teller,
+    base.settings.room.waits_for_terminating_pods = true;
+    let parts = PodDependencies {
+        sources: vec![Box::new(DesiredPodsSource::new(desired_pods.subscribe()))],
+        local: Some(Arc::new(pod_monitor)),
+        events: event_printer,
         kill_now: kill_now.subscribe(),
         port: None,
         ..base
     };
-    let folders = parts.ports.folders.clone();
-    let agent = node_agent::run(AgentParts {
+    let dirs = parts.ports.dirs.clone();
+    let agent = node_agent::run(AgentDependencies {
         runtime: client,
-        supervisor: None,
-        watchdog_time: None,
+        notifier: None,
+        watchdog_timeout: None,
         health_endpoint: None,
         log_check: None,
         sync_frequency: Duration::ZERO,
-        end_requests: Box::new(WhenEnded(Some(how.clone()))),
+        end_requests: Box::new(EndWhenPodsEnd(Some(exit_code_receiver.clone()))),
         pods: Some(parts),
     });
     tokio::select! {
         _ = agent => {}
-        left = leave(household, kill_now) => return left,
+        left = leave(desired_pods, kill_now) => return left,
     }
     // The agent's own garbage collection comes later than the end of its last pod.
-    if let Err(error) = folders.remove_dead_links(BTreeSet::new()).await {
+    if let Err(error) = dirs.remove_dead_links(BTreeSet::new()).await {
         tracing::warn!(err = %error, "Links to logs of pods that are gone stay");
     }
     runtime.leave().await;
-    let code = how.borrow_and_update().unwrap_or(1);
+    let code = exit_code_receiver.borrow_and_update().unwrap_or(1);
     Ok(code)
 }
 
 /// Ends the agent when its last pod has ended. Never asks a second time, so the agent waits for its
 /// tasks.
-struct WhenEnded(Option<watch::Receiver<Option<u8>>>);
+struct EndWhenPodsEnd(Option<watch::Receiver<Option<u8>>>);
 
-impl EndRequests for WhenEnded {
-    fn next(&mut self) -> PortFuture<'_, EndReason> {
+impl ShutdownRequests for EndWhenPodsEnd {
+    fn next(&mut self) -> PortFuture<'_, ShutdownReason> {
         Box::pin(async move {
             let ended = match &mut self.0 {
-                Some(how) => how.wait_for(Option::is_some).await.is_ok(),
+                Some(exit_code_receiver) => {
+                    exit_code_receiver.wait_for(Option::is_some).await.is_ok()
+                }
                 None => false,
             };
             if !ended {
                 std::future::pending::<()>().await;
             }
             self.0 = None;
-            EndReason::Signal("the end of its pods")
+            ShutdownReason::Signal("the end of its pods")
         })
     }
 }

@@ -5,12 +5,12 @@
 //! ends the pods too, unless SIGHUP is ignored (`nohup`). A root that a background agent uses, or
 //! has left pods in, is not touched; pods that an earlier run in the foreground left are ended.
 
-use super::compose::{self, KillNow, Manner, Places};
-use super::household::{Household, WantedPod, Wish};
-use super::kept::KeptPods;
-use super::left;
+use super::background_store::BackgroundPodStore;
+use super::compose::{self, KillNow, RunDirs, RunMode};
+use super::desired_pods::{DesiredPods, DesiredPodsSender, WantedPod};
+use super::leftover_pods;
 use super::manifest;
-use super::show::Show;
+use super::show::OutputMode;
 use crate::logging::{self, LogFormat, LogSettings, Verbosity};
 use crate::terminal;
 use anyhow::{Context, Result, anyhow, bail};
@@ -22,39 +22,45 @@ use tokio::signal::unix::{SignalKind, signal};
 
 /// Within this time the agent has recorded that pods are killed, so that the next agent, which ends
 /// what is left, kills them too.
-const WRITTEN_DOWN: Duration = Duration::from_secs(1);
+const SAVE_TIMEOUT: Duration = Duration::from_secs(1);
 
 pub(super) fn run(
-    places: &Places,
+    dirs: &RunDirs,
     pods: Vec<WantedPod>,
     images: &[String],
-    (show, is_verbose): (Show, bool),
+    (show, is_verbose): (OutputMode, bool),
 ) -> Result<ExitCode> {
     if is_verbose {
         start_log();
     }
-    let lock = lock(places)?;
+    let lock = lock(dirs)?;
     let tasks = compose::tasks()?;
-    let left = tasks.block_on(KeptPods::below(&places.agent_root()).load())?;
-    if !left.is_empty() {
+    let leftover_pods = tasks.block_on(BackgroundPodStore::below(&dirs.agent_root()).load())?;
+    if !leftover_pods.is_empty() {
         let names: Vec<String> =
-            left.iter().map(|pod| format!("{}/{}", pod.namespace, pod.name)).collect();
+            leftover_pods.iter().map(|pod| format!("{}/{}", pod.namespace, pod.name)).collect();
         bail!(
             "a background agent of {} ended without its pods ({}); `keelson run --detach` takes \
              them up again, another --root and --state leave them alone",
-            places.root.display(),
+            dirs.root.display(),
             names.join(", ")
         );
     }
     let wanted = pods.iter().map(|pod| (pod.namespace.as_str(), pod.name.as_str()));
-    for pod in tasks.block_on(left::below(&places.agent_root(), wanted, &[]))? {
-        terminal::print_error(&left::notice(&pod));
+    for pod in tasks.block_on(leftover_pods::below(&dirs.agent_root(), wanted, &[]))? {
+        terminal::print_error(&leftover_pods::notice(&pod));
     }
-    compose::import(&places.root, images)?;
-    let manner = Manner { show, kept: None, agent_log: String::new(), ready: None };
-    let root = &places.root;
-    let leave = async |household, kill_now| leave(root, household, kill_now).await;
-    let code = tasks.block_on(compose::attend(places, Wish::of(pods), manner, leave));
+    compose::import(&dirs.root, images)?;
+    let run_mode = RunMode { show, background_store: None, agent_log: String::new(), ready: None };
+    let root = &dirs.root;
+    let wait_for_signals =
+        async |desired_pods, kill_now| wait_for_signals(root, desired_pods, kill_now).await;
+    let code = tasks.block_on(compose::monitor_pods(
+        dirs,
+        DesiredPods::of(pods),
+        run_mode,
+        wait_for_signals,
+    ));
     tasks.shutdown_timeout(Duration::from_secs(1));
     drop(lock);
     code.map(ExitCode::from)
@@ -69,16 +75,16 @@ pub(super) fn start_log() {
 }
 
 /// One agent per root; if it is in use, the error names the next step.
-pub(super) fn lock(places: &Places) -> Result<RootLock> {
-    let agent_root = places.agent_root();
+pub(super) fn lock(dirs: &RunDirs) -> Result<RootLock> {
+    let agent_root = dirs.agent_root();
     std::fs::create_dir_all(&agent_root).with_context(|| agent_root.display().to_string())?;
     RootLock::acquire(&agent_root, std::process::id()).map_err(|error| match error {
         RootLockError::Held { holder, .. } => anyhow!(
             "an agent ({holder}) runs the pods of {root} already: `keelson ps --socket {socket}` \
              shows them, `keelson run --detach` hands it more where it is one of the background; \
              another --root and --state run beside it",
-            root = places.root.display(),
-            socket = places.socket().display(),
+            root = dirs.root.display(),
+            socket = dirs.socket().display(),
         ),
         error => error.into(),
     })
@@ -87,11 +93,15 @@ pub(super) fn lock(places: &Places) -> Result<RootLock> {
 /// The first signal ends the pods, the second kills what still runs, the third ends this program
 /// alone. A terminal that is closed may be reported twice, by the kernel and by a shell, so SIGHUP
 /// counts only once.
-async fn leave(root: &Path, household: Household, kill_now: KillNow) -> Result<u8> {
+async fn wait_for_signals(
+    root: &Path,
+    desired_pods: DesiredPodsSender,
+    kill_now: KillNow,
+) -> Result<u8> {
     let mut interrupt = signal(SignalKind::interrupt()).context("listen for SIGINT")?;
     let mut terminate = signal(SignalKind::terminate()).context("listen for SIGTERM")?;
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let mut hang_up = if minds_hang_ups(&status) {
+    let mut hang_up = if handles_sighup(&status) {
         Some(signal(SignalKind::hangup()).context("listen for SIGHUP")?)
     } else {
         None
@@ -114,13 +124,13 @@ async fn leave(root: &Path, household: Household, kill_now: KillNow) -> Result<u
         () = asked() => {}
         () = hung_up => {}
     }
-    let wanted = household.borrow().pods.clone();
+    let wanted = desired_pods.borrow().pods.clone();
     terminal::print_error(&stopping(&wanted));
-    household.send_modify(|wish| wish.pods.clear());
+    desired_pods.send_modify(|desired| desired.pods.clear());
     asked().await;
     kill_now.send_replace(true);
     terminal::print_error("Killing what still runs. Ctrl-C again leaves without waiting for it");
-    tokio::time::sleep(WRITTEN_DOWN).await;
+    tokio::time::sleep(SAVE_TIMEOUT).await;
     asked().await;
     bail!(
         "left before every pod had ended; the next `keelson run` with --root {} ends what is left",
@@ -140,7 +150,7 @@ fn stopping(pods: &[WantedPod]) -> String {
 
 /// Whether SIGHUP is not ignored, from this process's status: a handler would undo that it is
 /// ignored.
-fn minds_hang_ups(status: &str) -> bool {
+fn handles_sighup(status: &str) -> bool {
     const HANG_UP: u64 = 1;
     let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
     let ignored = ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
@@ -149,10 +159,10 @@ fn minds_hang_ups(status: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{WantedPod, minds_hang_ups, stopping};
+    use super::{WantedPod, handles_sighup, stopping};
 
     #[test]
-    fn the_first_signal_says_how_long_it_may_take_and_what_the_second_does() {
+    fn the_first_signals_message_names_the_grace_period_and_the_second_signal() {
         let pod = |name: &str, grace: &str| WantedPod {
             namespace: "default".to_owned(),
             name: name.to_owned(),
@@ -171,9 +181,9 @@ mod tests {
     }
 
     #[test]
-    fn who_was_told_not_to_mind_does_not() {
-        assert!(!minds_hang_ups("Name:\tkeelson\nSigIgn:\t0000000000001001\nSigCgt:\t0\n"));
-        assert!(minds_hang_ups("SigBlk:\t0000000000000001\nSigIgn:\t0000000000001000\n"));
-        assert!(minds_hang_ups(""));
+    fn an_ignored_sighup_is_detected() {
+        assert!(!handles_sighup("Name:\tkeelson\nSigIgn:\t0000000000001001\nSigCgt:\t0\n"));
+        assert!(handles_sighup("SigBlk:\t0000000000000001\nSigIgn:\t0000000000001000\n"));
+        assert!(handles_sighup(""));
     }
 }

@@ -11,11 +11,11 @@ const GRACE_SECONDS: u32 = 10;
 const LONGEST_NAME: usize = 50;
 
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(super) struct FromImage {
+pub(super) struct ImagePod {
     pub(super) image: String,
     /// If None, derived from the image's name.
     pub(super) name: Option<String>,
-    pub(super) ports: Vec<Published>,
+    pub(super) ports: Vec<PublishedPort>,
     pub(super) environment: Vec<Variable>,
     pub(super) stdin: bool,
     pub(super) tty: bool,
@@ -24,7 +24,7 @@ pub(super) struct FromImage {
 
 /// `[HOST:]CONTAINER[/udp]`
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Published {
+pub(crate) struct PublishedPort {
     host: u16,
     container: u16,
     protocol: &'static str,
@@ -37,7 +37,7 @@ pub(crate) struct Variable {
     value: String,
 }
 
-impl FromStr for Published {
+impl FromStr for PublishedPort {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -69,7 +69,7 @@ impl FromStr for Variable {
     }
 }
 
-impl FromImage {
+impl ImagePod {
     pub(super) fn manifest(&self) -> String {
         let name = self.name.clone().unwrap_or_else(|| name_of(&self.image));
         let ports: Vec<Value> = self

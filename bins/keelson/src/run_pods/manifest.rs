@@ -5,7 +5,7 @@
 
 use super::split;
 use node_config::document::{self, Node, Number, Value};
-use node_config::{Origin, Problem};
+use node_config::{Diagnostic, Origin};
 use pod_manifest::static_pod::SourceKind;
 use pod_manifest::{PodGates, StaticPodSource, Strictness, read_static_pods};
 use std::sync::Arc;
@@ -18,14 +18,14 @@ pub(crate) struct PodManifest {
     pub(crate) name: String,
     pub(crate) namespace: String,
     /// File and line.
-    pub(crate) place: String,
-    pub(crate) containers: Vec<Container>,
+    pub(crate) location: String,
+    pub(crate) containers: Vec<ManifestContainer>,
     /// The document, with as many empty lines before it as in the file.
     pub(crate) text: Arc<str>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Container {
+pub(crate) struct ManifestContainer {
     pub(crate) name: String,
     pub(crate) image: String,
     pub(crate) init: bool,
@@ -46,23 +46,23 @@ pub(crate) fn pods(path: &str, bytes: &[u8]) -> Result<Vec<PodManifest>, Vec<Str
         return Err(vec![format!("{path}: the file is empty, expected a Pod")]);
     }
     let mut pods = Vec::new();
-    let mut problems: Vec<Problem> = Vec::new();
+    let mut diagnostics: Vec<Diagnostic> = Vec::new();
     for text in documents {
         match document::parse(text.as_bytes(), &origin) {
             Ok(parsed) => match pod(&parsed.root) {
                 Ok(pod) => {
-                    problems.extend(judge(&text, &origin));
+                    diagnostics.extend(judge(&text, &origin));
                     pods.push(PodManifest { text: text.into(), ..pod });
                 }
-                Err(found) => problems.extend(parsed.repeated_keys.into_iter().chain(found)),
+                Err(found) => diagnostics.extend(parsed.repeated_keys.into_iter().chain(found)),
             },
-            Err(problem) => problems.push(problem),
+            Err(diagnostic) => diagnostics.push(diagnostic),
         }
     }
-    if problems.is_empty() {
+    if diagnostics.is_empty() {
         Ok(pods)
     } else {
-        Err(problems.iter().map(ToString::to_string).collect())
+        Err(diagnostics.iter().map(ToString::to_string).collect())
     }
 }
 
@@ -77,14 +77,14 @@ fn static_pods() -> StaticPodSource<'static> {
 
 /// The errors of an API server's validation, and references that a pod without an API server may
 /// not have.
-fn judge(text: &str, origin: &Origin) -> Vec<Problem> {
+fn judge(text: &str, origin: &Origin) -> Vec<Diagnostic> {
     let read = read_static_pods(text.as_bytes(), origin, &static_pods());
-    read.problems.into_iter().filter(Problem::is_error).collect()
+    read.diagnostics.into_iter().filter(Diagnostic::is_error).collect()
 }
 
 /// Whether two texts are the same pod: neither a comment nor an explicit default makes a
 /// difference.
-pub(crate) fn say_the_same(one: &str, other: &str) -> bool {
+pub(crate) fn is_same_spec(one: &str, other: &str) -> bool {
     let pods = |text: &str| {
         let origin = Origin::File { path: "".into(), line: 0, column: 0 };
         read_static_pods(text.as_bytes(), &origin, &static_pods()).pods
@@ -107,13 +107,13 @@ pub(crate) fn grace_seconds(text: &str) -> u64 {
     stated.unwrap_or(USUAL_GRACE_SECONDS)
 }
 
-fn pod(root: &Node) -> Result<PodManifest, Vec<Problem>> {
-    let mut problems = Vec::new();
+fn pod(root: &Node) -> Result<PodManifest, Vec<Diagnostic>> {
+    let mut diagnostics = Vec::new();
     let kind = (text(root, "apiVersion"), text(root, "kind"));
     if kind != (Some("v1"), Some("Pod")) {
         let found = format!("{} {}", kind.0.unwrap_or("-"), kind.1.unwrap_or("-"));
         return Err(vec![
-            Problem::error("kind", "expected apiVersion v1 and kind Pod, nothing else is run")
+            Diagnostic::error("kind", "expected apiVersion v1 and kind Pod, nothing else is run")
                 .with_value(found)
                 .at(root.origin.clone()),
         ]);
@@ -121,58 +121,61 @@ fn pod(root: &Node) -> Result<PodManifest, Vec<Problem>> {
     let metadata = root.get("metadata");
     let name = metadata.and_then(|metadata| text(metadata, "name")).unwrap_or_default();
     if name.is_empty() {
-        let place = metadata.unwrap_or(root).origin.clone();
-        problems.push(Problem::error("metadata.name", "expected a name").at(place));
+        let location = metadata.unwrap_or(root).origin.clone();
+        diagnostics.push(Diagnostic::error("metadata.name", "expected a name").at(location));
     }
     let namespace = metadata.and_then(|metadata| text(metadata, "namespace"));
     let mut found = Vec::new();
     for (list, init) in [("initContainers", true), ("containers", false)] {
-        containers(root, list, init, &mut found, &mut problems);
+        containers(root, list, init, &mut found, &mut diagnostics);
     }
-    if problems.is_empty() {
+    if diagnostics.is_empty() {
         return Ok(PodManifest {
             name: name.to_owned(),
             namespace: namespace.unwrap_or("default").to_owned(),
-            place: root.origin.to_string(),
+            location: root.origin.to_string(),
             containers: found,
             text: "".into(),
         });
     }
-    Err(problems)
+    Err(diagnostics)
 }
 
 fn containers(
     root: &Node,
     list: &str,
     init: bool,
-    found: &mut Vec<Container>,
-    problems: &mut Vec<Problem>,
+    found: &mut Vec<ManifestContainer>,
+    diagnostics: &mut Vec<Diagnostic>,
 ) {
     let node = root.get("spec").and_then(|spec| spec.get(list));
     let items: &[Node] = match node.map(|node| &node.value) {
         Some(Value::List(items)) => items,
         Some(Value::Null) | None => &[],
         Some(_) => {
-            let place = node.map_or_else(|| root.origin.clone(), |node| node.origin.clone());
-            problems.push(Problem::error(format!("spec.{list}"), "expected a list").at(place));
+            let location = node.map_or_else(|| root.origin.clone(), |node| node.origin.clone());
+            diagnostics
+                .push(Diagnostic::error(format!("spec.{list}"), "expected a list").at(location));
             return;
         }
     };
     if items.is_empty() && !init {
-        let place = node.or(root.get("spec")).unwrap_or(root).origin.clone();
-        problems.push(Problem::error("spec.containers", "expected at least one").at(place));
+        let location = node.or(root.get("spec")).unwrap_or(root).origin.clone();
+        diagnostics
+            .push(Diagnostic::error("spec.containers", "expected at least one").at(location));
     }
     for (index, item) in items.iter().enumerate() {
         let mut field = |name: &str| match text(item, name) {
             Some(value) if !value.is_empty() => value.to_owned(),
             _ => {
                 let path = format!("spec.{list}[{index}].{name}");
-                let place = item.get(name).unwrap_or(item).origin.clone();
-                problems.push(Problem::error(path, "expected a non-empty string").at(place));
+                let location = item.get(name).unwrap_or(item).origin.clone();
+                diagnostics
+                    .push(Diagnostic::error(path, "expected a non-empty string").at(location));
                 String::new()
             }
         };
-        found.push(Container { name: field("name"), image: field("image"), init });
+        found.push(ManifestContainer { name: field("name"), image: field("image"), init });
     }
 }
 

@@ -4,21 +4,21 @@
 //! only a container with a terminal is attached to directly, because typed characters must be
 //! echoed at once.
 
-use crate::pod_streams::{Has, Stream, join};
+use crate::pod_streams::{PodStream, SessionStreams, join};
 use crate::terminal;
-use container_logs::{Entry, Selection, follow};
+use container_logs::{LogEntry, LogSelection, follow};
 use cri_client::CriClient;
 use pod_model::log_line::LogStream;
 use ports::local_api::{LocalApi, LocalContainer, LocalPod};
-use ports::local_runtime::{LocalRuntime, StreamWish};
-use ports::{EventSink, PodOccurrence};
+use ports::local_runtime::{LocalRuntime, LocalStreamRequest};
+use ports::{EventSink, PodEventRecord};
 use std::io::Write;
 use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Show {
+pub(super) enum OutputMode {
     Nothing,
     /// Each line with the container's name before it.
     Prefixed,
@@ -59,25 +59,26 @@ pub(super) async fn container(
     api: Arc<dyn LocalApi>,
     client: Arc<CriClient>,
     container: Shown,
-    show: Show,
+    show: OutputMode,
 ) {
     match show {
-        Show::Nothing => {}
-        Show::Prefixed => {
+        OutputMode::Nothing => {}
+        OutputMode::Prefixed => {
             pass_on(&api, &container, &format!("{} | ", container.name)).await;
         }
-        Show::Plain => pass_on(&api, &container, "").await,
-        Show::PlainWithInput => {
-            let has = Has { stdin: true, stdout: false, stderr: false, tty: false };
+        OutputMode::Plain => pass_on(&api, &container, "").await,
+        OutputMode::PlainWithInput => {
+            let session_streams =
+                SessionStreams { stdin: true, stdout: false, stderr: false, tty: false };
             // The log ends with the container; input after that has no reader.
             tokio::select! {
                 () = pass_on(&api, &container, "") => {}
-                () = input_until_refused(&client, &container.id, has) => {}
+                () = input_until_refused(&client, &container.id, session_streams) => {}
             }
         }
-        Show::Terminal { stdin } => {
-            let has = Has { stdin, stdout: true, stderr: false, tty: true };
-            let had_output = attach(&client, &container.id, has).await.unwrap_or(false);
+        OutputMode::Terminal { stdin } => {
+            let session_streams = SessionStreams { stdin, stdout: true, stderr: false, tty: true };
+            let had_output = attach(&client, &container.id, session_streams).await.unwrap_or(false);
             // It ended before it could be attached to: its log has the output.
             if !had_output {
                 pass_on(&api, &container, "").await;
@@ -87,14 +88,18 @@ pub(super) async fn container(
 }
 
 /// Whether any output came.
-async fn attach(client: &CriClient, container: &str, has: Has) -> anyhow::Result<bool> {
-    let (container, command) = (container.to_owned(), has.command(Vec::new()));
-    let offer = client.stream(StreamWish::Attach { container, command }).await?;
-    Ok(join(Stream::of(offer)?, has).await?.had_output)
+async fn attach(
+    client: &CriClient,
+    container: &str,
+    session_streams: SessionStreams,
+) -> anyhow::Result<bool> {
+    let (container, command) = (container.to_owned(), session_streams.command(Vec::new()));
+    let offer = client.stream(LocalStreamRequest::Attach { container, command }).await?;
+    Ok(join(PodStream::of(offer)?, session_streams).await?.had_output)
 }
 
-async fn input_until_refused(client: &CriClient, container: &str, has: Has) {
-    if let Err(error) = attach(client, container, has).await {
+async fn input_until_refused(client: &CriClient, container: &str, session_streams: SessionStreams) {
+    if let Err(error) = attach(client, container, session_streams).await {
         tracing::debug!(err = format!("{error:#}"), "Standard input is not passed on");
     }
     // The end of the input is not the end of the container.
@@ -104,7 +109,7 @@ async fn input_until_refused(client: &CriClient, container: &str, has: Has) {
 /// Prints the output of one container until it has ended.
 async fn pass_on(api: &Arc<dyn LocalApi>, container: &Shown, prefix: &str) {
     let mut is_in_line = false;
-    let mut take = |entry: &Entry| {
+    let mut take = |entry: &LogEntry| {
         let mut bytes = Vec::with_capacity(entry.text.len() + prefix.len() + 1);
         if !is_in_line {
             bytes.extend_from_slice(prefix.as_bytes());
@@ -125,7 +130,7 @@ async fn pass_on(api: &Arc<dyn LocalApi>, container: &Shown, prefix: &str) {
     };
     let path = Path::new(&container.log_path);
     let ended = has_ended(&**api, &container.pod_uid, &container.id);
-    if let Err(error) = follow(path, &Selection::default(), &mut take, ended).await {
+    if let Err(error) = follow(path, &LogSelection::default(), &mut take, ended).await {
         terminal::print_error(&format!("{prefix}{error}"));
     }
 }
@@ -143,17 +148,18 @@ async fn has_ended(api: &dyn LocalApi, uid: &str, container: &str) {
 }
 
 /// Prints the pods' events: what takes time, and what goes wrong.
-pub(super) struct Teller {
+pub(super) struct EventPrinter {
     /// Warnings only.
     pub(super) is_quiet: bool,
 }
 
-impl EventSink for Teller {
-    fn tell(&self, occurrence: &PodOccurrence) {
+impl EventSink for EventPrinter {
+    fn emit(&self, occurrence: &PodEventRecord) {
         // Without a cluster there is no cluster DNS; the pod gets this machine's instead.
         let is_expected = occurrence.reason == "MissingClusterDNS";
-        let is_news = matches!(occurrence.reason.as_str(), "Pulling" | "Started" | "Killing");
-        if is_expected || !(occurrence.warning || (is_news && !self.is_quiet)) {
+        let is_worth_printing =
+            matches!(occurrence.reason.as_str(), "Pulling" | "Started" | "Killing");
+        if is_expected || !(occurrence.warning || (is_worth_printing && !self.is_quiet)) {
             return;
         }
         let mark = if occurrence.warning { "warning: " } else { "" };

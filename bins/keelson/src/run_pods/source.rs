@@ -1,38 +1,40 @@
 //! The desired pods as a manifest source.
 
-use super::household::Wish;
+use super::desired_pods::DesiredPods;
 use ports::PortFuture;
-use ports::pod_sources::{ManifestSource, SourceTelling};
+use ports::pod_sources::{ManifestSource, SourceSnapshot};
 use std::sync::Arc;
 use tokio::sync::watch;
 
-pub(super) struct HouseholdSource {
-    wish: watch::Receiver<Wish>,
-    told: Option<Vec<(String, Arc<str>)>>,
+pub(super) struct DesiredPodsSource {
+    desired: watch::Receiver<DesiredPods>,
+    sent_version: Option<Vec<(String, Arc<str>)>>,
 }
 
-impl HouseholdSource {
-    pub(super) fn new(wish: watch::Receiver<Wish>) -> Self {
-        Self { wish, told: None }
+impl DesiredPodsSource {
+    pub(super) fn new(desired: watch::Receiver<DesiredPods>) -> Self {
+        Self { desired, sent_version: None }
     }
 }
 
-impl ManifestSource for HouseholdSource {
+impl ManifestSource for DesiredPodsSource {
     fn kind(&self) -> &'static str {
         "file"
     }
 
-    fn next(&mut self) -> PortFuture<'_, SourceTelling> {
+    fn next(&mut self) -> PortFuture<'_, SourceSnapshot> {
         Box::pin(async move {
-            let told = self.told.take();
-            let changed = self.wish.wait_for(|wish| Some(wish.version()) != told).await;
-            let Some((version, files)) = changed.ok().map(|wish| (wish.version(), wish.files()))
+            let sent_version = self.sent_version.take();
+            let changed =
+                self.desired.wait_for(|desired| Some(desired.version()) != sent_version).await;
+            let Some((version, files)) =
+                changed.ok().map(|desired| (desired.version(), desired.files()))
             else {
                 // The sender is gone: there are no more changes.
                 return std::future::pending().await;
             };
-            self.told = Some(version);
-            SourceTelling::All(files)
+            self.sent_version = Some(version);
+            SourceSnapshot::All(files)
         })
     }
 }

@@ -16,11 +16,11 @@ pub(crate) fn documents(text: &str) -> Vec<String> {
             current = "\n".repeat(number);
             // What follows the marker on its line belongs to the new document.
             let rest = &line[3..];
-            filled = says_something(rest);
+            filled = has_content(rest);
             current.push_str("   ");
             current.push_str(rest);
         } else {
-            filled |= says_something(line);
+            filled |= has_content(line);
             current.push_str(line);
         }
         current.push('\n');
@@ -35,7 +35,7 @@ fn is_marker(line: &str) -> bool {
     line.strip_prefix("---").is_some_and(|rest| rest.is_empty() || rest.starts_with([' ', '\t']))
 }
 
-fn says_something(line: &str) -> bool {
+fn has_content(line: &str) -> bool {
     let line = line.trim();
     !(line.is_empty() || line.starts_with('#') || line == "...")
 }

@@ -1,10 +1,10 @@
 //! Manifests, good and bad, with their lines.
 
-use super::manifest::{Container, pods};
+use super::manifest::{ManifestContainer, pods};
 use super::split::documents;
 
-fn container(name: &str, image: &str, init: bool) -> Container {
-    Container { name: name.to_owned(), image: image.to_owned(), init }
+fn container(name: &str, image: &str, init: bool) -> ManifestContainer {
+    ManifestContainer { name: name.to_owned(), image: image.to_owned(), init }
 }
 
 const TWO: &str = "# two pods\n---\napiVersion: v1\nkind: Pod\nmetadata:\n  name: one\nspec:\n  \
@@ -17,10 +17,10 @@ fn every_document_is_a_pod_and_knows_its_line() {
     let pods = pods("two.yaml", TWO.as_bytes()).unwrap();
     assert_eq!(pods.len(), 2);
     assert_eq!((pods[0].name.as_str(), pods[0].namespace.as_str()), ("one", "default"));
-    assert_eq!(pods[0].place, "two.yaml:3");
+    assert_eq!(pods[0].location, "two.yaml:3");
     assert_eq!(pods[0].containers, [container("a", "busybox", false)]);
     assert_eq!((pods[1].name.as_str(), pods[1].namespace.as_str()), ("two", "other"));
-    assert_eq!(pods[1].place, "two.yaml:14");
+    assert_eq!(pods[1].location, "two.yaml:14");
     assert_eq!(pods[1].containers, [container("i", "x", true), container("b", "z", false)]);
 }
 
@@ -68,8 +68,8 @@ fn a_dash_line_inside_a_text_is_no_marker() {
     assert_eq!(documents("--- {a: 1}\n--- \n--- {b: 2}\n").len(), 2);
 }
 
-mod wishes {
-    use crate::run_pods::household::{Taken, WantedPod, Wish};
+mod desired_pods_tests {
+    use crate::run_pods::desired_pods::{DesiredPods, PodChange, WantedPod};
     use ports::local_api::LocalPod;
     use serde_json::json;
     use std::sync::Arc;
@@ -95,43 +95,43 @@ mod wishes {
     }
 
     #[test]
-    fn a_pod_is_known_by_its_name_and_the_same_again_changes_nothing() {
-        let mut wish = Wish::default();
-        assert!(!wish.had_any);
-        assert_eq!(wish.judge(&wanted("a", "1")), Taken::New);
-        wish.take(wanted("a", "1"));
-        assert!(wish.had_any);
-        assert_eq!(wish.judge(&wanted("a", "1\n")), Taken::Same);
-        assert_eq!(wish.judge(&wanted("a", "2")), Taken::Changed);
-        wish.take(wanted("a", "2"));
+    fn a_pod_is_identified_by_its_name_and_an_equal_manifest_changes_nothing() {
+        let mut desired = DesiredPods::default();
+        assert!(!desired.had_any);
+        assert_eq!(desired.compare(&wanted("a", "1")), PodChange::New);
+        desired.take(wanted("a", "1"));
+        assert!(desired.had_any);
+        assert_eq!(desired.compare(&wanted("a", "1\n")), PodChange::Same);
+        assert_eq!(desired.compare(&wanted("a", "2")), PodChange::Changed);
+        desired.take(wanted("a", "2"));
         let text = |rest: &str| {
             format!(
                 "apiVersion: v1\nkind: Pod\nmetadata: {{name: a}}\nspec:\n  containers:\n  - name: m\n    image: i:1\n{rest}"
             )
         };
-        wish.take(wanted("a", &text("")));
+        desired.take(wanted("a", &text("")));
         for (rest, expected) in [
-            ("# a comment\n", Taken::Same),
-            ("    imagePullPolicy: IfNotPresent\n", Taken::Same),
-            ("    imagePullPolicy: Always\n", Taken::Changed),
-            ("    nonsense: [\n", Taken::Changed),
+            ("# a comment\n", PodChange::Same),
+            ("    imagePullPolicy: IfNotPresent\n", PodChange::Same),
+            ("    imagePullPolicy: Always\n", PodChange::Changed),
+            ("    nonsense: [\n", PodChange::Changed),
         ] {
-            assert_eq!(wish.judge(&wanted("a", &text(rest))), expected, "{rest}");
+            assert_eq!(desired.compare(&wanted("a", &text(rest))), expected, "{rest}");
         }
-        wish.take(wanted("a", "2"));
-        wish.take(wanted("b", "3"));
-        let (texts, version) = (wish.pods.iter().map(|pod| &pod.text), wish.version());
+        desired.take(wanted("a", "2"));
+        desired.take(wanted("b", "3"));
+        let (texts, version) = (desired.pods.iter().map(|pod| &pod.text), desired.version());
         for (text, (_, known)) in texts.zip(&version) {
             assert!(Arc::ptr_eq(text, known), "a manifest is kept once, however large it is");
         }
-        let files = wish.files();
+        let files = desired.files();
         assert_eq!(files.len(), 2);
         assert_eq!(files[0].name, "a.yaml");
     }
 
     #[test]
     fn all_have_ended_when_each_wanted_pod_has() {
-        let wish = Wish::of(vec![wanted("a", ""), wanted("b", "")]);
+        let desired = DesiredPods::of(vec![wanted("a", ""), wanted("b", "")]);
         for (pods, expected) in [
             (vec![], None),
             (vec![pod("a", "1", "Succeeded", 0)], None),
@@ -141,23 +141,27 @@ mod wishes {
             (vec![pod("a", "1", "Failed", 0), pod("b", "2", "Failed", 4)], Some(1)),
             (vec![pod("a", "1", "Failed", 300), pod("b", "2", "Succeeded", 0)], Some(1)),
         ] {
-            assert_eq!(wish.verdict(&pods), expected, "{pods:?}");
+            assert_eq!(desired.overall_exit_code(&pods), expected, "{pods:?}");
         }
-        assert_eq!(Wish::default().verdict(&[]), None, "nobody wanted, nobody ended");
+        assert_eq!(
+            DesiredPods::default().overall_exit_code(&[]),
+            None,
+            "nobody wanted, nobody ended"
+        );
     }
 
     #[test]
-    fn the_end_of_the_pod_before_is_not_the_end_of_this_one() {
-        let mut wish = Wish::of(vec![wanted("a", "1")]);
-        wish.take(WantedPod { instead_of: Some("old".to_owned()), ..wanted("a", "2") });
-        assert_eq!(wish.verdict(&[pod("a", "old", "Failed", 3)]), None);
+    fn the_end_of_a_replaced_pod_is_not_the_end_of_its_replacement() {
+        let mut desired = DesiredPods::of(vec![wanted("a", "1")]);
+        desired.take(WantedPod { instead_of: Some("old".to_owned()), ..wanted("a", "2") });
+        assert_eq!(desired.overall_exit_code(&[pod("a", "old", "Failed", 3)]), None);
         let both = [pod("a", "old", "Failed", 3), pod("a", "new", "Succeeded", 0)];
-        assert_eq!(wish.verdict(&both), Some(0));
+        assert_eq!(desired.overall_exit_code(&both), Some(0));
     }
 }
 
-mod endings {
-    use crate::run_pods::ending::{Endings, of_itself};
+mod exit_codes {
+    use crate::run_pods::pod_exit::{ExitCodes, exit_code_of_ended};
     use ports::local_api::LocalPod;
     use serde_json::{Value, json};
 
@@ -176,21 +180,21 @@ mod endings {
     }
 
     /// A container in back-off when its pod was stopped.
-    fn given_up(code: i64) -> Value {
+    fn waiting_after(code: i64) -> Value {
         let unknown = json!({ "exitCode": 137, "reason": "ContainerStatusUnknown" });
         json!({ "state": { "terminated": unknown },
             "lastState": { "terminated": { "exitCode": code } } })
     }
 
     fn after(looks: &[Vec<LocalPod>]) -> u8 {
-        let mut endings = Endings::default();
-        looks.iter().for_each(|pods| endings.look(pods));
-        endings.look(&[]);
-        endings.code()
+        let mut exit_codes = ExitCodes::default();
+        looks.iter().for_each(|pods| exit_codes.update(pods));
+        exit_codes.update(&[]);
+        exit_codes.code()
     }
 
     #[test]
-    fn a_stopped_pod_is_told_by_what_its_containers_ended_with() {
+    fn a_stopped_pods_exit_code_comes_from_its_containers() {
         let never_begun = json!({ "state": { "terminated":
             { "exitCode": 137, "reason": "ContainerStatusUnknown" } } });
         for (containers, inits, expected) in [
@@ -198,7 +202,7 @@ mod endings {
             (json!([ended(0), ended(3)]), json!([]), 3),
             (json!([ended(137)]), json!([]), 137),
             (json!([ended(300)]), json!([]), 1),
-            (json!([given_up(4)]), json!([]), 4),
+            (json!([waiting_after(4)]), json!([]), 4),
             (json!([never_begun.clone()]), json!([]), 0),
             (json!([running()]), json!([]), 0),
             (json!([ended(0)]), json!([ended(143)]), 0),
@@ -220,21 +224,21 @@ mod endings {
     }
 
     #[test]
-    fn a_pod_that_ended_by_itself_is_told_by_its_phase() {
+    fn an_ended_pods_exit_code_comes_from_its_phase() {
         let sidecar = json!([ended(143)]);
         let done = pod("a", "Succeeded", &json!([ended(0)]), &sidecar);
         let failed = pod("a", "Failed", &json!([ended(3)]), &sidecar);
-        assert_eq!((of_itself(&done), of_itself(&failed)), (Some(0), Some(3)));
+        assert_eq!((exit_code_of_ended(&done), exit_code_of_ended(&failed)), (Some(0), Some(3)));
         assert_eq!((after(&[vec![done]]), after(&[vec![failed]])), (0, 3));
         let late = pod("a", "Failed", &json!([ended(0)]), &json!([]));
-        assert_eq!(of_itself(&late), Some(1), "failed without a container that did");
+        assert_eq!(exit_code_of_ended(&late), Some(1), "failed without a container that did");
         let preparing = pod("a", "Failed", &json!([]), &json!([ended(7)]));
-        assert_eq!(of_itself(&preparing), Some(7));
+        assert_eq!(exit_code_of_ended(&preparing), Some(7));
     }
 }
 
 mod from_image {
-    use crate::run_pods::image_manifest::{FromImage, Published, Variable, name_of};
+    use crate::run_pods::image_manifest::{ImagePod, PublishedPort, Variable, name_of};
     use crate::run_pods::manifest::pods;
 
     #[test]
@@ -266,7 +270,7 @@ mod from_image {
             ("a", false),
             ("", false),
         ] {
-            assert_eq!(text.parse::<Published>().is_ok(), is_good, "{text}");
+            assert_eq!(text.parse::<PublishedPort>().is_ok(), is_good, "{text}");
         }
         for (text, is_good) in
             [("A=b", true), ("A=", true), ("A=b=c", true), ("A", false), ("=b", false)]
@@ -277,7 +281,7 @@ mod from_image {
 
     #[test]
     fn the_manifest_is_one_that_an_api_server_would_take() {
-        let whole = FromImage {
+        let whole = ImagePod {
             image: "docker.io/library/busybox:1".to_owned(),
             name: Some("shell".to_owned()),
             ports: vec!["8080:80".parse().unwrap(), "53/udp".parse().unwrap()],
@@ -286,7 +290,7 @@ mod from_image {
             tty: true,
             arguments: vec!["sh".to_owned(), "-c".to_owned(), "echo \"$A\"".to_owned()],
         };
-        let bare = FromImage { image: "web:1".to_owned(), ..FromImage::default() };
+        let bare = ImagePod { image: "web:1".to_owned(), ..ImagePod::default() };
         for (image, name) in [(&whole, "shell"), (&bare, "web")] {
             let text = image.manifest();
             let found = pods("--image", text.as_bytes()).expect(&text);
@@ -299,29 +303,29 @@ mod from_image {
         assert_eq!(container["ports"][1]["protocol"], "UDP");
         assert_eq!(container["args"][2], "echo \"$A\"");
         assert_eq!(container["stdinOnce"], true);
-        let wrong = FromImage { name: Some("No Name".to_owned()), ..bare };
+        let wrong = ImagePod { name: Some("No Name".to_owned()), ..bare };
         assert!(pods("--image", wrong.manifest().as_bytes()).is_err());
     }
 }
 
 #[test]
 fn a_background_agent_takes_its_pods_up_with_the_settings_that_they_had() {
-    use super::household::WantedPod;
-    use super::kept::KeptPods;
-    let folder = tempfile::tempdir().unwrap();
-    let kept = KeptPods::below(folder.path());
-    assert_eq!(kept.runtime_config(None, &[]).unwrap(), None);
-    let file = folder.path().join("mine.json");
+    use super::background_store::BackgroundPodStore;
+    use super::desired_pods::WantedPod;
+    let dir = tempfile::tempdir().unwrap();
+    let background_store = BackgroundPodStore::below(dir.path());
+    assert_eq!(background_store.runtime_config(None, &[]).unwrap(), None);
+    let file = dir.path().join("mine.json");
     std::fs::write(&file, "{}").unwrap();
-    let found = kept.runtime_config(Some(&file), &[]).unwrap().unwrap();
+    let found = background_store.runtime_config(Some(&file), &[]).unwrap().unwrap();
     // The file need not exist any more by then.
     std::fs::remove_file(&file).unwrap();
     let pod = pods("two.yaml", TWO.as_bytes()).unwrap().remove(0);
     let left = [WantedPod::of(&pod, "two.yaml".to_owned())];
-    assert_eq!(kept.runtime_config(None, &left).unwrap(), Some(found.clone()));
+    assert_eq!(background_store.runtime_config(None, &left).unwrap(), Some(found.clone()));
     assert_eq!(std::fs::read_to_string(&found).unwrap(), "{}");
     // No pod that used them is left.
-    assert_eq!(kept.runtime_config(None, &[]).unwrap(), None);
+    assert_eq!(background_store.runtime_config(None, &[]).unwrap(), None);
     assert!(!found.exists());
-    assert!(kept.runtime_config(Some(&file), &[]).is_err(), "a file that is not there");
+    assert!(background_store.runtime_config(Some(&file), &[]).is_err(), "a file that is not there");
 }

@@ -1,6 +1,6 @@
 //! The command line: verbs, names, help, exit codes.
 
-use super::support::{Bed, keelson};
+use super::support::{KubeletBed, keelson};
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::process::{Command, Output};
@@ -15,8 +15,8 @@ fn text(bytes: &[u8]) -> String {
 
 #[test]
 fn under_the_name_kubelet_it_takes_a_kubelets_command_line() {
-    let folder = tempfile::tempdir().unwrap();
-    let link = folder.path().join("kubelet");
+    let dir = tempfile::tempdir().unwrap();
+    let link = dir.path().join("kubelet");
     symlink(keelson(), &link).unwrap();
     let plain = Command::new(&link).arg("--version").output().unwrap();
     assert_eq!(text(&plain.stdout), "Kubernetes v1.36.3\n");
@@ -68,7 +68,7 @@ fn the_version_is_the_same_however_it_is_asked_for() {
 
 #[test]
 fn an_answer_that_cannot_be_written_is_a_failure_and_a_closed_pipe_is_not() {
-    let bed = Bed::new("");
+    let bed = KubeletBed::new("");
     let file = format!("--config={}", bed.path("kubelet.yaml").display());
     let verbs = [&["check-config", &file][..], &["version"], &["--help"], &["kubelet", "--help"]];
     for verb in verbs {
@@ -86,8 +86,8 @@ fn an_answer_that_cannot_be_written_is_a_failure_and_a_closed_pipe_is_not() {
 }
 
 #[test]
-fn check_config_says_by_its_exit_code_whether_a_configuration_is_usable() {
-    let good = Bed::new("maxPods: 77\n");
+fn check_config_exits_with_zero_only_for_a_usable_configuration() {
+    let good = KubeletBed::new("maxPods: 77\n");
     let file = good.path("kubelet.yaml").to_str().unwrap().to_owned();
     let shown = run(&["check-config", "--config", &file]);
     assert_eq!(shown.status.code(), Some(0), "{}", text(&shown.stderr));
@@ -108,7 +108,7 @@ fn check_config_says_by_its_exit_code_whether_a_configuration_is_usable() {
     };
     assert_eq!(machine(&file), machine(&again));
 
-    let bad = Bed::new("maxPods: -1\nnoSuchField: 1\n");
+    let bad = KubeletBed::new("maxPods: -1\nnoSuchField: 1\n");
     let file = bad.path("kubelet.yaml").to_str().unwrap().to_owned();
     let refused = run(&["check-config", "--config", &file]);
     assert_eq!(refused.status.code(), Some(1));
@@ -119,8 +119,8 @@ fn check_config_says_by_its_exit_code_whether_a_configuration_is_usable() {
 }
 
 /// A bed with a directory of programs in which `one` and `two` are executable.
-fn bed_with_programs() -> Bed {
-    let bed = Bed::new("");
+fn bed_with_programs() -> KubeletBed {
+    let bed = KubeletBed::new("");
     fs::create_dir(bed.path("bin")).unwrap();
     for name in ["one", "two"] {
         symlink("/bin/true", bed.path("bin").join(name)).unwrap();
@@ -136,7 +136,7 @@ fn provider(name: &str) -> String {
     )
 }
 
-fn check_providers(bed: &Bed, providers: &str, output: &str) -> Output {
+fn check_providers(bed: &KubeletBed, providers: &str, output: &str) -> Output {
     let named = |flag: &str, name: &str| format!("--{flag}={}", bed.path(name).display());
     run(&[
         "check-config",
@@ -223,7 +223,7 @@ fn bad_credential_providers_are_refused_with_every_finding_by_both_verbs() {
 
 #[test]
 fn the_agents_log_shows_no_query_of_a_url() {
-    let bed = Bed::new("staticPodUrlHeader: {Authorization: [s3cr3t]}\n");
+    let bed = KubeletBed::new("staticPodUrlHeader: {Authorization: [s3cr3t]}\n");
     let mut agent =
         bed.start(&["--manifest-url=https://me:s3cr3t@127.0.0.1:1/p?t=s3cr3t", "--v=2"]);
     agent.wait_for("READY=1");
@@ -238,9 +238,9 @@ fn the_examples_of_the_project_are_good() {
     let shown = run(&["check-config", "--config", &format!("{examples}/kubelet.yaml")]);
     assert_eq!(shown.status.code(), Some(0), "{}", text(&shown.stderr));
     assert_eq!(text(&shown.stderr), "");
-    let folder = tempfile::tempdir().unwrap();
+    let dir = tempfile::tempdir().unwrap();
     // Read and shown before anything is opened: here the root is a file, and nothing can start.
-    let root = folder.path().join("root");
+    let root = dir.path().join("root");
     fs::write(&root, "").unwrap();
     let web = format!("{examples}/web.yaml");
     let pods = run(&["run", "--root", root.to_str().unwrap(), &web]);
@@ -253,10 +253,10 @@ fn the_examples_of_the_project_are_good() {
 
 #[test]
 fn run_refuses_bad_manifests_before_it_does_anything() {
-    let folder = tempfile::tempdir().unwrap();
-    let good = folder.path().join("good.yaml");
-    let bad = folder.path().join("bad.yaml");
-    let odd = folder.path().join("odd.yaml");
+    let dir = tempfile::tempdir().unwrap();
+    let good = dir.path().join("good.yaml");
+    let bad = dir.path().join("bad.yaml");
+    let odd = dir.path().join("odd.yaml");
     let pod = "apiVersion: v1\nkind: Pod\nmetadata: {name: a}\nspec:\n  containers:";
     fs::write(&good, format!("{pod} [{{name: c, image: i}}]\n")).unwrap();
     fs::write(&bad, format!("{pod} []\n")).unwrap();
@@ -298,7 +298,7 @@ fn the_doctor_judges_this_machine_in_both_forms() {
 fn a_machine_that_the_configuration_refuses_is_refused_with_the_way_out() {
     // The default refuses cgroup version 1; where there is version 2 the agent must start instead.
     let unified = std::path::Path::new("/sys/fs/cgroup/cgroup.controllers").exists();
-    let bed = Bed::new("failCgroupV1: true\nfailSwapOn: false\n");
+    let bed = KubeletBed::new("failCgroupV1: true\nfailSwapOn: false\n");
     let mut agent = bed.start(&[]);
     if unified {
         agent.wait_for("READY=1");

@@ -11,7 +11,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 /// For anything that must come. Generous: the machine may be busy.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(30);
 const STEP: Duration = Duration::from_millis(20);
 
 pub(crate) fn keelson() -> &'static OsStr {
@@ -19,16 +19,16 @@ pub(crate) fn keelson() -> &'static OsStr {
 }
 
 /// What one or more agents need.
-pub(crate) struct Bed {
-    folder: tempfile::TempDir,
+pub(crate) struct KubeletBed {
+    dir: tempfile::TempDir,
     health_port: u16,
     agents: std::cell::Cell<u32>,
 }
 
-impl Bed {
+impl KubeletBed {
     /// A configuration with `more` lines at its end; a line there wins over the bed's own.
-    pub(crate) fn new(more: &str) -> Bed {
-        let folder = tempfile::tempdir().unwrap();
+    pub(crate) fn new(more: &str) -> KubeletBed {
+        let dir = tempfile::tempdir().unwrap();
         let health_port = free_port();
         let own = format!("healthzPort: {health_port}\n");
         let own = if more.contains("healthzPort") { "" } else { &own };
@@ -44,14 +44,14 @@ impl Bed {
              authentication: {{webhook: {{enabled: false}}}}\nauthorization: {{mode: AlwaysAllow}}\n\
              containerRuntimeEndpoint: unix://{dir}/none.sock\npodLogsDir: {dir}/logs\n\
              cgroupsPerQOS: false\nenforceNodeAllocatable: [none]\n{anywhere}{own}{more}",
-            dir = folder.path().display()
+            dir = dir.path().display()
         );
-        fs::write(folder.path().join("kubelet.yaml"), text).unwrap();
-        Bed { folder, health_port, agents: 0.into() }
+        fs::write(dir.path().join("kubelet.yaml"), text).unwrap();
+        KubeletBed { dir, health_port, agents: 0.into() }
     }
 
     pub(crate) fn path(&self, name: &str) -> PathBuf {
-        self.folder.path().join(name)
+        self.dir.path().join(name)
     }
 
     pub(crate) fn root(&self) -> PathBuf {
@@ -78,24 +78,28 @@ impl Bed {
         command
     }
 
-    pub(crate) fn start(&self, flags: &[&str]) -> Agent {
+    pub(crate) fn start(&self, flags: &[&str]) -> TestAgent {
         self.start_with(flags, |_| {})
     }
 
-    pub(crate) fn start_with(&self, flags: &[&str], adjust: impl FnOnce(&mut Command)) -> Agent {
+    pub(crate) fn start_with(
+        &self,
+        flags: &[&str],
+        adjust: impl FnOnce(&mut Command),
+    ) -> TestAgent {
         let mut command = self.command(flags);
         adjust(&mut command);
         let log = self.path(&format!("log-{}", self.agents.get()));
         command.stderr(File::create(log).unwrap());
-        Agent::of(command, self)
+        TestAgent::of(command, self)
     }
 
     /// The body of a response with status 200 from the health port, waiting for it to open.
     pub(crate) fn health(&self, path: &str) -> Option<String> {
-        let end = Instant::now() + PATIENCE;
+        let end = Instant::now() + TIMEOUT;
         while Instant::now() < end {
             if let Ok(mut stream) = TcpStream::connect(("127.0.0.1", self.health_port)) {
-                stream.set_read_timeout(Some(PATIENCE)).unwrap();
+                stream.set_read_timeout(Some(TIMEOUT)).unwrap();
                 write!(stream, "GET {path} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
                     .unwrap();
                 let mut reply = String::new();
@@ -109,7 +113,7 @@ impl Bed {
     }
 }
 
-impl Drop for Bed {
+impl Drop for KubeletBed {
     fn drop(&mut self) {
         // The agent makes its root a shared mount, which would hold the directory.
         let _ = rustix::mount::unmount(self.root(), rustix::mount::UnmountFlags::DETACH);
@@ -117,16 +121,16 @@ impl Drop for Bed {
 }
 
 /// A running agent with a fake service manager. Killed when dropped.
-pub(crate) struct Agent {
+pub(crate) struct TestAgent {
     child: Child,
     socket: UnixDatagram,
-    heard: Vec<String>,
+    notifications: Vec<String>,
     read: usize,
     log: PathBuf,
 }
 
-impl Agent {
-    pub(crate) fn of(mut command: Command, bed: &Bed) -> Agent {
+impl TestAgent {
+    pub(crate) fn of(mut command: Command, bed: &KubeletBed) -> TestAgent {
         let number = bed.agents.get();
         bed.agents.set(number + 1);
         let name = bed.path(&format!("notify-{number}"));
@@ -134,7 +138,7 @@ impl Agent {
         socket.set_nonblocking(true).unwrap();
         let child = command.env("NOTIFY_SOCKET", &name).spawn().unwrap();
         let log = bed.path(&format!("log-{number}"));
-        Agent { child, socket, heard: Vec::new(), read: 0, log }
+        TestAgent { child, socket, notifications: Vec::new(), read: 0, log }
     }
 
     pub(crate) fn process(&self) -> u32 {
@@ -152,20 +156,21 @@ impl Agent {
     }
 
     /// Every message so far.
-    pub(crate) fn heard(&mut self) -> &[String] {
+    pub(crate) fn notifications(&mut self) -> &[String] {
         let mut buffer = [0_u8; 4096];
         while let Ok(length) = self.socket.recv(&mut buffer) {
-            self.heard.push(String::from_utf8_lossy(&buffer[..length]).into_owned());
+            self.notifications.push(String::from_utf8_lossy(&buffer[..length]).into_owned());
         }
-        &self.heard
+        &self.notifications
     }
 
     /// Waits for a message with this prefix, after those that were waited for before.
     pub(crate) fn wait_for(&mut self, start: &str) {
-        let end = Instant::now() + PATIENCE;
+        let end = Instant::now() + TIMEOUT;
         loop {
             let read = self.read;
-            let found = self.heard()[read..].iter().position(|message| message.starts_with(start));
+            let found =
+                self.notifications()[read..].iter().position(|message| message.starts_with(start));
             if let Some(position) = found {
                 // A status may come between any two messages and is not part of the order.
                 if !start.starts_with("STATUS") {
@@ -177,9 +182,9 @@ impl Agent {
             let late = Instant::now() >= end;
             assert!(
                 !late && ended.is_none()
-                    || self.heard()[read..].iter().any(|m| m.starts_with(start)),
+                    || self.notifications()[read..].iter().any(|m| m.starts_with(start)),
                 "no {start} among {:?}; {ended:?}; log:\n{}",
-                self.heard,
+                self.notifications,
                 self.log()
             );
             std::thread::sleep(STEP);
@@ -187,7 +192,7 @@ impl Agent {
     }
 
     pub(crate) fn wait_for_log(&self, part: &str) {
-        let end = Instant::now() + PATIENCE;
+        let end = Instant::now() + TIMEOUT;
         while !self.log().contains(part) {
             assert!(Instant::now() < end, "no {part:?} in\n{}", self.log());
             std::thread::sleep(STEP);
@@ -195,7 +200,7 @@ impl Agent {
     }
 
     pub(crate) fn status(&mut self) -> ExitStatus {
-        let end = Instant::now() + PATIENCE;
+        let end = Instant::now() + TIMEOUT;
         loop {
             if let Some(status) = self.child.try_wait().unwrap() {
                 return status;
@@ -233,7 +238,7 @@ impl Agent {
     }
 }
 
-impl Drop for Agent {
+impl Drop for TestAgent {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();

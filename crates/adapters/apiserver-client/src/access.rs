@@ -38,7 +38,7 @@ pub enum Trust {
     /// The authorities that the machine trusts.
     System,
     /// Any: the server is not verified.
-    Anybody,
+    InsecureSkipVerify,
 }
 
 /// PEM text, inline or in a file.
@@ -124,7 +124,7 @@ impl ClusterAccess {
     pub fn in_cluster(
         service_host: &str,
         service_port: &str,
-        folder: &Path,
+        dir: &Path,
         namespace: &str,
     ) -> Result<Self, String> {
         let port = service_port
@@ -140,10 +140,10 @@ impl ClusterAccess {
                 port,
                 prefix: String::new(),
             },
-            trust: Trust::Authority(Material::File(folder.join("ca.crt"))),
+            trust: Trust::Authority(Material::File(dir.join("ca.crt"))),
             tls_server_name: None,
             certificate: None,
-            token: Some(TokenSource::File(folder.join("token"))),
+            token: Some(TokenSource::File(dir.join("token"))),
             exec: None,
             impersonation: Impersonation::default(),
             namespace: if namespace.is_empty() { "default" } else { namespace }.to_owned(),

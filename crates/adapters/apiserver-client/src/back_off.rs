@@ -9,32 +9,32 @@ use std::time::Duration;
 /// Pauses that double from the shortest to the longest. upstream: client-go
 /// tools/cache/reflector.go
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct BackOff {
+pub(crate) struct WatchBackOff {
     next: Duration,
 }
 
-const FIRST: Duration = Duration::from_millis(800);
-const LONGEST: Duration = Duration::from_secs(30);
+const INITIAL_BACK_OFF: Duration = Duration::from_millis(800);
+const MAX_BACK_OFF: Duration = Duration::from_secs(30);
 
-impl BackOff {
+impl WatchBackOff {
     pub(crate) const fn new() -> Self {
-        Self { next: FIRST }
+        Self { next: INITIAL_BACK_OFF }
     }
 
-    /// The next pause: between one and two times the base, by `spread` (zero to one). Never shorter
+    /// The next pause: between one and two times the base, by `jitter` (zero to one). Never shorter
     /// than what the server asked for.
-    pub(crate) fn pause(&mut self, spread: f64, asked_for: Option<Duration>) -> Duration {
-        let spread = if spread.is_finite() { spread.clamp(0.0, 1.0) } else { 0.0 };
-        let pause = self.next.mul_f64(1.0 + spread);
-        self.next = self.next.saturating_mul(2).min(LONGEST);
-        pause.max(asked_for.unwrap_or_default())
+    pub(crate) fn pause(&mut self, jitter: f64, server_pause: Option<Duration>) -> Duration {
+        let jitter = if jitter.is_finite() { jitter.clamp(0.0, 1.0) } else { 0.0 };
+        let pause = self.next.mul_f64(1.0 + jitter);
+        self.next = self.next.saturating_mul(2).min(MAX_BACK_OFF);
+        pause.max(server_pause.unwrap_or_default())
     }
 
     /// Records how long the attempt lasted; one that lasted longer than the longest pause resets
     /// the back-off.
-    pub(crate) fn held(&mut self, span: Duration) {
-        if span >= LONGEST {
-            self.next = FIRST;
+    pub(crate) fn record_lifetime(&mut self, span: Duration) {
+        if span >= MAX_BACK_OFF {
+            self.next = INITIAL_BACK_OFF;
         }
     }
 }

@@ -18,18 +18,18 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::access::ClusterAccess;
 pub use crate::connections::Pings;
-use crate::connections::{Body, Connections, Place, SendFailure, causes};
-use crate::credentials::{Credentials, Snapshot};
-use crate::failure::{LONGEST_PAUSE, Status, retry_after};
+use crate::connections::{Body, ConnectionPool, RequestSlot, SendError, causes};
+use crate::credentials::{Credentials, CredentialsSnapshot};
 use crate::request::{ApiRequest, PROTOBUF, percent_encode};
-use crate::token_bucket::{RateLimit, TokenBucket};
+use crate::request_error::{ApiStatus, MAX_PAUSE, retry_after};
+use crate::token_bucket::{RateLimit, RequestTokenBucket};
 
 /// How often a request is retried because the server asked for it, and because its connection
 /// ended.
-const ASKED_AGAIN: u32 = 10;
-const SENT_AGAIN: u32 = 2;
+const MAX_SERVER_RETRIES: u32 = 10;
+const MAX_RESENDS: u32 = 2;
 /// How much of an error response's body is read.
-const LONGEST_FAILURE: usize = 64 * 1024;
+const MAX_ERROR_BODY_BYTES: usize = 64 * 1024;
 
 /// Settings of a client; the defaults are client-go's, where it has any.
 #[derive(Debug, Clone)]
@@ -53,8 +53,8 @@ pub struct ClientOptions {
     pub watch_silence: Duration,
     pub pings: Pings,
     /// Changes of nodes and their leases that arrive within this time are read together.
-    pub heartbeat_stride: Duration,
-    pub spread: Spread,
+    pub heartbeat_batch_interval: Duration,
+    pub jitter: JitterSource,
 }
 
 impl Default for ClientOptions {
@@ -75,17 +75,17 @@ impl Default for ClientOptions {
                 every: Duration::from_secs(30),
                 answered_within: Duration::from_secs(15),
             },
-            heartbeat_stride: Duration::ZERO,
-            spread: Spread::random(),
+            heartbeat_batch_interval: Duration::ZERO,
+            jitter: JitterSource::random(),
         }
     }
 }
 
 /// Source of the jitter: numbers between zero and one.
 #[derive(Clone)]
-pub struct Spread(Arc<dyn Fn() -> f64 + Send + Sync>);
+pub struct JitterSource(Arc<dyn Fn() -> f64 + Send + Sync>);
 
-impl Spread {
+impl JitterSource {
     pub fn new(numbers: impl Fn() -> f64 + Send + Sync + 'static) -> Self {
         Self(Arc::new(numbers))
     }
@@ -105,7 +105,7 @@ impl Spread {
     }
 }
 
-impl fmt::Debug for Spread {
+impl fmt::Debug for JitterSource {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.write_str("Spread")
     }
@@ -114,39 +114,39 @@ impl fmt::Debug for Spread {
 /// A client of one API server. Clones share connections, credentials and rate.
 #[derive(Debug, Clone)]
 pub struct ApiClient {
-    shared: Arc<Shared>,
-    bucket: Option<Arc<Mutex<TokenBucket>>>,
+    shared: Arc<SharedClient>,
+    bucket: Option<Arc<Mutex<RequestTokenBucket>>>,
     deadline: Duration,
     /// Uses the connections that are read in batches.
-    in_strides: bool,
+    batched: bool,
 }
 
 #[derive(Debug)]
-struct Shared {
+struct SharedClient {
     access: ClusterAccess,
     headers: Vec<(HeaderName, HeaderValue)>,
     options: ClientOptions,
     credentials: Credentials,
-    connections: Connections,
+    connections: ConnectionPool,
     /// Separate, so that no other request waits for their batching.
-    heartbeats: Connections,
+    heartbeats: ConnectionPool,
     began: Instant,
 }
 
 /// A response whose body has not been read. Keeps its slot on the connection.
 #[derive(Debug)]
-pub(crate) struct Answer {
+pub(crate) struct StreamingResponse {
     pub(crate) body: Incoming,
     pub(crate) generation: u64,
-    pub(crate) place: Place,
+    pub(crate) slot: RequestSlot,
     /// A watch whose events are protobuf frames.
     pub(crate) protobuf: bool,
 }
 
 /// What to do after an attempt that failed.
-enum Next {
-    Again,
-    GiveUp(ClusterApiError),
+enum RetryDecision {
+    Retry,
+    Fail(ClusterApiError),
 }
 
 impl ApiClient {
@@ -157,19 +157,19 @@ impl ApiClient {
     /// If the user agent or the user to impersonate is not a valid header value.
     pub fn new(access: ClusterAccess, options: ClientOptions) -> Result<Self, String> {
         let headers = fixed_headers(&access, &options)?;
-        let connections = |stride| {
+        let connections = |batch_interval| {
             let (server, name) = (access.server.clone(), access.tls_server_name.clone());
-            Connections::new(server, name, options.pings, stride)
+            ConnectionPool::new(server, name, options.pings, batch_interval)
         };
         Ok(Self {
-            in_strides: false,
+            batched: false,
             deadline: options.deadline,
-            bucket: own_bucket(options.rate),
-            shared: Arc::new(Shared {
+            bucket: new_bucket(options.rate),
+            shared: Arc::new(SharedClient {
                 headers,
                 credentials: Credentials::new(access.clone()),
                 connections: connections(Duration::ZERO),
-                heartbeats: connections(options.heartbeat_stride),
+                heartbeats: connections(options.heartbeat_batch_interval),
                 began: Instant::now(),
                 access,
                 options,
@@ -187,25 +187,25 @@ impl ApiClient {
     /// The client's own deadline is a little shorter: a request that is dropped from outside
     /// records nothing about its connection, and the next one would use the same dead connection.
     #[must_use]
-    pub fn answering_within(&self, waits: Duration) -> Self {
-        self.with_deadline(waits * 9 / 10)
+    pub fn with_caller_timeout(&self, timeout: Duration) -> Self {
+        self.with_deadline(timeout * 9 / 10)
     }
 
     /// The same client with a rate limiter of its own, with the same rate: its requests never queue
     /// behind the other's, while connections and credentials are shared. For requests that must not
     /// be late, such as the renewal of a leader's lease.
     #[must_use]
-    pub fn with_own_rate(&self) -> Self {
-        Self { bucket: own_bucket(self.options().rate), ..self.clone() }
+    pub fn with_own_rate_limit(&self) -> Self {
+        Self { bucket: new_bucket(self.options().rate), ..self.clone() }
     }
 
     /// The same client over the connections that are read in batches.
-    pub(crate) fn in_strides(&self) -> Self {
-        Self { in_strides: !self.options().heartbeat_stride.is_zero(), ..self.clone() }
+    pub(crate) fn batched(&self) -> Self {
+        Self { batched: !self.options().heartbeat_batch_interval.is_zero(), ..self.clone() }
     }
 
-    fn connections(&self) -> &Connections {
-        if self.in_strides { &self.shared.heartbeats } else { &self.shared.connections }
+    fn connections(&self) -> &ConnectionPool {
+        if self.batched { &self.shared.heartbeats } else { &self.shared.connections }
     }
 
     /// The namespace of the kubeconfig's context.
@@ -231,19 +231,22 @@ impl ApiClient {
         self.shared.credentials.generations()
     }
 
-    pub(crate) fn retire(&self, place: &Place) {
-        self.connections().retire(place);
+    pub(crate) fn retire(&self, slot: &RequestSlot) {
+        self.connections().retire(slot);
     }
 
     /// Sends a request about one object and reads the whole response.
-    pub(crate) async fn ask(&self, request: &ApiRequest) -> Result<Bytes, ClusterApiError> {
+    pub(crate) async fn request_object(
+        &self,
+        request: &ApiRequest,
+    ) -> Result<Bytes, ClusterApiError> {
         let limit = self.shared.options.object_limit;
-        self.ask_within(request, self.deadline, limit, BytesMut::new()).await
+        self.request_within(request, self.deadline, limit, BytesMut::new()).await
     }
 
     /// Sends a request with a deadline and a limit on the response's size. It is read into one
     /// buffer, so that a series of long responses needs no allocation for each.
-    pub(crate) async fn ask_within(
+    pub(crate) async fn request_within(
         &self,
         request: &ApiRequest,
         deadline: Duration,
@@ -251,16 +254,16 @@ impl ApiClient {
         buffer: BytesMut,
     ) -> Result<Bytes, ClusterApiError> {
         let until = Instant::now() + deadline;
-        self.wait_for_turn(request, until).await?;
+        self.wait_for_rate_limit(request, until).await?;
         let mut answer = self.open(request, until).await?;
         match collect(&mut answer.body, limit, buffer, until).await {
             Ok(bytes) => Ok(bytes),
-            Err(Incomplete::TooLarge) => {
-                Err(ClusterApiError::TooLarge { request: request.named.clone(), limit })
+            Err(ReadBodyFailure::TooLarge) => {
+                Err(ClusterApiError::TooLarge { request: request.description.clone(), limit })
             }
-            Err(Incomplete::Cut(cause)) => {
-                self.retire(&answer.place);
-                Err(ClusterApiError::Unanswered { request: request.named.clone(), cause })
+            Err(ReadBodyFailure::Cut(cause)) => {
+                self.retire(&answer.slot);
+                Err(ClusterApiError::NoResponse { request: request.description.clone(), cause })
             }
         }
     }
@@ -270,28 +273,28 @@ impl ApiClient {
         &self,
         request: &ApiRequest,
         until: Instant,
-    ) -> Result<Answer, ClusterApiError> {
-        let (mut asked, mut sent) = (0, 0);
+    ) -> Result<StreamingResponse, ClusterApiError> {
+        let (mut server_retries, mut sent) = (0, 0);
         loop {
-            let (snapshot, place) = self.prepare(request, until).await?;
-            let message = self.message(request, &snapshot, &place)?;
-            let response = match timeout_at(until, place.send(message)).await {
+            let (snapshot, slot) = self.prepare(request, until).await?;
+            let message = self.message(request, &snapshot, &slot)?;
+            let response = match timeout_at(until, slot.send(message)).await {
                 Ok(Ok(response)) => response,
-                Ok(Err(failure)) => {
+                Ok(Err(request_error)) => {
                     sent += 1;
-                    self.retire(&place);
-                    let again = sent <= SENT_AGAIN;
-                    match after_failure(request, failure, again && !place.fresh) {
-                        Next::Again => continue,
-                        Next::GiveUp(error) => return Err(error),
+                    self.retire(&slot);
+                    let can_resend = sent <= MAX_RESENDS;
+                    match after_send_error(request, request_error, can_resend && !slot.fresh) {
+                        RetryDecision::Retry => continue,
+                        RetryDecision::Fail(error) => return Err(error),
                     }
                 }
                 Err(_) => {
                     // The connection may be dead; the next request finds out on a new one.
-                    self.retire(&place);
+                    self.retire(&slot);
                     let cause = "no response in time".to_owned();
-                    return Err(ClusterApiError::Unanswered {
-                        request: request.named.clone(),
+                    return Err(ClusterApiError::NoResponse {
+                        request: request.description.clone(),
                         cause,
                     });
                 }
@@ -301,19 +304,20 @@ impl ApiClient {
                 let protobuf =
                     kind.is_some_and(|it| it.as_bytes().starts_with(PROTOBUF.as_bytes()));
                 let (body, generation) = (response.into_body(), snapshot.generation);
-                return Ok(Answer { body, generation, place, protobuf });
+                return Ok(StreamingResponse { body, generation, slot, protobuf });
             }
-            asked += 1;
+            server_retries += 1;
             // Boxed: rare and large, like connecting.
-            let refusal = self.refusal(request, response, until, asked <= ASKED_AGAIN);
-            match Box::pin(refusal).await {
-                Next::Again => {}
-                Next::GiveUp(error) => return Err(error),
+            let error_response =
+                self.error_response(request, response, until, server_retries <= MAX_SERVER_RETRIES);
+            match Box::pin(error_response).await {
+                RetryDecision::Retry => {}
+                RetryDecision::Fail(error) => return Err(error),
             }
         }
     }
 
-    async fn wait_for_turn(
+    async fn wait_for_rate_limit(
         &self,
         request: &ApiRequest,
         until: Instant,
@@ -323,20 +327,20 @@ impl ApiClient {
         if wait.is_zero() {
             return Ok(());
         }
-        let promised = PromisedTurn(Some(bucket));
+        let reserved = ReservedToken(Some(bucket));
         if wait >= until.saturating_duration_since(Instant::now()) {
-            return Err(ClusterApiError::OutOfTurn {
-                request: request.named.clone(),
-                turn_in: wait.min(LONGEST_PAUSE),
+            return Err(ClusterApiError::RateLimited {
+                request: request.description.clone(),
+                rate_limit_delay: wait.min(MAX_PAUSE),
             });
         }
         tokio::time::sleep(wait).await;
-        promised.has_come();
+        reserved.mark_used();
         Ok(())
     }
 
     /// How long a request that is made now waits for the rate limiter.
-    pub(crate) fn waits_for_turn(&self) -> Duration {
+    pub(crate) fn rate_limit_wait(&self) -> Duration {
         let bucket = self.bucket.as_deref();
         bucket.map_or(Duration::ZERO, |bucket| lock(bucket).wait(self.shared.began.elapsed()))
     }
@@ -345,34 +349,34 @@ impl ApiClient {
         &self,
         request: &ApiRequest,
         until: Instant,
-    ) -> Result<(Arc<Snapshot>, Place), ClusterApiError> {
-        const LATE: &str = "not in time";
+    ) -> Result<(Arc<CredentialsSnapshot>, RequestSlot), ClusterApiError> {
+        const TIMED_OUT: &str = "not in time";
         let snapshot = timeout_at(until, self.shared.credentials.current(false))
             .await
-            .unwrap_or_else(|_| Err(LATE.to_owned()))
+            .unwrap_or_else(|_| Err(TIMED_OUT.to_owned()))
             .map_err(|cause| ClusterApiError::NoCredentials {
-                request: request.named.clone(),
+                request: request.description.clone(),
                 cause,
             })?;
-        let place = timeout_at(until, self.connections().place(&snapshot))
+        let slot = timeout_at(until, self.connections().slot(&snapshot))
             .await
-            .unwrap_or_else(|_| Err(LATE.to_owned()))
+            .unwrap_or_else(|_| Err(TIMED_OUT.to_owned()))
             .map_err(|cause| ClusterApiError::Unreachable {
-                request: request.named.clone(),
+                request: request.description.clone(),
                 cause,
             })?;
-        Ok((snapshot, place))
+        Ok((snapshot, slot))
     }
 
     fn message(
         &self,
         request: &ApiRequest,
-        snapshot: &Snapshot,
-        place: &Place,
+        snapshot: &CredentialsSnapshot,
+        slot: &RequestSlot,
     ) -> Result<Request<Body>, ClusterApiError> {
         let server = &self.shared.access.server;
         let path = format!("{}{}", server.prefix, request.target);
-        let (uri, host) = if place.wants_whole_address() {
+        let (uri, host) = if slot.needs_absolute_uri() {
             (format!("https://{}{path}", server.authority()), None)
         } else {
             (path, Some(server.authority()))
@@ -393,7 +397,7 @@ impl ApiClient {
         }
         builder.body(Full::new(Bytes::from(request.body.clone()))).map_err(|error| {
             ClusterApiError::Refused {
-                request: request.named.clone(),
+                request: request.description.clone(),
                 status: 0,
                 reason: "NotSent".to_owned(),
                 message: error.to_string(),
@@ -402,61 +406,60 @@ impl ApiClient {
     }
 
     /// Reads an error response, and waits if it asks for a retry.
-    async fn refusal(
+    async fn error_response(
         &self,
         request: &ApiRequest,
         response: Response<Incoming>,
         until: Instant,
-        may_ask_again: bool,
-    ) -> Next {
+        may_retry: bool,
+    ) -> RetryDecision {
         let code = response.status().as_u16();
         let pause =
             retry_after(response.headers().get(header::RETRY_AFTER).map(HeaderValue::as_bytes));
         let mut body = response.into_body();
-        let body =
-            collect(&mut body, LONGEST_FAILURE, BytesMut::new(), until).await.unwrap_or_default();
-        let error = Status::parse(&body).into_error(&request.named, code, pause);
+        let body = collect(&mut body, MAX_ERROR_BODY_BYTES, BytesMut::new(), until)
+            .await
+            .unwrap_or_default();
+        let error = ApiStatus::parse(&body).into_error(&request.description, code, pause);
         let pause = match &error {
             ClusterApiError::Unauthenticated { .. } => {
-                self.shared.credentials.refused();
+                self.shared.credentials.rejected();
                 None
             }
             ClusterApiError::Throttled { retry_after, .. } => Some(*retry_after),
-            ClusterApiError::ServerTrouble { .. } => pause,
+            ClusterApiError::ServerError { .. } => pause,
             _ => None,
         };
         match pause {
             // Compared as durations: a header may name more seconds than an `Instant` can hold.
-            Some(pause)
-                if may_ask_again && pause < until.saturating_duration_since(Instant::now()) =>
-            {
+            Some(pause) if may_retry && pause < until.saturating_duration_since(Instant::now()) => {
                 tokio::time::sleep(pause).await;
-                Next::Again
+                RetryDecision::Retry
             }
-            _ => Next::GiveUp(error),
+            _ => RetryDecision::Fail(error),
         }
     }
 }
 
-fn own_bucket(rate: Option<RateLimit>) -> Option<Arc<Mutex<TokenBucket>>> {
-    rate.map(|rate| Arc::new(Mutex::new(TokenBucket::new(rate))))
+fn new_bucket(rate: Option<RateLimit>) -> Option<Arc<Mutex<RequestTokenBucket>>> {
+    rate.map(|rate| Arc::new(Mutex::new(RequestTokenBucket::new(rate))))
 }
 
-fn lock(bucket: &Mutex<TokenBucket>) -> MutexGuard<'_, TokenBucket> {
+fn lock(bucket: &Mutex<RequestTokenBucket>) -> MutexGuard<'_, RequestTokenBucket> {
     bucket.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// A token of the rate limiter that a request is waiting for; it is returned if the request is
 /// dropped first.
-struct PromisedTurn<'a>(Option<&'a Mutex<TokenBucket>>);
+struct ReservedToken<'a>(Option<&'a Mutex<RequestTokenBucket>>);
 
-impl PromisedTurn<'_> {
-    fn has_come(mut self) {
+impl ReservedToken<'_> {
+    fn mark_used(mut self) {
         self.0 = None;
     }
 }
 
-impl Drop for PromisedTurn<'_> {
+impl Drop for ReservedToken<'_> {
     fn drop(&mut self) {
         if let Some(bucket) = self.0 {
             lock(bucket).give_back();
@@ -465,20 +468,24 @@ impl Drop for PromisedTurn<'_> {
 }
 
 /// A retry is safe if nothing was sent, or if the request changes nothing.
-fn after_failure(request: &ApiRequest, failure: SendFailure, may_send_again: bool) -> Next {
-    let SendFailure { cause, unsent } = failure;
-    if may_send_again && (unsent || request.method == Method::GET) {
-        return Next::Again;
+fn after_send_error(
+    request: &ApiRequest,
+    request_error: SendError,
+    may_resend: bool,
+) -> RetryDecision {
+    let SendError { cause, unsent } = request_error;
+    if may_resend && (unsent || request.method == Method::GET) {
+        return RetryDecision::Retry;
     }
-    let request = request.named.clone();
-    Next::GiveUp(if unsent {
+    let request = request.description.clone();
+    RetryDecision::Fail(if unsent {
         ClusterApiError::Unreachable { request, cause }
     } else {
-        ClusterApiError::Unanswered { request, cause }
+        ClusterApiError::NoResponse { request, cause }
     })
 }
 
-enum Incomplete {
+enum ReadBodyFailure {
     TooLarge,
     Cut(String),
 }
@@ -488,16 +495,18 @@ async fn collect(
     limit: usize,
     mut whole: BytesMut,
     until: Instant,
-) -> Result<Bytes, Incomplete> {
+) -> Result<Bytes, ReadBodyFailure> {
     loop {
         match timeout_at(until, body.frame()).await {
-            Err(_) => return Err(Incomplete::Cut("the answer did not end in time".to_owned())),
+            Err(_) => {
+                return Err(ReadBodyFailure::Cut("the answer did not end in time".to_owned()));
+            }
             Ok(None) => return Ok(whole.freeze()),
-            Ok(Some(Err(error))) => return Err(Incomplete::Cut(causes(&error))),
+            Ok(Some(Err(error))) => return Err(ReadBodyFailure::Cut(causes(&error))),
             Ok(Some(Ok(frame))) => {
                 let Ok(data) = frame.into_data() else { continue };
                 if whole.len() + data.len() > limit {
-                    return Err(Incomplete::TooLarge);
+                    return Err(ReadBodyFailure::TooLarge);
                 }
                 whole.extend_from_slice(&data);
             }
@@ -511,25 +520,25 @@ fn fixed_headers(
 ) -> Result<Vec<(HeaderName, HeaderValue)>, String> {
     let mut headers = Vec::new();
     let mut add = |name: &str, value: &str| -> Result<(), String> {
-        let wrong = || format!("{name}: cannot be written into a header");
+        let invalid_header = || format!("{name}: cannot be written into a header");
         headers.push((
-            HeaderName::from_bytes(name.as_bytes()).map_err(|_| wrong())?,
-            HeaderValue::from_str(value).map_err(|_| wrong())?,
+            HeaderName::from_bytes(name.as_bytes()).map_err(|_| invalid_header())?,
+            HeaderValue::from_str(value).map_err(|_| invalid_header())?,
         ));
         Ok(())
     };
     add("user-agent", &options.user_agent)?;
-    let who = &access.impersonation;
-    if !who.user.is_empty() {
-        add("impersonate-user", &who.user)?;
+    let impersonation = &access.impersonation;
+    if !impersonation.user.is_empty() {
+        add("impersonate-user", &impersonation.user)?;
     }
-    if !who.uid.is_empty() {
-        add("impersonate-uid", &who.uid)?;
+    if !impersonation.uid.is_empty() {
+        add("impersonate-uid", &impersonation.uid)?;
     }
-    for group in &who.groups {
+    for group in &impersonation.groups {
         add("impersonate-group", group)?;
     }
-    for (key, value) in &who.extra {
+    for (key, value) in &impersonation.extra {
         let mut name = String::from("impersonate-extra-");
         percent_encode(&key.to_lowercase(), &mut name);
         add(&name, value)?;

@@ -8,8 +8,8 @@
 use std::time::Duration;
 
 use ports::cluster_api::{
-    ApiFuture, ClusterEvent, Deletion, ObjectPath, Patch, PatchKind, Repetition, Resource,
-    Selection, StoredObject, ToldEvent,
+    ApiFuture, ClusterEvent, Deletion, ObjectPath, ObjectSelector, Patch, PatchKind, Repetition,
+    Resource, StoredEvent, StoredObject,
 };
 use ports::cluster_objects::{Lease, Node, Pod, Renewal};
 use ports::node_object::NodeObject;
@@ -36,9 +36,9 @@ struct StoredMeta {
 }
 
 impl ApiClient {
-    async fn ask_stored(&self, request: ApiRequest) -> Result<StoredObject, ClusterApiError> {
-        let json = self.ask(&request).await?;
-        let stored: Stored = decode(&json, &request.named)?;
+    async fn request_stored(&self, request: ApiRequest) -> Result<StoredObject, ClusterApiError> {
+        let json = self.request_object(&request).await?;
+        let stored: Stored = decode(&json, &request.description)?;
         Ok(StoredObject {
             uid: stored.metadata.uid,
             resource_version: stored.metadata.resource_version,
@@ -46,8 +46,8 @@ impl ApiClient {
         })
     }
 
-    async fn ask_lease(&self, request: ApiRequest) -> Result<Lease, ClusterApiError> {
-        decode(&self.ask(&request).await?, &request.named)
+    async fn request_lease(&self, request: ApiRequest) -> Result<Lease, ClusterApiError> {
+        decode(&self.request_object(&request).await?, &request.description)
     }
 }
 
@@ -63,54 +63,54 @@ fn lease_path(lease: &Lease) -> ObjectPath {
 }
 
 impl ClusterApi for ApiClient {
-    fn turn_in(&self) -> Duration {
-        self.waits_for_turn()
+    fn rate_limit_delay(&self) -> Duration {
+        self.rate_limit_wait()
     }
 
-    fn watch_nodes(&self, selection: Selection) -> Box<dyn ObjectFeed<Node>> {
-        Box::new(Watch::start_in_strides(self, selection))
+    fn watch_nodes(&self, selection: ObjectSelector) -> Box<dyn ObjectFeed<Node>> {
+        Box::new(Watch::start_batched(self, selection))
     }
 
     fn watch_own_node(&self, name: &str) -> Box<dyn ObjectFeed<NodeObject>> {
-        Box::new(Watch::start(self, Selection::by_fields(&format!("metadata.name={name}"))))
+        Box::new(Watch::start(self, ObjectSelector::by_fields(&format!("metadata.name={name}"))))
     }
 
-    fn watch_pods(&self, selection: Selection) -> Box<dyn ObjectFeed<Pod>> {
+    fn watch_pods(&self, selection: ObjectSelector) -> Box<dyn ObjectFeed<Pod>> {
         Box::new(Watch::start(self, selection))
     }
 
-    fn watch_renewals(&self, selection: Selection) -> Box<dyn ObjectFeed<Renewal>> {
-        Box::new(Watch::start_in_strides(self, selection))
+    fn watch_renewals(&self, selection: ObjectSelector) -> Box<dyn ObjectFeed<Renewal>> {
+        Box::new(Watch::start_batched(self, selection))
     }
 
     fn read<'a>(&'a self, object: &'a ObjectPath) -> ApiFuture<'a, StoredObject> {
-        Box::pin(async move { self.ask_stored(ApiRequest::read(object)?).await })
+        Box::pin(async move { self.request_stored(ApiRequest::read(object)?).await })
     }
 
     fn create<'a>(&'a self, object: &'a ObjectPath, body: Vec<u8>) -> ApiFuture<'a, StoredObject> {
         Box::pin(async move {
             let request = ApiRequest::create(object, body, &self.options().field_manager)?;
-            self.in_strides().ask_stored(request).await
+            self.batched().request_stored(request).await
         })
     }
 
     fn patch<'a>(&'a self, object: &'a ObjectPath, patch: Patch) -> ApiFuture<'a, StoredObject> {
         Box::pin(async move {
             let request = ApiRequest::patch(object, patch, &self.options().field_manager)?;
-            self.in_strides().ask_stored(request).await
+            self.batched().request_stored(request).await
         })
     }
 
     fn delete<'a>(&'a self, object: &'a ObjectPath, deletion: Deletion) -> ApiFuture<'a, ()> {
         Box::pin(async move {
-            self.in_strides().ask(&ApiRequest::delete(object, &deletion)?).await?;
+            self.batched().request_object(&ApiRequest::delete(object, &deletion)?).await?;
             Ok(())
         })
     }
 
     fn read_lease<'a>(&'a self, namespace: &'a str, name: &'a str) -> ApiFuture<'a, Lease> {
         Box::pin(async move {
-            self.ask_lease(ApiRequest::read(&ObjectPath::lease(namespace, name))?).await
+            self.request_lease(ApiRequest::read(&ObjectPath::lease(namespace, name))?).await
         })
     }
 
@@ -128,7 +128,7 @@ impl ClusterApi for ApiClient {
             });
             let body = body.to_string().into_bytes();
             let manager = &self.options().field_manager;
-            self.ask_lease(ApiRequest::create(&lease_path(lease), body, manager)?).await
+            self.request_lease(ApiRequest::create(&lease_path(lease), body, manager)?).await
         })
     }
 
@@ -145,23 +145,23 @@ impl ClusterApi for ApiClient {
             let body = body.to_string().into_bytes();
             let patch = Patch { kind: PatchKind::Merge, subresource: None, body };
             let manager = &self.options().field_manager;
-            self.ask_lease(ApiRequest::patch(&lease_path(lease), patch, manager)?).await
+            self.request_lease(ApiRequest::patch(&lease_path(lease), patch, manager)?).await
         })
     }
 
-    fn tell_event<'a>(&'a self, event: &'a ClusterEvent) -> ApiFuture<'a, ToldEvent> {
+    fn create_event<'a>(&'a self, event: &'a ClusterEvent) -> ApiFuture<'a, StoredEvent> {
         Box::pin(async move {
             let (namespace, name, body) = event_body(event);
             let path = ObjectPath::namespaced(Resource::EVENTS, &namespace, &name);
             let request = ApiRequest::create(&path, body, &self.options().field_manager)?;
-            self.in_strides().ask(&request).await?;
-            Ok(ToldEvent { namespace, name })
+            self.batched().request_object(&request).await?;
+            Ok(StoredEvent { namespace, name })
         })
     }
 
     fn repeat_event<'a>(
         &'a self,
-        stored: &'a ToldEvent,
+        stored: &'a StoredEvent,
         again: Repetition<'a>,
     ) -> ApiFuture<'a, ()> {
         Box::pin(async move {
@@ -169,7 +169,7 @@ impl ClusterApi for ApiClient {
             let body = repetition(again);
             let patch = Patch { kind: PatchKind::StrategicMerge, subresource: None, body };
             let request = ApiRequest::patch(&path, patch, &self.options().field_manager)?;
-            self.in_strides().ask(&request).await?;
+            self.batched().request_object(&request).await?;
             Ok(())
         })
     }

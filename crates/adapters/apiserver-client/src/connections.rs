@@ -22,16 +22,16 @@ use tokio::task::JoinSet;
 use tokio_rustls::TlsConnector;
 
 use crate::access::ServerAddress;
-use crate::credentials::Snapshot;
-use crate::paced_socket::PacedSocket;
+use crate::batching_socket::BatchingSocket;
+use crate::credentials::CredentialsSnapshot;
 
 /// An API server allows 100 streams; beyond this another connection is opened.
 const STREAMS: usize = 64;
 /// Stands for "the server has not sent its stream limit yet". It sends it at once; until then
 /// requests wait, because those beyond the limit would queue up inside the connection, out of
 /// sight.
-const UNTOLD: usize = 97;
-const LONGEST_PAUSE: Duration = Duration::from_millis(300);
+const UNKNOWN_STREAM_LIMIT: usize = 97;
+const MAX_PAUSE: Duration = Duration::from_millis(300);
 /// Flow-control window of one request; a connection's is as large as those of all its requests
 /// together.
 const STREAM_WINDOW: u32 = 256 * 1024;
@@ -48,50 +48,50 @@ pub struct Pings {
 }
 
 #[derive(Debug)]
-pub(crate) struct Connections {
+pub(crate) struct ConnectionPool {
     server: ServerAddress,
     server_name: Option<String>,
     pings: Pings,
     /// Data that arrives within this time is read together; zero reads it as it arrives.
-    stride: Duration,
-    open: Mutex<Open>,
+    batch_interval: Duration,
+    open: Mutex<PoolState>,
     /// Held while connecting, so that concurrent requests share the result.
     connecting: tokio::sync::Mutex<()>,
 }
 
 #[derive(Debug, Default)]
-struct Open {
-    entries: Vec<Entry>,
+struct PoolState {
+    entries: Vec<PooledConnection>,
     next_id: u64,
     /// Aborted when this is dropped.
     drivers: JoinSet<()>,
 }
 
 #[derive(Debug)]
-struct Entry {
+struct PooledConnection {
     id: u64,
     generation: u64,
-    sender: Sender,
+    sender: RequestSender,
     in_flight: Arc<AtomicUsize>,
 }
 
 #[derive(Debug, Clone)]
-enum Sender {
-    One(Arc<tokio::sync::Mutex<http1::SendRequest<Body>>>),
-    Many { sender: http2::SendRequest<Body>, allowed: Arc<AtomicUsize> },
+enum RequestSender {
+    Http1(Arc<tokio::sync::Mutex<http1::SendRequest<Body>>>),
+    Http2 { sender: http2::SendRequest<Body>, allowed: Arc<AtomicUsize> },
 }
 
 /// A slot for one request on a connection; to be kept until its response was read.
 #[derive(Debug)]
-pub(crate) struct Place {
+pub(crate) struct RequestSlot {
     id: u64,
-    sender: Sender,
+    sender: RequestSender,
     in_flight: Arc<AtomicUsize>,
     /// No request was sent on this connection before.
     pub(crate) fresh: bool,
 }
 
-impl Drop for Place {
+impl Drop for RequestSlot {
     fn drop(&mut self) {
         self.in_flight.fetch_sub(1, Ordering::Relaxed);
     }
@@ -99,37 +99,37 @@ impl Drop for Place {
 
 /// Why a request got no response.
 #[derive(Debug)]
-pub(crate) struct SendFailure {
+pub(crate) struct SendError {
     pub(crate) cause: String,
     /// The request was certainly not sent.
     pub(crate) unsent: bool,
 }
 
-impl Connections {
+impl ConnectionPool {
     pub(crate) fn new(
         server: ServerAddress,
         server_name: Option<String>,
         pings: Pings,
-        stride: Duration,
+        batch_interval: Duration,
     ) -> Self {
         Self {
             server,
             server_name,
             pings,
-            stride,
+            batch_interval,
             open: Mutex::default(),
             connecting: tokio::sync::Mutex::default(),
         }
     }
 
     /// A slot on a connection of this generation; connects if there is none.
-    pub(crate) async fn place(&self, snapshot: &Snapshot) -> Result<Place, String> {
-        if let Some(place) = self.free_place(snapshot.generation) {
-            return Ok(place);
+    pub(crate) async fn slot(&self, snapshot: &CredentialsSnapshot) -> Result<RequestSlot, String> {
+        if let Some(slot) = self.free_slot(snapshot.generation) {
+            return Ok(slot);
         }
         let _alone = self.connecting.lock().await;
-        if let Some(place) = self.free_place(snapshot.generation) {
-            return Ok(place);
+        if let Some(slot) = self.free_slot(snapshot.generation) {
+            return Ok(slot);
         }
         // Boxed: rare and large; every request that waits here would otherwise carry its size.
         tokio::time::timeout(CONNECT_WITHIN, Box::pin(self.connect(snapshot)))
@@ -138,35 +138,35 @@ impl Connections {
     }
 
     /// Sends no further requests on this connection.
-    pub(crate) fn retire(&self, place: &Place) {
-        self.lock().entries.retain(|entry| entry.id != place.id);
+    pub(crate) fn retire(&self, slot: &RequestSlot) {
+        self.lock().entries.retain(|entry| entry.id != slot.id);
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Open> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, PoolState> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn free_place(&self, generation: u64) -> Option<Place> {
+    fn free_slot(&self, generation: u64) -> Option<RequestSlot> {
         let mut open = self.lock();
         while open.drivers.try_join_next().is_some() {}
         // A request that started with older credentials may use a connection with newer ones.
         open.entries.retain(|entry| entry.generation >= generation && !entry.sender.is_closed());
         open.entries.iter().find_map(|entry| {
             let busy = entry.in_flight.load(Ordering::Relaxed);
-            (busy < entry.sender.capacity()).then(|| entry.place(false))
+            (busy < entry.sender.capacity()).then(|| entry.slot(false))
         })
     }
 
-    async fn connect(&self, snapshot: &Snapshot) -> Result<Place, String> {
+    async fn connect(&self, snapshot: &CredentialsSnapshot) -> Result<RequestSlot, String> {
         let at = self.server.authority();
         let stream = TcpStream::connect((self.server.host.as_str(), self.server.port))
             .await
             .map_err(|error| format!("{at}: {error}"))?;
         stream.set_nodelay(true).map_err(|error| format!("{at}: {error}"))?;
-        let stream = PacedSocket::new(stream, self.stride);
+        let stream = BatchingSocket::new(stream, self.batch_interval);
         let stream = stream.map_err(|error| format!("{at}: no timer: {error}"))?;
         let Some(tls) = &snapshot.tls else {
-            return self.speak(stream, false, snapshot.generation).await;
+            return self.handshake(stream, false, snapshot.generation).await;
         };
         let name = self.server_name.clone().unwrap_or_else(|| self.server.host.clone());
         let name = ServerName::try_from(name)
@@ -175,20 +175,25 @@ impl Connections {
             .connect(name, stream)
             .await
             .map_err(|error| format!("{at}: TLS: {error}"))?;
-        let many = stream.get_ref().1.alpn_protocol() == Some(b"h2");
-        self.speak(stream, many, snapshot.generation).await
+        let http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
+        self.handshake(stream, http2, snapshot.generation).await
     }
 
-    async fn speak<S>(&self, stream: S, many: bool, generation: u64) -> Result<Place, String>
+    async fn handshake<S>(
+        &self,
+        stream: S,
+        http2: bool,
+        generation: u64,
+    ) -> Result<RequestSlot, String>
     where
         S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Send + Unpin + 'static,
     {
         let failed = |error: hyper::Error| format!("{}: {error}", self.server.authority());
         let stream = TokioIo::new(stream);
-        if many {
+        if http2 {
             let (sender, mut connection) = http2::Builder::new(TokioExecutor::new())
                 .timer(TokioTimer::new())
-                .initial_max_send_streams(UNTOLD)
+                .initial_max_send_streams(UNKNOWN_STREAM_LIMIT)
                 .initial_stream_window_size(STREAM_WINDOW)
                 .initial_connection_window_size(CONNECTION_WINDOW)
                 .keep_alive_interval(self.pings.every)
@@ -198,27 +203,28 @@ impl Connections {
                 .await
                 .map_err(failed)?;
             let mut pause = Duration::from_millis(1);
-            while connection.current_max_send_streams() == UNTOLD && pause < LONGEST_PAUSE {
+            while connection.current_max_send_streams() == UNKNOWN_STREAM_LIMIT && pause < MAX_PAUSE
+            {
                 tokio::time::sleep(pause).await;
                 pause = pause.mul_f32(1.5);
             }
             let allowed = Arc::new(AtomicUsize::new(connection.current_max_send_streams()));
-            let sender = Sender::Many { sender, allowed: allowed.clone() };
+            let sender = RequestSender::Http2 { sender, allowed: allowed.clone() };
             // Only the connection itself learns when the server changes its stream limit.
             let driver = std::future::poll_fn(move |context| {
                 let outcome = Pin::new(&mut connection).poll(context);
                 allowed.store(connection.current_max_send_streams(), Ordering::Relaxed);
                 outcome
             });
-            Ok(self.keep(sender, generation, driver))
+            Ok(self.register(sender, generation, driver))
         } else {
             let (sender, connection) = http1::handshake(stream).await.map_err(failed)?;
-            let sender = Sender::One(Arc::new(tokio::sync::Mutex::new(sender)));
-            Ok(self.keep(sender, generation, connection))
+            let sender = RequestSender::Http1(Arc::new(tokio::sync::Mutex::new(sender)));
+            Ok(self.register(sender, generation, connection))
         }
     }
 
-    fn keep<F>(&self, sender: Sender, generation: u64, driver: F) -> Place
+    fn register<F>(&self, sender: RequestSender, generation: u64, driver: F) -> RequestSlot
     where
         F: Future<Output = Result<(), hyper::Error>> + Send + 'static,
     {
@@ -226,66 +232,71 @@ impl Connections {
         open.next_id += 1;
         // The requests on this connection get its error; it is not reported anywhere else.
         open.drivers.spawn(async move { drop(driver.await) });
-        let entry = Entry {
+        let entry = PooledConnection {
             id: open.next_id,
             generation,
             sender,
             in_flight: Arc::new(AtomicUsize::new(0)),
         };
-        let place = entry.place(true);
+        let slot = entry.slot(true);
         open.entries.push(entry);
-        place
+        slot
     }
 }
 
-impl Entry {
-    fn place(&self, fresh: bool) -> Place {
+impl PooledConnection {
+    fn slot(&self, fresh: bool) -> RequestSlot {
         self.in_flight.fetch_add(1, Ordering::Relaxed);
-        Place { id: self.id, sender: self.sender.clone(), in_flight: self.in_flight.clone(), fresh }
+        RequestSlot {
+            id: self.id,
+            sender: self.sender.clone(),
+            in_flight: self.in_flight.clone(),
+            fresh,
+        }
     }
 }
 
-impl Sender {
+impl RequestSender {
     fn is_closed(&self) -> bool {
         match self {
             // Locked means in use.
-            Self::One(sender) => sender.try_lock().is_ok_and(|sender| sender.is_closed()),
-            Self::Many { sender, .. } => sender.is_closed(),
+            Self::Http1(sender) => sender.try_lock().is_ok_and(|sender| sender.is_closed()),
+            Self::Http2 { sender, .. } => sender.is_closed(),
         }
     }
 
     fn capacity(&self) -> usize {
         match self {
-            Self::One(_) => 1,
-            Self::Many { allowed, .. } => allowed.load(Ordering::Relaxed).clamp(1, STREAMS),
+            Self::Http1(_) => 1,
+            Self::Http2 { allowed, .. } => allowed.load(Ordering::Relaxed).clamp(1, STREAMS),
         }
     }
 }
 
-impl Place {
+impl RequestSlot {
     /// Whether requests carry an absolute URI here, as HTTP/2 requires.
-    pub(crate) fn wants_whole_address(&self) -> bool {
-        matches!(self.sender, Sender::Many { .. })
+    pub(crate) fn needs_absolute_uri(&self) -> bool {
+        matches!(self.sender, RequestSender::Http2 { .. })
     }
 
     pub(crate) async fn send(
         &self,
         request: Request<Body>,
-    ) -> Result<Response<Incoming>, SendFailure> {
-        let not_ready = |error: hyper::Error| SendFailure { cause: causes(&error), unsent: true };
+    ) -> Result<Response<Incoming>, SendError> {
+        let not_ready = |error: hyper::Error| SendError { cause: causes(&error), unsent: true };
         let answer = match &self.sender {
-            Sender::One(sender) => {
+            RequestSender::Http1(sender) => {
                 let mut sender = sender.lock().await;
                 sender.ready().await.map_err(not_ready)?;
                 sender.try_send_request(request).await
             }
-            Sender::Many { sender, .. } => {
+            RequestSender::Http2 { sender, .. } => {
                 let mut sender = sender.clone();
                 sender.ready().await.map_err(not_ready)?;
                 sender.try_send_request(request).await
             }
         };
-        answer.map_err(|mut error| SendFailure {
+        answer.map_err(|mut error| SendError {
             unsent: error.take_message().is_some(),
             cause: causes(&error.into_error()),
         })

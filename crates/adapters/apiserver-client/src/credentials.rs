@@ -22,9 +22,9 @@ use crate::secret::Secret;
 use crate::tls::TlsMaterial;
 
 /// How old the credentials may be when a request is made.
-const CHECK_AFTER: Duration = Duration::from_secs(5);
+const CREDENTIALS_MAX_AGE: Duration = Duration::from_secs(5);
 /// How soon a plugin is run again after it failed.
-const ASK_AGAIN_AFTER: Duration = Duration::from_secs(10);
+const PLUGIN_RETRY_PAUSE: Duration = Duration::from_secs(10);
 
 /// Where systems keep their CA bundle; the first that exists is used, as in Go.
 const SYSTEM_BUNDLES: [&str; 5] = [
@@ -37,7 +37,7 @@ const SYSTEM_BUNDLES: [&str; 5] = [
 
 /// The credentials of one request.
 #[derive(Debug, Clone)]
-pub(crate) struct Snapshot {
+pub(crate) struct CredentialsSnapshot {
     pub(crate) generation: u64,
     /// `None` for a server without TLS.
     pub(crate) tls: Option<Arc<ClientConfig>>,
@@ -48,19 +48,19 @@ pub(crate) struct Snapshot {
 #[derive(Debug)]
 pub(crate) struct Credentials {
     access: ClusterAccess,
-    state: Mutex<State>,
-    refused: AtomicBool,
+    state: Mutex<CredentialsState>,
+    rejected: AtomicBool,
     generation: watch::Sender<u64>,
 }
 
 #[derive(Debug, Default)]
-struct State {
-    snapshot: Option<Arc<Snapshot>>,
+struct CredentialsState {
+    snapshot: Option<Arc<CredentialsSnapshot>>,
     material: Option<TlsMaterial>,
     checked: Option<Instant>,
     exec: Option<(ExecCredential, Instant)>,
     /// A plugin that runs: it may take longer than the request that first needed it.
-    asking: JoinSet<Result<ExecCredential, String>>,
+    plugin_task: JoinSet<Result<ExecCredential, String>>,
     system_bundle: Option<Secret>,
 }
 
@@ -69,7 +69,7 @@ impl Credentials {
         Self {
             access,
             state: Mutex::default(),
-            refused: AtomicBool::new(false),
+            rejected: AtomicBool::new(false),
             generation: watch::Sender::new(0),
         }
     }
@@ -80,44 +80,51 @@ impl Credentials {
     }
 
     /// The API server rejected them: read them again before the next request.
-    pub(crate) fn refused(&self) {
-        self.refused.store(true, Ordering::Relaxed);
+    pub(crate) fn rejected(&self) {
+        self.rejected.store(true, Ordering::Relaxed);
     }
 
-    /// The current credentials; reads them again if that is overdue, or if `look` is set.
-    pub(crate) async fn current(&self, look: bool) -> Result<Arc<Snapshot>, String> {
+    /// The current credentials; reads them again if that is overdue, or if `force_reload` is set.
+    pub(crate) async fn current(
+        &self,
+        force_reload: bool,
+    ) -> Result<Arc<CredentialsSnapshot>, String> {
         let mut state = self.state.lock().await;
-        let refused = self.refused.swap(false, Ordering::Relaxed);
-        let checked = state.checked.is_some_and(|at| at.elapsed() < CHECK_AFTER);
+        let rejected = self.rejected.swap(false, Ordering::Relaxed);
+        let checked = state.checked.is_some_and(|at| at.elapsed() < CREDENTIALS_MAX_AGE);
         if let Some(snapshot) = state.snapshot.clone()
             && checked
-            && !refused
-            && !look
+            && !rejected
+            && !force_reload
             && !state.exec.as_ref().is_some_and(|(credential, _)| is_over(credential))
         {
             return Ok(snapshot);
         }
-        match self.gather(&mut state, refused).await {
+        match self.reload(&mut state, rejected).await {
             Ok(snapshot) => {
                 state.checked = Some(Instant::now());
                 state.snapshot = Some(snapshot.clone());
                 Ok(snapshot)
             }
-            Err(problem) => match state.snapshot.clone() {
+            Err(error) => match state.snapshot.clone() {
                 Some(snapshot) => {
-                    tracing::warn!(%problem, "credentials cannot be reloaded; the old ones stay");
+                    tracing::warn!(problem = %error, "credentials cannot be reloaded; the old ones stay");
                     state.checked = Some(Instant::now());
                     Ok(snapshot)
                 }
-                None => Err(problem),
+                None => Err(error),
             },
         }
     }
 
-    async fn gather(&self, state: &mut State, refused: bool) -> Result<Arc<Snapshot>, String> {
+    async fn reload(
+        &self,
+        state: &mut CredentialsState,
+        rejected: bool,
+    ) -> Result<Arc<CredentialsSnapshot>, String> {
         let authority = match &self.access.trust {
             _ if !self.access.server.tls => None,
-            Trust::Anybody => None,
+            Trust::InsecureSkipVerify => None,
             Trust::System => Some(system_bundle(state).await?),
             Trust::Authority(material) => Some(read(material).await?),
         };
@@ -130,7 +137,9 @@ impl Credentials {
             Some(TokenSource::File(path)) => Some(read(&Material::File(path.clone())).await?),
             None => None,
         };
-        if let Some(credential) = self.ask_plugin(state, authority.as_ref(), refused).await? {
+        if let Some(credential) =
+            self.plugin_credential(state, authority.as_ref(), rejected).await?
+        {
             certificate = credential.certificate.or(certificate);
             token = credential.token.or(token);
         }
@@ -141,13 +150,13 @@ impl Credentials {
         } else {
             (0, None)
         };
-        Ok(Arc::new(Snapshot { generation, tls, authorization }))
+        Ok(Arc::new(CredentialsSnapshot { generation, tls, authorization }))
     }
 
     /// The TLS settings in use if nothing changed, or a new generation.
     fn tls_of(
         &self,
-        state: &mut State,
+        state: &mut CredentialsState,
         material: TlsMaterial,
     ) -> Result<(u64, Option<Arc<ClientConfig>>), String> {
         if let (Some(old), Some(snapshot)) = (&state.material, &state.snapshot)
@@ -162,23 +171,23 @@ impl Credentials {
         Ok((generation, Some(config)))
     }
 
-    async fn ask_plugin(
+    async fn plugin_credential(
         &self,
-        state: &mut State,
+        state: &mut CredentialsState,
         authority: Option<&Secret>,
-        refused: bool,
+        rejected: bool,
     ) -> Result<Option<ExecCredential>, String> {
         let Some(plugin) = &self.access.exec else { return Ok(None) };
-        if let Some((credential, asked)) = &state.exec
+        if let Some((credential, obtained_at)) = &state.exec
             && !is_over(credential)
-            && !(refused && asked.elapsed() >= ASK_AGAIN_AFTER)
+            && !(rejected && obtained_at.elapsed() >= PLUGIN_RETRY_PAUSE)
         {
             return Ok(Some(credential.clone()));
         }
-        if state.asking.is_empty() {
-            state.asking.spawn(exec_plugin::ask(plugin.clone(), authority.cloned()));
+        if state.plugin_task.is_empty() {
+            state.plugin_task.spawn(exec_plugin::run_plugin(plugin.clone(), authority.cloned()));
         }
-        let credential = match state.asking.join_next().await {
+        let credential = match state.plugin_task.join_next().await {
             Some(Ok(answer)) => answer?,
             Some(Err(error)) => return Err(format!("credential plugin: {error}")),
             None => return Err("credential plugin: not asked".to_owned()),
@@ -216,7 +225,7 @@ async fn read(material: &Material) -> Result<Secret, String> {
     }
 }
 
-async fn system_bundle(state: &mut State) -> Result<Secret, String> {
+async fn system_bundle(state: &mut CredentialsState) -> Result<Secret, String> {
     if let Some(bundle) = &state.system_bundle {
         return Ok(bundle.clone());
     }

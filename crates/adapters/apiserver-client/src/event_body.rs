@@ -5,26 +5,26 @@
 //! tools/record
 
 use ports::ApiTime;
-use ports::cluster_api::{ClusterEvent, EventKind, Repetition};
+use ports::cluster_api::{ClusterEvent, ClusterEventType, Repetition};
 use serde::Serialize;
 use serde_json::json;
 
 /// The namespace of events about objects without one.
-const USUAL_NAMESPACE: &str = "default";
+const DEFAULT_NAMESPACE: &str = "default";
 /// How much of an object's name goes into the event's, which may have 253 characters.
-const LONGEST_NAME: usize = 200;
+const MAX_NAME_CHARS: usize = 200;
 
 /// An event's fields, serialized without an intermediate tree: after a start there are many.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Document<'a> {
+struct EventDocument<'a> {
     api_version: &'a str,
     kind: &'a str,
     metadata: Metadata<'a>,
-    involved_object: Involved<'a>,
+    involved_object: EventInvolvedObject<'a>,
     reason: &'a str,
     message: &'a str,
-    source: Source<'a>,
+    source: EventComponent<'a>,
     first_timestamp: &'a str,
     last_timestamp: &'a str,
     count: u32,
@@ -42,7 +42,7 @@ struct Metadata<'a> {
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Involved<'a> {
+struct EventInvolvedObject<'a> {
     #[serde(skip_serializing_if = "str::is_empty")]
     api_version: &'a str,
     #[serde(skip_serializing_if = "str::is_empty")]
@@ -60,7 +60,7 @@ struct Involved<'a> {
 }
 
 #[derive(Serialize)]
-struct Source<'a> {
+struct EventComponent<'a> {
     component: &'a str,
     #[serde(skip_serializing_if = "str::is_empty")]
     host: &'a str,
@@ -70,14 +70,14 @@ struct Source<'a> {
 pub(crate) fn event_body(event: &ClusterEvent) -> (String, String, Vec<u8>) {
     let about = &event.about;
     let namespace =
-        if about.namespace.is_empty() { USUAL_NAMESPACE } else { about.namespace.as_str() };
+        if about.namespace.is_empty() { DEFAULT_NAMESPACE } else { about.namespace.as_str() };
     let name = event_name(&about.name, event.at);
     let at = event.at.to_seconds_text();
-    let document = Document {
+    let document = EventDocument {
         api_version: "v1",
         kind: "Event",
         metadata: Metadata { namespace, name: &name },
-        involved_object: Involved {
+        involved_object: EventInvolvedObject {
             api_version: &about.api_version,
             kind: &about.kind,
             namespace: &about.namespace,
@@ -88,13 +88,13 @@ pub(crate) fn event_body(event: &ClusterEvent) -> (String, String, Vec<u8>) {
         },
         reason: &event.reason,
         message: &event.message,
-        source: Source { component: &event.component, host: &event.host },
+        source: EventComponent { component: &event.component, host: &event.host },
         first_timestamp: &at,
         last_timestamp: &at,
         count: 1,
         severity: match event.kind {
-            EventKind::Normal => "Normal",
-            EventKind::Warning => "Warning",
+            ClusterEventType::Normal => "Normal",
+            ClusterEventType::Warning => "Warning",
         },
         reporting_component: &event.component,
         reporting_instance: &event.host,
@@ -117,10 +117,11 @@ pub(crate) fn repetition(again: Repetition<'_>) -> Vec<u8> {
 /// The object's name and the instant in hexadecimal. Of a name that an event may not have (a
 /// user's, with colons in it) the valid beginning is used.
 fn event_name(about: &str, at: ApiTime) -> String {
-    let fitting = |character: char| {
+    let is_name_character = |character: char| {
         character.is_ascii_lowercase() || character.is_ascii_digit() || "-.".contains(character)
     };
-    let name: String = about.chars().take(LONGEST_NAME).filter(|c| fitting(*c)).collect();
+    let name: String =
+        about.chars().take(MAX_NAME_CHARS).filter(|c| is_name_character(*c)).collect();
     let name = name.trim_matches(['-', '.']);
     let name = if name.is_empty() || name.contains("..") { "event" } else { name };
     format!("{name}.{:x}", at.nanos())

@@ -15,7 +15,7 @@ use crate::access::ExecPlugin;
 use crate::secret::Secret;
 
 const DEADLINE: Duration = Duration::from_secs(60);
-const LONGEST_ANSWER: u64 = 1024 * 1024;
+const MAX_OUTPUT_BYTES: u64 = 1024 * 1024;
 
 /// The credentials that a plugin returned.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -27,15 +27,15 @@ pub(crate) struct ExecCredential {
 
 #[derive(Deserialize, Default)]
 #[serde(rename_all = "camelCase", default)]
-struct Answer {
+struct ExecCredentialResponse {
     api_version: String,
     kind: String,
-    status: Option<AnswerStatus>,
+    status: Option<ExecCredentialStatus>,
 }
 
 #[derive(Deserialize, Default)]
 #[serde(rename_all = "camelCase", default)]
-struct AnswerStatus {
+struct ExecCredentialStatus {
     expiration_timestamp: Option<ApiTime>,
     token: Option<String>,
     client_certificate_data: Option<String>,
@@ -44,7 +44,7 @@ struct AnswerStatus {
 
 /// Runs the plugin. `authority` is passed to it as the cluster's CA, if it asked for cluster
 /// information.
-pub(crate) async fn ask(
+pub(crate) async fn run_plugin(
     plugin: ExecPlugin,
     authority: Option<Secret>,
 ) -> Result<ExecCredential, String> {
@@ -54,7 +54,7 @@ pub(crate) async fn ask(
         .envs(plugin.environment.iter().map(|(name, value)| {
             (name.as_str(), String::from_utf8_lossy(value.reveal()).into_owned())
         }))
-        .env("KUBERNETES_EXEC_INFO", question(&plugin, authority.as_ref()))
+        .env("KUBERNETES_EXEC_INFO", plugin_input(&plugin, authority.as_ref()))
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .kill_on_drop(true)
@@ -67,7 +67,7 @@ pub(crate) async fn ask(
     let work = async {
         let mut answer = Vec::new();
         if let Some(output) = child.stdout.take() {
-            output.take(LONGEST_ANSWER + 1).read_to_end(&mut answer).await?;
+            output.take(MAX_OUTPUT_BYTES + 1).read_to_end(&mut answer).await?;
         }
         Ok::<_, std::io::Error>((answer, child.wait().await?))
     };
@@ -79,10 +79,10 @@ pub(crate) async fn ask(
         return Err(format!("credential plugin {command}: {status}"));
     }
     read_answer(&answer, &plugin.api_version)
-        .map_err(|problem| format!("credential plugin {command}: {problem}"))
+        .map_err(|diagnostic| format!("credential plugin {command}: {diagnostic}"))
 }
 
-fn question(plugin: &ExecPlugin, authority: Option<&Secret>) -> String {
+fn plugin_input(plugin: &ExecPlugin, authority: Option<&Secret>) -> String {
     let mut spec = serde_json::json!({"interactive": false});
     if let Some(cluster) = &plugin.cluster {
         spec["cluster"] = cluster.clone();
@@ -97,11 +97,11 @@ fn question(plugin: &ExecPlugin, authority: Option<&Secret>) -> String {
 }
 
 fn read_answer(answer: &[u8], api_version: &str) -> Result<ExecCredential, String> {
-    if answer.len() as u64 > LONGEST_ANSWER {
-        return Err(format!("the answer is longer than {LONGEST_ANSWER} bytes"));
+    if answer.len() as u64 > MAX_OUTPUT_BYTES {
+        return Err(format!("the answer is longer than {MAX_OUTPUT_BYTES} bytes"));
     }
     // The parser's error would show the output.
-    let answer: Answer = serde_json::from_slice(answer)
+    let answer: ExecCredentialResponse = serde_json::from_slice(answer)
         .map_err(|error| format!("the answer is no ExecCredential (line {})", error.line()))?;
     if answer.kind != "ExecCredential" || answer.api_version != api_version {
         return Err(format!("the answer is no ExecCredential of {api_version}"));

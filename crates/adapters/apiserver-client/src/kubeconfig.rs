@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use base64::Engine as _;
-use document::problem::Origin;
+use document::diagnostic::Origin;
 use document::{Node, Value};
 
 use crate::access::{
@@ -21,16 +21,16 @@ use crate::secret::Secret;
 
 mod fields;
 
-use fields::Fields;
+use fields::KubeconfigFields;
 
 /// What is wrong with a kubeconfig.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{place}: {field}: {problem}")]
+#[error("{location}: {field}: {message}")]
 pub struct KubeconfigError {
     /// File and line.
-    pub place: String,
+    pub location: String,
     pub field: String,
-    pub problem: String,
+    pub message: String,
 }
 
 /// Selects a context (the current one, unless another is named) and reads its cluster and user.
@@ -42,30 +42,30 @@ pub fn parse_kubeconfig(
 ) -> Result<ClusterAccess, KubeconfigError> {
     let path: Arc<str> = file.display().to_string().into();
     let origin = Origin::File { path: path.clone(), line: 0, column: 0 };
-    let whole = |problem: &str| KubeconfigError {
-        place: path.to_string(),
+    let whole = |message: &str| KubeconfigError {
+        location: path.to_string(),
         field: "kubeconfig".to_owned(),
-        problem: problem.to_owned(),
+        message: message.to_owned(),
     };
     if bytes.iter().all(u8::is_ascii_whitespace) {
         return Err(whole("the file is empty"));
     }
-    let document = document::parse(bytes, &origin).map_err(|problem| KubeconfigError {
-        place: problem.origin.to_string(),
+    let document = document::parse(bytes, &origin).map_err(|message| KubeconfigError {
+        location: message.origin.to_string(),
         field: "kubeconfig".to_owned(),
         // The parser's error may show content.
-        problem: "is neither YAML nor JSON that can be read".to_owned(),
+        message: "is neither YAML nor JSON that can be read".to_owned(),
     })?;
-    let root = Fields::of(&document.root, "")?;
+    let root = KubeconfigFields::of(&document.root, "")?;
     match root.text("kind")?.as_deref() {
         None | Some("Config") => {}
-        Some(_) => return Err(root.wrong("kind", "expected Config")),
+        Some(_) => return Err(root.invalid("kind", "expected Config")),
     }
     let chosen = match context {
         Some(name) => name.to_owned(),
-        None => root
-            .text("current-context")?
-            .ok_or_else(|| root.wrong("current-context", "is not set, and no context was named"))?,
+        None => root.text("current-context")?.ok_or_else(|| {
+            root.invalid("current-context", "is not set, and no context was named")
+        })?,
     };
     let context = root.named("contexts", "context", &chosen)?;
     let cluster_name = context.needed("cluster")?;
@@ -74,10 +74,10 @@ pub fn parse_kubeconfig(
         Some(name) => Some(root.named("users", "user", &name)?),
         None => None,
     };
-    let folder = file.parent().unwrap_or(Path::new(""));
-    let trust = read_trust(&cluster, folder)?;
+    let dir = file.parent().unwrap_or(Path::new(""));
+    let trust = read_trust(&cluster, dir)?;
     let certificate = match &user {
-        Some(user) => read_certificate(user, folder)?,
+        Some(user) => read_certificate(user, dir)?,
         None => None,
     };
     let has_tls_material = certificate.is_some() || trust != Trust::System;
@@ -92,56 +92,59 @@ pub fn parse_kubeconfig(
         namespace: context.text("namespace")?.unwrap_or_else(|| "default".to_owned()),
     };
     if let Some(user) = user {
-        read_user(&user, folder, &mut access)?;
-        access.exec = read_exec(&user, &cluster, folder)?;
+        read_user(&user, dir, &mut access)?;
+        access.exec = read_exec(&user, &cluster, dir)?;
     }
     Ok(access)
 }
 
-fn read_server(cluster: &Fields<'_>, tls: bool) -> Result<ServerAddress, KubeconfigError> {
+fn read_server(
+    cluster: &KubeconfigFields<'_>,
+    tls: bool,
+) -> Result<ServerAddress, KubeconfigError> {
     let text = cluster.needed("server")?;
-    ServerAddress::parse(&text, tls).map_err(|problem| cluster.wrong("server", &problem))
+    ServerAddress::parse(&text, tls).map_err(|message| cluster.invalid("server", &message))
 }
 
-fn read_trust(cluster: &Fields<'_>, folder: &Path) -> Result<Trust, KubeconfigError> {
-    cluster.refuse("proxy-url", "a proxy to the API server is not supported")?;
-    let authority = material(cluster, "certificate-authority", folder)?;
+fn read_trust(cluster: &KubeconfigFields<'_>, dir: &Path) -> Result<Trust, KubeconfigError> {
+    cluster.reject("proxy-url", "a proxy to the API server is not supported")?;
+    let authority = material(cluster, "certificate-authority", dir)?;
     match (cluster.flag("insecure-skip-tls-verify")?, authority) {
         (true, Some(_)) => {
-            let problem = "cannot be true beside a certificate authority";
-            Err(cluster.wrong("insecure-skip-tls-verify", problem))
+            let message = "cannot be true beside a certificate authority";
+            Err(cluster.invalid("insecure-skip-tls-verify", message))
         }
-        (true, None) => Ok(Trust::Anybody),
+        (true, None) => Ok(Trust::InsecureSkipVerify),
         (false, Some(authority)) => Ok(Trust::Authority(authority)),
         (false, None) => Ok(Trust::System),
     }
 }
 
 fn read_certificate(
-    user: &Fields<'_>,
-    folder: &Path,
+    user: &KubeconfigFields<'_>,
+    dir: &Path,
 ) -> Result<Option<ClientCertificate>, KubeconfigError> {
-    let certificate = material(user, "client-certificate", folder)?;
-    let key = material(user, "client-key", folder)?;
+    let certificate = material(user, "client-certificate", dir)?;
+    let key = material(user, "client-key", dir)?;
     match (certificate, key) {
         (Some(certificate), Some(key)) => Ok(Some(ClientCertificate { certificate, key })),
         (None, None) => Ok(None),
-        (Some(_), None) => Err(user.wrong("client-key", "a certificate needs its key")),
-        (None, Some(_)) => Err(user.wrong("client-certificate", "a key needs its certificate")),
+        (Some(_), None) => Err(user.invalid("client-key", "a certificate needs its key")),
+        (None, Some(_)) => Err(user.invalid("client-certificate", "a key needs its certificate")),
     }
 }
 
 fn read_user(
-    user: &Fields<'_>,
-    folder: &Path,
+    user: &KubeconfigFields<'_>,
+    dir: &Path,
     access: &mut ClusterAccess,
 ) -> Result<(), KubeconfigError> {
     for field in ["username", "password"] {
-        user.refuse(field, "API servers no longer take passwords")?;
+        user.reject(field, "API servers no longer take passwords")?;
     }
-    user.refuse("auth-provider", "auth providers are no longer supported; use exec")?;
+    user.reject("auth-provider", "auth providers are no longer supported; use exec")?;
     access.token = match (user.text("tokenFile")?, user.text("token")?) {
-        (Some(file), _) => Some(TokenSource::File(folder.join(file))),
+        (Some(file), _) => Some(TokenSource::File(dir.join(file))),
         (None, Some(token)) => Some(TokenSource::Fixed(Secret::new(token))),
         (None, None) => None,
     };
@@ -155,15 +158,15 @@ fn read_user(
         || !access.impersonation.extra.is_empty()
         || !access.impersonation.uid.is_empty();
     if others && access.impersonation.user.is_empty() {
-        return Err(user.wrong("as", "is needed beside as-uid, as-groups and as-user-extra"));
+        return Err(user.invalid("as", "is needed beside as-uid, as-groups and as-user-extra"));
     }
     Ok(())
 }
 
 fn read_exec(
-    user: &Fields<'_>,
-    cluster: &Fields<'_>,
-    folder: &Path,
+    user: &KubeconfigFields<'_>,
+    cluster: &KubeconfigFields<'_>,
+    dir: &Path,
 ) -> Result<Option<ExecPlugin>, KubeconfigError> {
     let Some(exec) = user.fields("exec")? else { return Ok(None) };
     let api_version = exec.needed("apiVersion")?;
@@ -171,17 +174,17 @@ fn read_exec(
         api_version.as_str(),
         "client.authentication.k8s.io/v1" | "client.authentication.k8s.io/v1beta1"
     ) {
-        return Err(exec.wrong("apiVersion", "expected client.authentication.k8s.io/v1"));
+        return Err(exec.invalid("apiVersion", "expected client.authentication.k8s.io/v1"));
     }
     if exec.text("interactiveMode")?.as_deref() == Some("Always") {
-        return Err(exec.wrong("interactiveMode", "interactive input is not possible"));
+        return Err(exec.invalid("interactiveMode", "interactive input is not possible"));
     }
     let command = exec.needed("command")?;
     // A bare name is looked up in PATH.
-    let command = if command.contains('/') { folder.join(command) } else { PathBuf::from(command) };
+    let command = if command.contains('/') { dir.join(command) } else { PathBuf::from(command) };
     let mut environment = Vec::new();
     for entry in exec.list("env")? {
-        let entry = Fields::of(entry, &exec.path("env"))?;
+        let entry = KubeconfigFields::of(entry, &exec.path("env"))?;
         let value = entry.text("value")?.unwrap_or_default();
         environment.push((entry.needed("name")?, Secret::new(value)));
     }
@@ -201,7 +204,7 @@ fn read_exec(
 
 /// The cluster information for an exec plugin. The authority's file, if it is one, is added when
 /// the plugin is run.
-fn cluster_info(cluster: &Fields<'_>) -> Result<serde_json::Value, KubeconfigError> {
+fn cluster_info(cluster: &KubeconfigFields<'_>) -> Result<serde_json::Value, KubeconfigError> {
     let mut info = serde_json::Map::new();
     for field in ["server", "tls-server-name", "certificate-authority-data"] {
         if let Some(value) = cluster.text(field)? {
@@ -212,7 +215,7 @@ fn cluster_info(cluster: &Fields<'_>) -> Result<serde_json::Value, KubeconfigErr
         info.insert("insecure-skip-tls-verify".to_owned(), true.into());
     }
     for extension in cluster.list("extensions")? {
-        let extension = Fields::of(extension, &cluster.path("extensions"))?;
+        let extension = KubeconfigFields::of(extension, &cluster.path("extensions"))?;
         if extension.text("name")?.as_deref() == Some("client.authentication.k8s.io/exec") {
             let config = extension.node("extension").map_or(serde_json::Value::Null, plain);
             info.insert("config".to_owned(), config);
@@ -239,19 +242,19 @@ fn plain(node: &Node) -> serde_json::Value {
 
 /// `FIELD-data`, or the file that `FIELD` names; the data take precedence.
 fn material(
-    fields: &Fields<'_>,
+    fields: &KubeconfigFields<'_>,
     field: &str,
-    folder: &Path,
+    dir: &Path,
 ) -> Result<Option<Material>, KubeconfigError> {
     let data = format!("{field}-data");
     if let Some(text) = fields.text(&data)? {
         let text: String = text.split_ascii_whitespace().collect();
         let decoded = base64::engine::general_purpose::STANDARD
             .decode(text)
-            .map_err(|_| fields.wrong(&data, "expected base64"))?;
+            .map_err(|_| fields.invalid(&data, "expected base64"))?;
         return Ok(Some(Material::Inline(Secret::new(decoded))));
     }
-    Ok(fields.text(field)?.map(|file| Material::File(folder.join(file))))
+    Ok(fields.text(field)?.map(|file| Material::File(dir.join(file))))
 }
 
 type Entries = BTreeMap<String, Node>;

@@ -5,27 +5,27 @@
 //! appear in debug output, messages or logs.
 //!
 //! - [`kubeconfig`], [`access`]: where the API server is and which identity to use; pure.
-//! - `request`, `failure`, `lines`, `watch_line`, `protobuf`, `watch_progress`, `back_off`,
+//! - `request`, `request_error`, `event_splitter`, `watch_line`, `protobuf`, `watch_progress`, `back_off`,
 //!   `token_bucket`, `event_body`: requests and the meaning of responses; pure.
 //! - `credentials`, `exec_plugin`, `tls`, `connections`, [`client`], [`watch`]: the transport.
-//! - `cluster_port`: the port that the rest of the project uses; `no_server`: its stand-in on a
+//! - `cluster_port`: the port that the rest of the project uses; `no_api_server`: its stand-in on a
 //!   node without an API server.
 
 pub mod access;
 mod back_off;
+mod batching_socket;
 pub mod client;
 mod cluster_port;
 mod connections;
 mod credentials;
 mod event_body;
+mod event_splitter;
 mod exec_plugin;
-mod failure;
 pub mod kubeconfig;
-mod lines;
-mod no_server;
-mod paced_socket;
+mod no_api_server;
 mod protobuf;
 mod request;
+mod request_error;
 mod secret;
 mod tls;
 mod token_bucket;
@@ -36,7 +36,7 @@ mod watch_progress;
 pub use access::ClusterAccess;
 pub use client::{ApiClient, ClientOptions};
 pub use kubeconfig::{KubeconfigError, parse_kubeconfig};
-pub use no_server::NoApiServer;
+pub use no_api_server::NoApiServer;
 pub use protobuf::WatchedObject;
 pub use secret::Secret;
 pub use token_bucket::RateLimit;

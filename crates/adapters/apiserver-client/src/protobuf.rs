@@ -80,28 +80,28 @@ struct Envelope {
 
 /// A watch event; its object has an envelope of its own.
 #[derive(Message)]
-pub(crate) struct Event {
+pub(crate) struct WatchEventForm {
     #[prost(bytes = "bytes", tag = "1")]
     pub(crate) kind: Bytes,
     #[prost(message, optional, tag = "2")]
-    object: Option<EventObject>,
+    object: Option<WatchEventObjectForm>,
 }
 
-impl Event {
+impl WatchEventForm {
     pub(crate) fn object(self) -> Result<Bytes, String> {
         open(self.object.unwrap_or_default().raw)
     }
 }
 
 #[derive(Message)]
-struct EventObject {
+struct WatchEventObjectForm {
     #[prost(bytes = "bytes", tag = "1")]
     raw: Bytes,
 }
 
 /// A list whose items are not decoded yet, so that one that cannot be decoded costs only itself.
 #[derive(Message)]
-pub(crate) struct List {
+pub(crate) struct ObjectList {
     #[prost(message, optional, tag = "1")]
     pub(crate) metadata: Option<ListMeta>,
     #[prost(bytes = "bytes", repeated, tag = "2")]
@@ -117,7 +117,7 @@ pub(crate) struct ListMeta {
 }
 
 #[derive(Message)]
-pub(crate) struct Status {
+pub(crate) struct ApiStatus {
     #[prost(string, tag = "3")]
     pub(crate) message: String,
     #[prost(string, tag = "4")]
@@ -184,7 +184,7 @@ struct Meta {
     #[prost(int64, optional, tag = "10")]
     deletion_grace_period_seconds: Option<i64>,
     #[prost(message, repeated, tag = "13")]
-    owners: Vec<Owner>,
+    owners: Vec<OwnerForm>,
 }
 
 impl From<Meta> for api::ObjectMeta {
@@ -203,7 +203,7 @@ impl From<Meta> for api::ObjectMeta {
 }
 
 #[derive(Message)]
-struct Owner {
+struct OwnerForm {
     #[prost(string, tag = "1")]
     kind: String,
     #[prost(string, tag = "3")]
@@ -216,9 +216,9 @@ struct Owner {
     controller: Option<bool>,
 }
 
-impl From<Owner> for api::OwnerReference {
-    fn from(owner: Owner) -> Self {
-        let Owner { kind, name, uid, api_version, controller } = owner;
+impl From<OwnerForm> for api::OwnerReference {
+    fn from(owner: OwnerForm) -> Self {
+        let OwnerForm { kind, name, uid, api_version, controller } = owner;
         Self { api_version, kind, name, uid, controller }
     }
 }

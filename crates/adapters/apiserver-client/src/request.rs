@@ -8,7 +8,7 @@ use std::fmt;
 
 use hyper::Method;
 use ports::ClusterApiError;
-use ports::cluster_api::{Deletion, ObjectPath, Patch, PatchKind, Resource, Selection};
+use ports::cluster_api::{Deletion, ObjectPath, ObjectSelector, Patch, PatchKind, Resource};
 
 /// What a request needs, except the server's address and the credentials.
 #[derive(Clone, PartialEq, Eq)]
@@ -20,19 +20,19 @@ pub(crate) struct ApiRequest {
     pub(crate) accept: &'static str,
     pub(crate) body: Vec<u8>,
     /// For messages: `PATCH nodes/worker-1/status`.
-    pub(crate) named: String,
+    pub(crate) description: String,
 }
 
 impl fmt::Debug for ApiRequest {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "ApiRequest({}, {} bytes)", self.named, self.body.len())
+        write!(out, "ApiRequest({}, {} bytes)", self.description, self.body.len())
     }
 }
 
 const JSON: &str = "application/json";
 pub(crate) const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
 /// For lists and watches; a server that has no protobuf for a type answers in JSON.
-const MASSES: &str = "application/vnd.kubernetes.protobuf, application/json";
+const PROTOBUF_OR_JSON: &str = "application/vnd.kubernetes.protobuf, application/json";
 
 impl ApiRequest {
     pub(crate) fn read(object: &ObjectPath) -> Result<Self, ClusterApiError> {
@@ -47,7 +47,7 @@ impl ApiRequest {
         let mut request = Self::on(Method::POST, object, None)?;
         request.target = collection(object.resource, object.namespace.as_deref());
         request.body = body;
-        Ok(request.ask("fieldManager", manager))
+        Ok(request.query("fieldManager", manager))
     }
 
     pub(crate) fn patch(
@@ -63,9 +63,9 @@ impl ApiRequest {
             PatchKind::Json => "application/json-patch+json",
             PatchKind::Apply { .. } => "application/apply-patch+yaml",
         };
-        let request = request.ask("fieldManager", manager);
+        let request = request.query("fieldManager", manager);
         Ok(match patch.kind {
-            PatchKind::Apply { force: true } => request.ask("force", "true"),
+            PatchKind::Apply { force: true } => request.query("force", "true"),
             _ => request,
         })
     }
@@ -96,48 +96,48 @@ impl ApiRequest {
 
     pub(crate) fn list(
         resource: Resource,
-        selection: &Selection,
+        selection: &ObjectSelector,
         limit: u32,
         token: Option<&str>,
     ) -> Self {
-        let request = Self::over("LIST", resource, selection).ask("limit", &limit.to_string());
+        let request = Self::over("LIST", resource, selection).query("limit", &limit.to_string());
         match token {
-            Some(token) => request.ask("continue", token),
+            Some(token) => request.query("continue", token),
             None => request,
         }
     }
 
     pub(crate) fn watch(
         resource: Resource,
-        selection: &Selection,
+        selection: &ObjectSelector,
         version: &str,
         seconds: u64,
     ) -> Self {
         Self::over("WATCH", resource, selection)
-            .ask("watch", "true")
-            .ask("allowWatchBookmarks", "true")
-            .ask("timeoutSeconds", &seconds.to_string())
-            .ask("resourceVersion", version)
+            .query("watch", "true")
+            .query("allowWatchBookmarks", "true")
+            .query("timeoutSeconds", &seconds.to_string())
+            .query("resourceVersion", version)
     }
 
     /// Asks for the response in protobuf, or in JSON.
     #[must_use]
     pub(crate) fn in_protobuf(self, wanted: bool) -> Self {
-        Self { accept: if wanted { MASSES } else { JSON }, ..self }
+        Self { accept: if wanted { PROTOBUF_OR_JSON } else { JSON }, ..self }
     }
 
-    fn over(verb: &str, resource: Resource, selection: &Selection) -> Self {
+    fn over(verb: &str, resource: Resource, selection: &ObjectSelector) -> Self {
         let namespace = selection.namespace.as_deref();
-        let place = namespace.map(|name| format!(" in {name}")).unwrap_or_default();
+        let path_suffix = namespace.map(|name| format!(" in {name}")).unwrap_or_default();
         let request = Self {
             method: Method::GET,
             target: collection(resource, namespace),
             content_type: JSON,
-            accept: MASSES,
+            accept: PROTOBUF_OR_JSON,
             body: Vec::new(),
-            named: format!("{verb} {}{place}", resource.plural),
+            description: format!("{verb} {}{path_suffix}", resource.plural),
         };
-        request.ask("labelSelector", &selection.labels).ask("fieldSelector", &selection.fields)
+        request.query("labelSelector", &selection.labels).query("fieldSelector", &selection.fields)
     }
 
     fn on(
@@ -146,14 +146,14 @@ impl ApiRequest {
         subresource: Option<&str>,
     ) -> Result<Self, ClusterApiError> {
         let mut target = collection(object.resource, object.namespace.as_deref());
-        let mut named = format!("{method} {}", object.resource.plural);
+        let mut description = format!("{method} {}", object.resource.plural);
         let below = [object.namespace.as_deref(), Some(object.name.as_str()), subresource];
         for segment in below.into_iter().flatten() {
-            named.push('/');
-            named.push_str(segment);
+            description.push('/');
+            description.push_str(segment);
             if matches!(segment, "" | "." | "..") {
                 return Err(ClusterApiError::Refused {
-                    request: named,
+                    request: description,
                     status: 0,
                     reason: "NotSent".to_owned(),
                     message: format!("{segment:?} is no name"),
@@ -164,11 +164,11 @@ impl ApiRequest {
             target.push('/');
             percent_encode(segment, &mut target);
         }
-        Ok(Self { method, target, content_type: JSON, accept: JSON, body: Vec::new(), named })
+        Ok(Self { method, target, content_type: JSON, accept: JSON, body: Vec::new(), description })
     }
 
     /// Adds a query parameter; none if the value is empty.
-    fn ask(mut self, key: &str, value: &str) -> Self {
+    fn query(mut self, key: &str, value: &str) -> Self {
         if !value.is_empty() {
             self.target.push(if self.target.contains('?') { '&' } else { '?' });
             self.target.push_str(key);

@@ -30,9 +30,9 @@ impl TlsMaterial {
             .map_err(|error| error.to_string())?;
         let builder = match &self.authority {
             Some(pem) => builder.with_root_certificates(roots(pem)?),
-            None => {
-                builder.dangerous().with_custom_certificate_verifier(Arc::new(AnyServer(provider)))
-            }
+            None => builder
+                .dangerous()
+                .with_custom_certificate_verifier(Arc::new(InsecureServerVerifier(provider))),
         };
         let mut config = match &self.certificate {
             None => builder.with_no_client_auth(),
@@ -71,9 +71,9 @@ fn roots(pem: &Secret) -> Result<RootCertStore, String> {
 /// Accepts any server, as `insecure-skip-tls-verify` asks; signatures are still checked, so that
 /// the server at least owns the certificate's key.
 #[derive(Debug)]
-struct AnyServer(Arc<CryptoProvider>);
+struct InsecureServerVerifier(Arc<CryptoProvider>);
 
-impl ServerCertVerifier for AnyServer {
+impl ServerCertVerifier for InsecureServerVerifier {
     fn verify_server_cert(
         &self,
         _: &CertificateDer<'_>,

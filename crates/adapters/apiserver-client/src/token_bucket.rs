@@ -25,19 +25,19 @@ impl RateLimit {
     }
 }
 
-/// So many become due together, unless that takes longer than [`LONGEST_STEP`].
-const TOGETHER: f64 = 4.0;
-const LONGEST_STEP: Duration = Duration::from_millis(200);
+/// So many become due together, unless that takes longer than [`MAX_STEP`].
+const BATCH_SIZE: f64 = 4.0;
+const MAX_STEP: Duration = Duration::from_millis(200);
 
 #[derive(Debug, Clone)]
-pub(crate) struct TokenBucket {
+pub(crate) struct RequestTokenBucket {
     rate: RateLimit,
     /// Negative while waiters have tokens that are not due yet.
     tokens: f64,
     filled_at: Duration,
 }
 
-impl TokenBucket {
+impl RequestTokenBucket {
     pub(crate) fn new(rate: RateLimit) -> Self {
         Self { rate, tokens: f64::from(rate.burst), filled_at: Duration::ZERO }
     }
@@ -63,8 +63,8 @@ impl TokenBucket {
 
     /// The first time at which tokens become due that is not before this one.
     fn next_step(&self, turn: Duration) -> Duration {
-        let step = Duration::try_from_secs_f64(TOGETHER / self.rate.per_second);
-        let step = step.map_or(LONGEST_STEP, |step| step.min(LONGEST_STEP)).as_nanos().max(1);
+        let step = Duration::try_from_secs_f64(BATCH_SIZE / self.rate.per_second);
+        let step = step.map_or(MAX_STEP, |step| step.min(MAX_STEP)).as_nanos().max(1);
         let late = turn.as_nanos() % step;
         let rest = if late == 0 { 0 } else { step - late };
         turn.saturating_add(Duration::from_nanos(u64::try_from(rest).unwrap_or(u64::MAX)))

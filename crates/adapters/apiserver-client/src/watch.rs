@@ -10,32 +10,32 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use http_body_util::BodyExt as _;
 use hyper::body::Frame;
-use ports::cluster_api::Selection;
+use ports::cluster_api::ObjectSelector;
 use ports::{ClusterApiError, FeedEvent, ObjectFeed, PortFuture};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, sleep_until, timeout, timeout_at};
 
-use crate::back_off::BackOff;
-use crate::client::{Answer, ApiClient};
+use crate::back_off::WatchBackOff;
+use crate::client::{ApiClient, StreamingResponse};
 use crate::connections::causes;
-use crate::lines::Lines;
+use crate::event_splitter::EventSplitter;
 use crate::protobuf::WatchedObject;
 use crate::request::ApiRequest;
 use crate::watch_line::{UnreadableObject, WatchLine, read_frame, read_line, read_page};
-use crate::watch_progress::{Progress, Question};
+use crate::watch_progress::{WatchProgress, WatchRequest};
 
 /// How many events may wait for the reader.
-const WAITING: usize = 64;
+const EVENT_QUEUE_LENGTH: usize = 64;
 /// How much longer than its timeout a stream may last.
 const MARGIN: Duration = Duration::from_secs(30);
 /// A stream that ends sooner than this is not reopened at once.
-const SHORT: Duration = Duration::from_secs(1);
+const MIN_STREAM_LIFETIME: Duration = Duration::from_secs(1);
 /// How often a watch checks for new certificates.
-const LOOK_EVERY: Duration = Duration::from_secs(60);
+const CREDENTIALS_CHECK_INTERVAL: Duration = Duration::from_secs(60);
 
 /// How many frames are taken in a row before the stream's end and its connection are checked.
-const MOST_IN_A_ROW: u32 = 256;
+const MAX_FRAMES_IN_A_ROW: u32 = 256;
 
 /// The stream's next item: a frame, an error, or its end.
 type BodyFrame = Option<Result<Frame<Bytes>, hyper::Error>>;
@@ -48,7 +48,7 @@ pub struct Watch<T> {
     client: ApiClient,
     /// The client that changes are read with.
     stream: ApiClient,
-    selection: Selection,
+    selection: ObjectSelector,
     /// When to restart after the task has panicked; kept here, since `next` may be cancelled and
     /// called again and again.
     begins_at: Option<Instant>,
@@ -57,18 +57,18 @@ pub struct Watch<T> {
 impl<T: WatchedObject> Watch<T> {
     /// Starts listing. Must be called within a tokio runtime.
     #[must_use]
-    pub fn start(client: &ApiClient, selection: Selection) -> Self {
+    pub fn start(client: &ApiClient, selection: ObjectSelector) -> Self {
         Self::start_over(client, client.clone(), selection)
     }
 
     /// The same for changes that come all the time and need no quick reaction: they are read in
     /// batches.
     #[must_use]
-    pub fn start_in_strides(client: &ApiClient, selection: Selection) -> Self {
-        Self::start_over(client, client.in_strides(), selection)
+    pub fn start_batched(client: &ApiClient, selection: ObjectSelector) -> Self {
+        Self::start_over(client, client.batched(), selection)
     }
 
-    fn start_over(client: &ApiClient, stream: ApiClient, selection: Selection) -> Self {
+    fn start_over(client: &ApiClient, stream: ApiClient, selection: ObjectSelector) -> Self {
         // Replaced at once; a closed channel is a watch that has to be started.
         let (_, events) = mpsc::channel(1);
         let client = client.clone();
@@ -79,20 +79,20 @@ impl<T: WatchedObject> Watch<T> {
     }
 
     fn begin(&mut self) {
-        let (out, events) = mpsc::channel(WAITING);
-        let follower = Follower {
-            progress: Progress::new(self.client.options().page_size),
+        let (out, events) = mpsc::channel(EVENT_QUEUE_LENGTH);
+        let follower = WatchTask {
+            progress: WatchProgress::new(self.client.options().page_size),
             client: self.client.clone(),
             stream: self.stream.clone(),
             selection: self.selection.clone(),
-            back_off: BackOff::new(),
+            back_off: WatchBackOff::new(),
             out,
             interrupted: false,
             page_buffer: BytesMut::new(),
         };
         self.events = events;
         self.task.abort_all();
-        self.task.spawn(follower.follow_for_ever());
+        self.task.spawn(follower.run_until_closed());
     }
 }
 
@@ -104,7 +104,8 @@ impl<T: WatchedObject> ObjectFeed<T> for Watch<T> {
                     return event;
                 }
                 // Only a panic ends the task; its state is lost, so it lists again.
-                let at = *self.begins_at.get_or_insert_with(|| Instant::now() + SHORT);
+                let at =
+                    *self.begins_at.get_or_insert_with(|| Instant::now() + MIN_STREAM_LIFETIME);
                 sleep_until(at).await;
                 tracing::error!(kind = T::RESOURCE.plural, "a watch panicked; it is restarted");
                 self.begins_at = None;
@@ -119,55 +120,55 @@ impl<T: WatchedObject> ObjectFeed<T> for Watch<T> {
 }
 
 /// Waits until there are credentials of a newer generation.
-async fn replaced(generations: &mut tokio::sync::watch::Receiver<u64>, generation: u64) {
+async fn wait_for_newer(generations: &mut tokio::sync::watch::Receiver<u64>, generation: u64) {
     if generations.wait_for(|now| *now != generation).await.is_err() {
         std::future::pending::<()>().await;
     }
 }
 
 /// The reader was dropped.
-struct NobodyListens;
+struct ReceiverDropped;
 
-enum Stop {
-    NobodyListens,
+enum WatchStop {
+    ReceiverDropped,
     Failed(ClusterApiError),
 }
 
-impl From<NobodyListens> for Stop {
-    fn from(_: NobodyListens) -> Self {
-        Self::NobodyListens
+impl From<ReceiverDropped> for WatchStop {
+    fn from(_: ReceiverDropped) -> Self {
+        Self::ReceiverDropped
     }
 }
 
-impl From<ClusterApiError> for Stop {
+impl From<ClusterApiError> for WatchStop {
     fn from(error: ClusterApiError) -> Self {
         Self::Failed(error)
     }
 }
 
-struct Follower<T> {
+struct WatchTask<T> {
     client: ApiClient,
     stream: ApiClient,
-    selection: Selection,
-    progress: Progress,
-    back_off: BackOff,
+    selection: ObjectSelector,
+    progress: WatchProgress,
+    back_off: WatchBackOff,
     out: mpsc::Sender<FeedEvent<T>>,
     interrupted: bool,
     /// Buffer for the next page of a list.
     page_buffer: BytesMut,
 }
 
-impl<T: WatchedObject> Follower<T> {
-    async fn follow_for_ever(mut self) {
+impl<T: WatchedObject> WatchTask<T> {
+    async fn run_until_closed(mut self) {
         loop {
-            let outcome = match self.progress.question() {
-                Question::List { token, limit } => self.list(token, limit).await,
-                Question::Watch { version } => self.watch(&version).await,
+            let outcome = match self.progress.next_request() {
+                WatchRequest::List { token, limit } => self.list(token, limit).await,
+                WatchRequest::Watch { version } => self.watch(&version).await,
             };
             match outcome {
                 Ok(()) => {}
-                Err(Stop::NobodyListens) => return,
-                Err(Stop::Failed(error)) => {
+                Err(WatchStop::ReceiverDropped) => return,
+                Err(WatchStop::Failed(error)) => {
                     if self.failed(error).await.is_err() {
                         return;
                     }
@@ -176,43 +177,43 @@ impl<T: WatchedObject> Follower<T> {
         }
     }
 
-    async fn tell(&self, event: FeedEvent<T>) -> Result<(), NobodyListens> {
-        self.out.send(event).await.map_err(|_| NobodyListens)
+    async fn send_event(&self, event: FeedEvent<T>) -> Result<(), ReceiverDropped> {
+        self.out.send(event).await.map_err(|_| ReceiverDropped)
     }
 
-    async fn failed(&mut self, error: ClusterApiError) -> Result<(), NobodyListens> {
+    async fn failed(&mut self, error: ClusterApiError) -> Result<(), ReceiverDropped> {
         self.progress.failed(&error);
-        let asked_for = match &error {
+        let server_pause = match &error {
             ClusterApiError::Throttled { retry_after: pause, .. }
-            | ClusterApiError::OutOfTurn { turn_in: pause, .. } => Some(*pause),
+            | ClusterApiError::RateLimited { rate_limit_delay: pause, .. } => Some(*pause),
             _ => None,
         };
         // An expired version is listed again; that is no outage.
         if !matches!(error, ClusterApiError::Expired { .. }) {
             self.interrupted = true;
-            self.tell(FeedEvent::Interrupted(error)).await?;
+            self.send_event(FeedEvent::Interrupted(error)).await?;
         }
-        self.pause(asked_for).await
+        self.pause(server_pause).await
     }
 
-    async fn pause(&mut self, asked_for: Option<Duration>) -> Result<(), NobodyListens> {
-        let pause = self.back_off.pause(self.client.options().spread.next(), asked_for);
+    async fn pause(&mut self, server_pause: Option<Duration>) -> Result<(), ReceiverDropped> {
+        let pause = self.back_off.pause(self.client.options().jitter.next(), server_pause);
         tokio::select! {
             () = sleep(pause) => Ok(()),
-            () = self.out.closed() => Err(NobodyListens),
+            () = self.out.closed() => Err(ReceiverDropped),
         }
     }
 
-    async fn list(&mut self, token: Option<String>, limit: u32) -> Result<(), Stop> {
+    async fn list(&mut self, token: Option<String>, limit: u32) -> Result<(), WatchStop> {
         let options = self.client.options();
         let request = ApiRequest::list(T::RESOURCE, &self.selection, limit, token.as_deref())
             .in_protobuf(T::IN_PROTOBUF);
         let (deadline, limit) = (options.page_deadline, options.page_limit);
         let buffer = std::mem::take(&mut self.page_buffer);
-        let body = self.client.ask_within(&request, deadline, limit, buffer).await?;
+        let body = self.client.request_within(&request, deadline, limit, buffer).await?;
         let room = body.clone();
         let page = read_page(body).map_err(|cause| ClusterApiError::Unreadable {
-            request: request.named.clone(),
+            request: request.description.clone(),
             cause,
         })?;
         // The page's content was copied out of it; the next page is about as long.
@@ -221,33 +222,33 @@ impl<T: WatchedObject> Follower<T> {
             self.page_buffer = room;
         }
         if token.is_none() {
-            self.tell(FeedEvent::ListBegan).await?;
+            self.send_event(FeedEvent::ListBegun).await?;
         }
-        self.tell(FeedEvent::Listed(page.objects)).await?;
+        self.send_event(FeedEvent::Listed(page.objects)).await?;
         for UnreadableObject { object, cause } in page.unreadable {
-            self.tell(FeedEvent::Unreadable { object, deleted: false, cause }).await?;
+            self.send_event(FeedEvent::Unreadable { object, deleted: false, cause }).await?;
         }
-        if self.progress.page_came(&page.version, &page.token) {
-            self.tell(FeedEvent::ListEnded).await?;
+        if self.progress.record_page(&page.version, &page.token) {
+            self.send_event(FeedEvent::ListEnded).await?;
         }
         Ok(())
     }
 
-    async fn watch(&mut self, version: &str) -> Result<(), Stop> {
+    async fn watch(&mut self, version: &str) -> Result<(), WatchStop> {
         let options = self.client.options();
-        let lasts = options.watch_lasts.mul_f64(1.0 + options.spread.next().clamp(0.0, 1.0));
+        let lasts = options.watch_lasts.mul_f64(1.0 + options.jitter.next().clamp(0.0, 1.0));
         let seconds = lasts.as_secs().max(1);
         let request = ApiRequest::watch(T::RESOURCE, &self.selection, version, seconds)
             .in_protobuf(T::IN_PROTOBUF);
         let began = Instant::now();
         let answer = self.stream.open(&request, began + options.deadline).await?;
         if std::mem::take(&mut self.interrupted) {
-            self.tell(FeedEvent::Resumed).await?;
+            self.send_event(FeedEvent::Resumed).await?;
         }
         let until = Instant::now() + Duration::from_secs(seconds) + MARGIN;
         let outcome = self.read_stream(&request, answer, until).await;
-        self.back_off.held(began.elapsed());
-        if outcome.is_ok() && began.elapsed() < SHORT {
+        self.back_off.record_lifetime(began.elapsed());
+        if outcome.is_ok() && began.elapsed() < MIN_STREAM_LIFETIME {
             self.pause(None).await?;
         }
         outcome
@@ -257,27 +258,34 @@ impl<T: WatchedObject> Follower<T> {
     async fn read_stream(
         &mut self,
         request: &ApiRequest,
-        mut answer: Answer,
+        mut answer: StreamingResponse,
         until: Instant,
-    ) -> Result<(), Stop> {
+    ) -> Result<(), WatchStop> {
         let client = self.stream.clone();
         let mut generations = client.generations();
         let limit = client.options().line_limit;
-        let mut lines = if answer.protobuf { Lines::framed(limit) } else { Lines::new(limit) };
-        let mut look = tokio::time::interval_at(Instant::now() + LOOK_EVERY, LOOK_EVERY);
+        let mut event_splitter = if answer.protobuf {
+            EventSplitter::length_prefixed(limit)
+        } else {
+            EventSplitter::new(limit)
+        };
+        let mut credentials_check = tokio::time::interval_at(
+            Instant::now() + CREDENTIALS_CHECK_INTERVAL,
+            CREDENTIALS_CHECK_INTERVAL,
+        );
         let mut silent_until = Instant::now() + client.options().watch_silence;
-        let (mut heard, mut in_a_row) = (false, 0);
+        let (mut received, mut frames_in_a_row) = (false, 0);
         loop {
             loop {
-                let line = lines.next().map_err(|_| ClusterApiError::TooLarge {
-                    request: request.named.clone(),
+                let line = event_splitter.next().map_err(|_| ClusterApiError::TooLarge {
+                    request: request.description.clone(),
                     limit,
                 })?;
                 let Some(line) = line else { break };
                 let read = if answer.protobuf { read_frame(line) } else { read_line(&line) };
-                self.heard(request, read).await?;
+                self.received(request, read).await?;
             }
-            let frame = match Self::frame_at_hand(&mut answer, &mut in_a_row).await {
+            let frame = match Self::next_ready_frame(&mut answer, &mut frames_in_a_row).await {
                 Some(frame) => frame,
                 None => tokio::select! {
                     frame = timeout_at(until.min(silent_until), answer.body.frame()) => {
@@ -285,84 +293,87 @@ impl<T: WatchedObject> Follower<T> {
                             frame
                         } else {
                             // The API server should have ended the stream, or sent something.
-                            client.retire(&answer.place);
-                            if !heard {
-                                self.progress.heard_nothing();
+                            client.retire(&answer.slot);
+                            if !received {
+                                self.progress.record_silent_stream();
                             }
                             return Ok(());
                         }
                     }
-                    () = replaced(&mut generations, answer.generation) => return Ok(()),
-                    _ = look.tick() => {
+                    () = wait_for_newer(&mut generations, answer.generation) => return Ok(()),
+                    _ = credentials_check.tick() => {
                         // A plugin may be slow; the stream must be read meanwhile.
-                        drop(timeout(SHORT, client.refresh_credentials()).await);
+                        drop(timeout(MIN_STREAM_LIFETIME, client.refresh_credentials()).await);
                         continue;
                     }
-                    () = self.out.closed() => return Err(Stop::NobodyListens),
+                    () = self.out.closed() => return Err(WatchStop::ReceiverDropped),
                 },
             };
             let frame = match frame {
                 None => return Ok(()),
                 Some(Ok(frame)) => frame,
                 Some(Err(error)) => {
-                    return Err(Stop::Failed(ClusterApiError::Unanswered {
-                        request: request.named.clone(),
+                    return Err(WatchStop::Failed(ClusterApiError::NoResponse {
+                        request: request.description.clone(),
                         cause: causes(&error),
                     }));
                 }
             };
             if let Ok(data) = frame.into_data() {
                 silent_until = Instant::now() + client.options().watch_silence;
-                heard = true;
-                lines.add(data);
+                received = true;
+                event_splitter.add(data);
             }
         }
     }
 
     /// Heartbeats arrive many together; all but the last are taken without a full wait on all
     /// branches. Not too many in a row: the other branches must get their turn.
-    async fn frame_at_hand(answer: &mut Answer, in_a_row: &mut u32) -> Option<BodyFrame> {
-        *in_a_row += 1;
-        if *in_a_row > MOST_IN_A_ROW {
-            *in_a_row = 0;
+    async fn next_ready_frame(
+        answer: &mut StreamingResponse,
+        frames_in_a_row: &mut u32,
+    ) -> Option<BodyFrame> {
+        *frames_in_a_row += 1;
+        if *frames_in_a_row > MAX_FRAMES_IN_A_ROW {
+            *frames_in_a_row = 0;
             return None;
         }
         tokio::select! {
             biased;
             frame = answer.body.frame() => Some(frame),
             () = std::future::ready(()) => {
-                *in_a_row = 0;
+                *frames_in_a_row = 0;
                 None
             }
         }
     }
 
-    async fn heard(
+    async fn received(
         &mut self,
         request: &ApiRequest,
         read: Result<WatchLine<T>, String>,
-    ) -> Result<(), Stop> {
+    ) -> Result<(), WatchStop> {
         let read = read.map_err(|cause| ClusterApiError::Unreadable {
-            request: request.named.clone(),
+            request: request.description.clone(),
             cause,
         })?;
         match read {
-            WatchLine::Bookmark { version } => self.progress.reached(&version),
+            WatchLine::Bookmark { version } => self.progress.record_version(&version),
             WatchLine::Applied(object) => {
-                self.progress.reached(object.identity().resource_version);
-                self.tell(FeedEvent::Applied(object)).await?;
+                self.progress.record_version(object.identity().resource_version);
+                self.send_event(FeedEvent::Applied(object)).await?;
             }
             WatchLine::Deleted(object) => {
-                self.progress.reached(object.identity().resource_version);
-                self.tell(FeedEvent::Deleted(object)).await?;
+                self.progress.record_version(object.identity().resource_version);
+                self.send_event(FeedEvent::Deleted(object)).await?;
             }
             WatchLine::Unreadable { object, version, deleted, cause } => {
-                self.progress.reached(&version);
-                self.tell(FeedEvent::Unreadable { object, deleted, cause }).await?;
+                self.progress.record_version(&version);
+                self.send_event(FeedEvent::Unreadable { object, deleted, cause }).await?;
             }
             WatchLine::Failed(status) => {
                 let code = if status.code == 0 { 500 } else { status.code };
-                return Err(Stop::Failed(status.into_error(&request.named, code, None)));
+                return Err(WatchStop::Failed(status.into_error(&request.description, code, None)));
             }
         }
         Ok(())

@@ -11,8 +11,8 @@ use prost::Message as _;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use crate::failure::Status;
 use crate::protobuf::{self, WatchedObject};
+use crate::request_error::ApiStatus;
 
 /// The event type of a deletion.
 const DELETED: &str = "DELETED";
@@ -32,7 +32,7 @@ pub(crate) enum WatchLine<T> {
         deleted: bool,
         cause: String,
     },
-    Failed(Status),
+    Failed(ApiStatus),
 }
 
 /// An object that could not be decoded, and why.
@@ -43,7 +43,7 @@ pub(crate) struct UnreadableObject {
 }
 
 #[derive(Debug)]
-pub(crate) struct Page<T> {
+pub(crate) struct ListPage<T> {
     pub(crate) version: String,
     /// Empty after the last page.
     pub(crate) token: String,
@@ -52,7 +52,7 @@ pub(crate) struct Page<T> {
 }
 
 #[derive(Deserialize)]
-struct Line<'a> {
+struct EventLine<'a> {
     #[serde(rename = "type", borrow)]
     kind: Cow<'a, str>,
     #[serde(borrow)]
@@ -60,7 +60,7 @@ struct Line<'a> {
 }
 
 #[derive(Deserialize)]
-struct List<'a> {
+struct ObjectList<'a> {
     #[serde(default)]
     metadata: ListMeta,
     #[serde(borrow, default)]
@@ -77,7 +77,7 @@ struct ListMeta {
 
 #[derive(Deserialize, Default)]
 #[serde(default)]
-struct Envelope {
+struct ObjectEnvelope {
     metadata: EnvelopeMeta,
 }
 
@@ -91,35 +91,39 @@ struct EnvelopeMeta {
 
 /// Decodes a watch event in JSON.
 pub(crate) fn read_line<T: ApiObject>(line: &[u8]) -> Result<WatchLine<T>, String> {
-    let line: Line<'_> = serde_json::from_slice(line).map_err(|error| error.to_string())?;
+    let line: EventLine<'_> = serde_json::from_slice(line).map_err(|error| error.to_string())?;
     let object = line.object.get();
     match line.kind.as_ref() {
         "BOOKMARK" => {
-            let envelope: Envelope =
+            let envelope: ObjectEnvelope =
                 serde_json::from_str(object).map_err(|error| error.to_string())?;
             Ok(WatchLine::Bookmark { version: envelope.metadata.resource_version })
         }
-        "ERROR" => Ok(WatchLine::Failed(Status::parse(object.as_bytes()))),
-        kind => Ok(told(kind == DELETED, read_object(object))),
+        "ERROR" => Ok(WatchLine::Failed(ApiStatus::parse(object.as_bytes()))),
+        kind => Ok(applied_or_deleted(kind == DELETED, read_object(object))),
     }
 }
 
 /// Decodes a watch event in protobuf.
 pub(crate) fn read_frame<T: WatchedObject>(frame: Bytes) -> Result<WatchLine<T>, String> {
-    let event = protobuf::Event::decode(frame).map_err(|error| error.to_string())?;
+    let event = protobuf::WatchEventForm::decode(frame).map_err(|error| error.to_string())?;
     let kind = event.kind.clone();
     let object = event.object()?;
     match kind.as_ref() {
         b"BOOKMARK" => {
-            let envelope = Envelope::from_protobuf(object).map_err(|error| error.to_string())?;
+            let envelope =
+                ObjectEnvelope::from_protobuf(object).map_err(|error| error.to_string())?;
             Ok(WatchLine::Bookmark { version: envelope.metadata.resource_version })
         }
-        b"ERROR" => Ok(WatchLine::Failed(Status::from_protobuf(object)?)),
-        kind => Ok(told(kind == DELETED.as_bytes(), read_message(object))),
+        b"ERROR" => Ok(WatchLine::Failed(ApiStatus::from_protobuf(object)?)),
+        kind => Ok(applied_or_deleted(kind == DELETED.as_bytes(), read_message(object))),
     }
 }
 
-fn told<T: ApiObject>(deleted: bool, read: Result<T, (String, Envelope)>) -> WatchLine<T> {
+fn applied_or_deleted<T: ApiObject>(
+    deleted: bool,
+    read: Result<T, (String, ObjectEnvelope)>,
+) -> WatchLine<T> {
     match read {
         Ok(object) if deleted => WatchLine::Deleted(object),
         Ok(object) => WatchLine::Applied(object),
@@ -133,24 +137,24 @@ fn told<T: ApiObject>(deleted: bool, read: Result<T, (String, Envelope)>) -> Wat
 }
 
 /// Decodes a page; its first bytes show the encoding.
-pub(crate) fn read_page<T: WatchedObject>(body: Bytes) -> Result<Page<T>, String> {
+pub(crate) fn read_page<T: WatchedObject>(body: Bytes) -> Result<ListPage<T>, String> {
     if body.starts_with(protobuf::MAGIC) {
         let raw = protobuf::open(body)?;
-        let list = protobuf::List::decode(raw).map_err(|error| error.to_string())?;
+        let list = protobuf::ObjectList::decode(raw).map_err(|error| error.to_string())?;
         let meta = list.metadata.unwrap_or_default();
         let meta = ListMeta { resource_version: meta.resource_version, token: meta.token };
         return Ok(page(meta, list.items.into_iter().map(read_message)));
     }
-    let list: List<'_> = serde_json::from_slice(&body).map_err(|error| error.to_string())?;
+    let list: ObjectList<'_> = serde_json::from_slice(&body).map_err(|error| error.to_string())?;
     let items = list.items.unwrap_or_default();
     Ok(page(list.metadata, items.into_iter().map(|item| read_object(item.get()))))
 }
 
 fn page<T: ApiObject>(
     meta: ListMeta,
-    items: impl ExactSizeIterator<Item = Result<T, (String, Envelope)>>,
-) -> Page<T> {
-    let mut page = Page {
+    items: impl ExactSizeIterator<Item = Result<T, (String, ObjectEnvelope)>>,
+) -> ListPage<T> {
+    let mut page = ListPage {
         version: meta.resource_version,
         token: meta.token,
         objects: Vec::with_capacity(items.len()),
@@ -167,17 +171,17 @@ fn page<T: ApiObject>(
     page
 }
 
-fn read_object<T: ApiObject>(text: &str) -> Result<T, (String, Envelope)> {
+fn read_object<T: ApiObject>(text: &str) -> Result<T, (String, ObjectEnvelope)> {
     serde_json::from_str(text)
         .map_err(|error| (error.to_string(), serde_json::from_str(text).unwrap_or_default()))
 }
 
-fn read_message<T: WatchedObject>(bytes: Bytes) -> Result<T, (String, Envelope)> {
+fn read_message<T: WatchedObject>(bytes: Bytes) -> Result<T, (String, ObjectEnvelope)> {
     T::from_protobuf(bytes.clone())
-        .map_err(|error| (error, Envelope::from_protobuf(bytes).unwrap_or_default()))
+        .map_err(|error| (error, ObjectEnvelope::from_protobuf(bytes).unwrap_or_default()))
 }
 
-impl Envelope {
+impl ObjectEnvelope {
     fn from_protobuf(bytes: Bytes) -> Result<Self, prost::DecodeError> {
         let meta = protobuf::AnyObject::decode(bytes)?.metadata.unwrap_or_default();
         let protobuf::AnyMeta { name, namespace, resource_version } = meta;
@@ -185,7 +189,7 @@ impl Envelope {
     }
 }
 
-fn name_of<T: ApiObject>(envelope: &Envelope) -> String {
+fn name_of<T: ApiObject>(envelope: &ObjectEnvelope) -> String {
     let plural = T::RESOURCE.plural;
     let EnvelopeMeta { name, namespace, .. } = &envelope.metadata;
     if namespace.is_empty() {

@@ -11,15 +11,15 @@
 use ports::ClusterApiError;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Progress {
-    position: Position,
+pub(crate) struct WatchProgress {
+    position: WatchPosition,
     page: u32,
     /// How many streams in a row have ended without an event.
     silent: u32,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Position {
+enum WatchPosition {
     Start,
     Page { token: String },
     At { version: String },
@@ -27,51 +27,51 @@ enum Position {
 
 /// The next request.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Question {
+pub(crate) enum WatchRequest {
     List { token: Option<String>, limit: u32 },
     Watch { version: String },
 }
 
-impl Progress {
+impl WatchProgress {
     pub(crate) fn new(page: u32) -> Self {
-        Self { position: Position::Start, page: page.max(1), silent: 0 }
+        Self { position: WatchPosition::Start, page: page.max(1), silent: 0 }
     }
 
-    pub(crate) fn question(&self) -> Question {
+    pub(crate) fn next_request(&self) -> WatchRequest {
         match &self.position {
-            Position::Start => Question::List { token: None, limit: self.page },
-            Position::Page { token } => {
-                Question::List { token: Some(token.clone()), limit: self.page }
+            WatchPosition::Start => WatchRequest::List { token: None, limit: self.page },
+            WatchPosition::Page { token } => {
+                WatchRequest::List { token: Some(token.clone()), limit: self.page }
             }
-            Position::At { version } => Question::Watch { version: version.clone() },
+            WatchPosition::At { version } => WatchRequest::Watch { version: version.clone() },
         }
     }
 
     /// A stream was silent, without even a bookmark. That is how a version behaves that the API
     /// server has not reached yet, after its storage was restored from a backup: so it is not
     /// requested for ever.
-    pub(crate) fn heard_nothing(&mut self) {
+    pub(crate) fn record_silent_stream(&mut self) {
         self.silent += 1;
         if self.silent >= 2 {
             self.silent = 0;
-            self.position = Position::Start;
+            self.position = WatchPosition::Start;
         }
     }
 
     /// A page arrived; whether it was the last.
-    pub(crate) fn page_came(&mut self, version: &str, token: &str) -> bool {
+    pub(crate) fn record_page(&mut self, version: &str, token: &str) -> bool {
         self.position = if token.is_empty() {
-            Position::At { version: version.to_owned() }
+            WatchPosition::At { version: version.to_owned() }
         } else {
-            Position::Page { token: token.to_owned() }
+            WatchPosition::Page { token: token.to_owned() }
         };
         token.is_empty()
     }
 
     /// An event or a bookmark of that version arrived. One without a version changes nothing.
-    pub(crate) fn reached(&mut self, version: &str) {
+    pub(crate) fn record_version(&mut self, version: &str) {
         self.silent = 0;
-        if let Position::At { version: at } = &mut self.position
+        if let WatchPosition::At { version: at } = &mut self.position
             && !version.is_empty()
         {
             version.clone_into(at);
@@ -80,17 +80,17 @@ impl Progress {
 
     pub(crate) fn failed(&mut self, error: &ClusterApiError) {
         match (error, &self.position) {
-            (ClusterApiError::Expired { .. }, _) => self.position = Position::Start,
+            (ClusterApiError::Expired { .. }, _) => self.position = WatchPosition::Start,
             // An object that is too large for a watch event may still fit into a page.
-            (ClusterApiError::TooLarge { .. }, Position::At { .. }) => {
-                self.position = Position::Start;
+            (ClusterApiError::TooLarge { .. }, WatchPosition::At { .. }) => {
+                self.position = WatchPosition::Start;
             }
             (ClusterApiError::TooLarge { .. }, _) => self.page = (self.page / 2).max(1),
             // A version or token that this API server rejects, such as one from before its storage
             // was restored, would be rejected for ever; and what cannot be decoded would be sent
             // again.
             (ClusterApiError::Refused { .. } | ClusterApiError::Unreadable { .. }, _) => {
-                self.position = Position::Start;
+                self.position = WatchPosition::Start;
             }
             _ => {}
         }

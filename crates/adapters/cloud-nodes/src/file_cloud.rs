@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use document::MAX_BYTES;
-use document::problem::Origin;
+use document::diagnostic::Origin;
 use ports::PortFuture;
 use ports::cloud_provider::{CloudError, CloudInstance, CloudNodeName, CloudProvider};
 use tokio::sync::watch;
@@ -27,7 +27,7 @@ const DEADLINE: Duration = Duration::from_secs(5);
 
 /// Identifies a version of the file without reading it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Mark {
+struct FileStamp {
     device: u64,
     inode: u64,
     size: u64,
@@ -35,26 +35,26 @@ struct Mark {
 }
 
 #[derive(Debug)]
-struct Known {
-    mark: Mark,
+struct CachedList {
+    stamp: FileStamp,
     list: Arc<MachineList>,
 }
 
-type Found = Result<Arc<MachineList>, String>;
+type ReadOutcome = Result<Arc<MachineList>, String>;
 
 /// A read of the file, shared by the queries that arrive while it lasts.
 #[derive(Debug)]
-struct Look {
+struct InFlightRead {
     until: Instant,
-    found: watch::Receiver<Option<Found>>,
+    found: watch::Receiver<Option<ReadOutcome>>,
 }
 
-impl Look {
-    fn start(path: PathBuf, known: Arc<Mutex<Option<Known>>>) -> std::io::Result<Self> {
-        let (tell, found) = watch::channel(None);
+impl InFlightRead {
+    fn start(path: PathBuf, cached: Arc<Mutex<Option<CachedList>>>) -> std::io::Result<Self> {
+        let (result_sender, found) = watch::channel(None);
         // If it panics, the sender is dropped, so the end is noticed.
         let thread = std::thread::Builder::new().name("keelson-cloud".to_owned());
-        thread.spawn(move || tell.send_replace(Some(look(&path, &known))))?;
+        thread.spawn(move || result_sender.send_replace(Some(file_read(&path, &cached))))?;
         Ok(Self { until: Instant::now() + DEADLINE, found })
     }
 
@@ -68,32 +68,32 @@ impl Look {
 pub struct FileCloud {
     path: PathBuf,
     name: String,
-    known: Arc<Mutex<Option<Known>>>,
-    look: Mutex<Option<Look>>,
+    cached: Arc<Mutex<Option<CachedList>>>,
+    file_read: Mutex<Option<InFlightRead>>,
 }
 
 impl FileCloud {
     /// Reads nothing yet.
     pub fn new(path: &Path) -> Self {
         let name = format!("file {}", path.display());
-        Self { path: path.to_owned(), name, known: Arc::default(), look: Mutex::default() }
+        Self { path: path.to_owned(), name, cached: Arc::default(), file_read: Mutex::default() }
     }
 
     /// The read in flight, or a new one.
-    fn look(&self) -> std::io::Result<(Instant, watch::Receiver<Option<Found>>)> {
-        let mut look = self.look.lock().unwrap_or_else(PoisonError::into_inner);
-        let current = match look.take().filter(|look| !look.is_over()) {
+    fn file_read(&self) -> std::io::Result<(Instant, watch::Receiver<Option<ReadOutcome>>)> {
+        let mut file_read = self.file_read.lock().unwrap_or_else(PoisonError::into_inner);
+        let current = match file_read.take().filter(|file_read| !file_read.is_over()) {
             Some(current) => current,
-            None => Look::start(self.path.clone(), self.known.clone())?,
+            None => InFlightRead::start(self.path.clone(), self.cached.clone())?,
         };
-        let current = look.insert(current);
+        let current = file_read.insert(current);
         Ok((current.until, current.found.clone()))
     }
 
     async fn list(&self) -> Result<Arc<MachineList>, CloudError> {
         let failed = |cause| CloudError { cloud: self.name.clone(), cause };
         let (until, mut found) =
-            self.look().map_err(|error| failed(format!("no thread to read it: {error}")))?;
+            self.file_read().map_err(|error| failed(format!("no thread to read it: {error}")))?;
         let found = match tokio::time::timeout_at(until, found.wait_for(Option::is_some)).await {
             Ok(Ok(found)) => found.clone(),
             Ok(Err(_)) => None,
@@ -103,23 +103,23 @@ impl FileCloud {
     }
 }
 
-fn look(path: &Path, known: &Mutex<Option<Known>>) -> Found {
+fn file_read(path: &Path, cached: &Mutex<Option<CachedList>>) -> ReadOutcome {
     let failed = |error: std::io::Error| format!("cannot be read: {error}");
     let file = File::open(path).map_err(failed)?;
     let metadata = file.metadata().map_err(failed)?;
     if !metadata.is_file() {
         return Err("it is no regular file".to_owned());
     }
-    let mark = Mark {
+    let stamp = FileStamp {
         device: metadata.dev(),
         inode: metadata.ino(),
         size: metadata.len(),
         changed: (metadata.ctime(), metadata.ctime_nsec()),
     };
     {
-        let known = known.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(known) = known.as_ref().filter(|known| known.mark == mark) {
-            return Ok(known.list.clone());
+        let cached = cached.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(cached) = cached.as_ref().filter(|cached| cached.stamp == stamp) {
+            return Ok(cached.list.clone());
         }
     }
     let mut bytes = Vec::new();
@@ -127,8 +127,8 @@ fn look(path: &Path, known: &Mutex<Option<Known>>) -> Found {
     file.take(limit.saturating_add(1)).read_to_end(&mut bytes).map_err(failed)?;
     let origin = Origin::File { path: path.display().to_string().into(), line: 0, column: 0 };
     let list = Arc::new(read_list(&bytes, &origin)?);
-    *known.lock().unwrap_or_else(PoisonError::into_inner) =
-        Some(Known { mark, list: list.clone() });
+    *cached.lock().unwrap_or_else(PoisonError::into_inner) =
+        Some(CachedList { stamp, list: list.clone() });
     Ok(list)
 }
 

@@ -5,13 +5,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use document::problem::{Origin, Problem};
+use document::diagnostic::{Diagnostic, Origin};
 use document::{Node, Value, child_path, item_path};
 use ports::cloud_provider::{CloudAddress, CloudInstance, CloudNodeName, InstanceState};
 
 const API_VERSION: &str = "keelson/v1";
 /// More machines than any cluster has nodes.
-pub(crate) const MOST_MACHINES: usize = 50_000;
+pub(crate) const MAX_MACHINES: usize = 50_000;
 /// Address types of the API.
 const ADDRESS_KINDS: [&str; 5] =
     ["InternalIP", "ExternalIP", "Hostname", "InternalDNS", "ExternalDNS"];
@@ -46,20 +46,20 @@ impl MachineList {
 /// after the machines: a file that was cut at a line's end must not still contain it.
 pub(crate) fn read_list(bytes: &[u8], origin: &Origin) -> Result<MachineList, String> {
     let root = root(bytes, origin, "MachineList")?;
-    let fields = Fields::of(&root, "", &["apiVersion", "kind", "machines", "complete"])?;
+    let fields = MachineFields::of(&root, "", &["apiVersion", "kind", "machines", "complete"])?;
     let Some(machines) = fields.get("machines") else {
         return Err(at(&root, "machines", "missing, expected a list"));
     };
     let Value::List(items) = &machines.value else {
         return Err(at(machines, "machines", "expected a list"));
     };
-    if items.len() > MOST_MACHINES {
-        return Err(at(machines, "machines", &format!("expected at most {MOST_MACHINES}")));
+    if items.len() > MAX_MACHINES {
+        return Err(at(machines, "machines", &format!("expected at most {MAX_MACHINES}")));
     }
     let mut list = MachineList { complete: fields.flag("complete")?, machines: Vec::new() };
     // In JSON the closing brace shows the same, and keys have no order.
-    let closes_itself = bytes.trim_ascii_start().starts_with(b"{");
-    if let Some(complete) = fields.get("complete").filter(|_| list.complete && !closes_itself)
+    let is_json = bytes.trim_ascii_start().starts_with(b"{");
+    if let Some(complete) = fields.get("complete").filter(|_| list.complete && !is_json)
         && line(complete) < line(machines)
     {
         return Err(at(complete, "complete", "expected behind the machines, as the last line"));
@@ -80,7 +80,7 @@ pub(crate) fn read_list(bytes: &[u8], origin: &Origin) -> Result<MachineList, St
 /// Parses an answer about one machine; `None` if it says that there is no such machine.
 pub(crate) fn read_answer(bytes: &[u8], origin: &Origin) -> Result<Option<CloudInstance>, String> {
     let root = root(bytes, origin, "Machine")?;
-    let fields = Fields::of(&root, "", &["apiVersion", "kind", "exists", "machine"])?;
+    let fields = MachineFields::of(&root, "", &["apiVersion", "kind", "exists", "machine"])?;
     let exists = match fields.get("exists").map(|node| (&node.value, node)) {
         Some((Value::Bool(exists), _)) => *exists,
         Some((_, node)) => return Err(at(node, "exists", "expected true or false")),
@@ -95,9 +95,9 @@ pub(crate) fn read_answer(bytes: &[u8], origin: &Origin) -> Result<Option<CloudI
 }
 
 fn root(bytes: &[u8], origin: &Origin, kind: &str) -> Result<Node, String> {
-    let document = document::parse(bytes, origin).map_err(|problem| problem.to_string())?;
-    if let Some(problem) = document.repeated_keys.first() {
-        return Err(problem.to_string());
+    let document = document::parse(bytes, origin).map_err(|diagnostic| diagnostic.to_string())?;
+    if let Some(diagnostic) = document.repeated_keys.first() {
+        return Err(diagnostic.to_string());
     }
     let root = document.root;
     for (field, expected) in [("apiVersion", API_VERSION), ("kind", kind)] {
@@ -111,7 +111,7 @@ fn root(bytes: &[u8], origin: &Origin, kind: &str) -> Result<Node, String> {
 fn machine(node: &Node, path: &str) -> Result<CloudInstance, String> {
     let known =
         ["name", "providerID", "instanceType", "zone", "region", "state", "addresses", "labels"];
-    let fields = Fields::of(node, path, &known)?;
+    let fields = MachineFields::of(node, path, &known)?;
     let name = fields.text("name")?;
     if name.is_empty() {
         return Err(at(node, &child_path(path, "name"), "missing, expected a node's name"));
@@ -137,7 +137,7 @@ fn machine(node: &Node, path: &str) -> Result<CloudInstance, String> {
     })
 }
 
-fn addresses(fields: &Fields<'_>) -> Result<Vec<CloudAddress>, String> {
+fn addresses(fields: &MachineFields<'_>) -> Result<Vec<CloudAddress>, String> {
     let path = fields.path("addresses");
     let items = match fields.get("addresses").map(|node| (&node.value, node)) {
         None => return Ok(Vec::new()),
@@ -147,7 +147,7 @@ fn addresses(fields: &Fields<'_>) -> Result<Vec<CloudAddress>, String> {
     let mut found = Vec::new();
     for (number, item) in items.iter().enumerate() {
         let path = item_path(&path, number);
-        let inner = Fields::of(item, &path, &["type", "address"])?;
+        let inner = MachineFields::of(item, &path, &["type", "address"])?;
         let (kind, address) = (inner.text("type")?, inner.text("address")?);
         if !ADDRESS_KINDS.contains(&kind.as_str()) {
             let expected = format!("{kind:?}: expected one of {}", ADDRESS_KINDS.join(", "));
@@ -161,7 +161,7 @@ fn addresses(fields: &Fields<'_>) -> Result<Vec<CloudAddress>, String> {
     Ok(found)
 }
 
-fn labels(fields: &Fields<'_>) -> Result<BTreeMap<String, String>, String> {
+fn labels(fields: &MachineFields<'_>) -> Result<BTreeMap<String, String>, String> {
     let path = fields.path("labels");
     let entries = match fields.get("labels").map(|node| (&node.value, node)) {
         None => return Ok(BTreeMap::new()),
@@ -179,12 +179,12 @@ fn labels(fields: &Fields<'_>) -> Result<BTreeMap<String, String>, String> {
 }
 
 /// The fields of one object, none of them unknown; `null` counts as absent.
-struct Fields<'a> {
+struct MachineFields<'a> {
     entries: &'a BTreeMap<String, Node>,
     path: String,
 }
 
-impl<'a> Fields<'a> {
+impl<'a> MachineFields<'a> {
     fn of(node: &'a Node, path: &str, known: &[&str]) -> Result<Self, String> {
         let Some(entries) = node.as_map() else {
             return Err(at(node, path, "expected an object"));
@@ -233,7 +233,7 @@ fn line(node: &Node) -> Option<u32> {
 }
 
 fn at(node: &Node, field: &str, message: &str) -> String {
-    Problem::error(field, message).at(node.origin.clone()).to_string()
+    Diagnostic::error(field, message).at(node.origin.clone()).to_string()
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use document::MAX_BYTES;
-use document::problem::Origin;
+use document::diagnostic::Origin;
 use ports::PortFuture;
 use ports::cloud_provider::{CloudError, CloudInstance, CloudNodeName, CloudProvider};
 use rustix::process::{Pid, Signal, kill_process_group};
@@ -22,9 +22,9 @@ use crate::machine_list::{read_answer, read_list};
 
 const DEADLINE: Duration = Duration::from_secs(10);
 /// Concurrent runs.
-const AT_ONCE: usize = 4;
+const MAX_CONCURRENT_RUNS: usize = 4;
 /// How much of its standard error is kept.
-const LONGEST_COMPLAINT: u64 = 4096;
+const MAX_STDERR_BYTES: u64 = 4096;
 
 /// Machines that a program reports.
 #[derive(Debug)]
@@ -32,7 +32,7 @@ pub struct ProgramCloud {
     program: PathBuf,
     name: String,
     deadline: Duration,
-    turns: Semaphore,
+    permits: Semaphore,
 }
 
 impl ProgramCloud {
@@ -44,15 +44,24 @@ impl ProgramCloud {
     /// With another deadline for each run.
     pub fn with_deadline(program: &Path, deadline: Duration) -> Self {
         let name = format!("program {}", program.display());
-        Self { program: program.to_owned(), name, deadline, turns: Semaphore::new(AT_ONCE) }
+        Self {
+            program: program.to_owned(),
+            name,
+            deadline,
+            permits: Semaphore::new(MAX_CONCURRENT_RUNS),
+        }
     }
 
-    async fn ask(&self, verb: &str, question: &serde_json::Value) -> Result<Vec<u8>, CloudError> {
+    async fn run_verb(
+        &self,
+        verb: &str,
+        request: &serde_json::Value,
+    ) -> Result<Vec<u8>, CloudError> {
         let failed = |cause: String| CloudError { cloud: self.name.clone(), cause };
         // The wait for a slot is within the deadline too: callers know only one.
         let run = async {
-            let _turn = self.turns.acquire().await.map_err(|error| error.to_string())?;
-            self.run(verb, question.to_string().into_bytes()).await
+            let _permit = self.permits.acquire().await.map_err(|error| error.to_string())?;
+            self.run(verb, request.to_string().into_bytes()).await
         };
         match tokio::time::timeout(self.deadline, run).await {
             Ok(outcome) => outcome.map_err(failed),
@@ -60,7 +69,7 @@ impl ProgramCloud {
         }
     }
 
-    async fn run(&self, verb: &str, question: Vec<u8>) -> Result<Vec<u8>, String> {
+    async fn run(&self, verb: &str, request: Vec<u8>) -> Result<Vec<u8>, String> {
         let mut child = Command::new(&self.program)
             .arg(verb)
             .stdin(Stdio::piped())
@@ -70,15 +79,15 @@ impl ProgramCloud {
             .process_group(0)
             .spawn()
             .map_err(|error| format!("cannot be run: {error}"))?;
-        let mut group = Group::of(&child);
+        let mut group = CloudProcessGroup::of(&child);
         let limit = u64::try_from(MAX_BYTES).unwrap_or(u64::MAX);
         let (input, output, errors) =
             (child.stdin.take(), child.stdout.take(), child.stderr.take());
         // A program that answers without reading all of its input is a good program still.
-        let (_, answer, complaint) = tokio::join!(
-            feed(input, &question),
+        let (_, answer, stderr) = tokio::join!(
+            write_stdin(input, &request),
             take(output, limit.saturating_add(1)),
-            take(errors, LONGEST_COMPLAINT),
+            take(errors, MAX_STDERR_BYTES),
         );
         let answer = answer.map_err(|error| format!("cannot be read from: {error}"))?;
         if answer.len() > MAX_BYTES {
@@ -88,9 +97,9 @@ impl ProgramCloud {
             child.wait().await.map_err(|error| format!("cannot be waited for: {error}"))?;
         group.0 = None;
         if !status.success() {
-            let complaint = complaint.unwrap_or_default();
-            let complaint = String::from_utf8_lossy(&complaint);
-            let first = complaint.lines().next().unwrap_or_default().trim();
+            let stderr = stderr.unwrap_or_default();
+            let stderr = String::from_utf8_lossy(&stderr);
+            let first = stderr.lines().next().unwrap_or_default().trim();
             return Err(format!("{verb}: {status}: {first}"));
         }
         Ok(answer)
@@ -103,15 +112,15 @@ impl ProgramCloud {
 
 /// The program's process group, killed when this is dropped: the program is its first member and
 /// not reaped yet, so that the id cannot have been reused.
-struct Group(Option<Pid>);
+struct CloudProcessGroup(Option<Pid>);
 
-impl Group {
+impl CloudProcessGroup {
     fn of(child: &Child) -> Self {
         Self(child.id().and_then(|id| Pid::from_raw(i32::try_from(id).unwrap_or(0))))
     }
 }
 
-impl Drop for Group {
+impl Drop for CloudProcessGroup {
     fn drop(&mut self) {
         if let Some(group) = self.0 {
             // It may have exited already.
@@ -121,9 +130,9 @@ impl Drop for Group {
 }
 
 /// Writes the query and closes the pipe. The program may close its end first.
-async fn feed(input: Option<ChildStdin>, question: &[u8]) -> std::io::Result<()> {
+async fn write_stdin(input: Option<ChildStdin>, request: &[u8]) -> std::io::Result<()> {
     let Some(mut input) = input else { return Ok(()) };
-    input.write_all(question).await?;
+    input.write_all(request).await?;
     input.shutdown().await
 }
 
@@ -148,13 +157,13 @@ impl CloudProvider for ProgramCloud {
         node: &'a CloudNodeName,
     ) -> PortFuture<'a, Result<Option<CloudInstance>, CloudError>> {
         Box::pin(async move {
-            let question = json!({
+            let request = json!({
                 "apiVersion": "keelson/v1",
                 "kind": "MachineQuestion",
                 "name": node.name,
                 "providerID": node.provider_id,
             });
-            let answer = self.ask("machine", &question).await?;
+            let answer = self.run_verb("machine", &request).await?;
             let failed = |cause| CloudError { cloud: self.name.clone(), cause };
             let machine = read_answer(&answer, &self.origin()).map_err(failed)?;
             match machine {
@@ -169,8 +178,8 @@ impl CloudProvider for ProgramCloud {
 
     fn instances(&self) -> PortFuture<'_, Result<Vec<CloudInstance>, CloudError>> {
         Box::pin(async move {
-            let question = json!({"apiVersion": "keelson/v1", "kind": "MachinesQuestion"});
-            let answer = self.ask("machines", &question).await?;
+            let request = json!({"apiVersion": "keelson/v1", "kind": "MachinesQuestion"});
+            let answer = self.run_verb("machines", &request).await?;
             let list = read_list(&answer, &self.origin());
             list.map(|list| list.machines)
                 .map_err(|cause| CloudError { cloud: self.name.clone(), cause })

@@ -7,7 +7,7 @@ use crate::LogError;
 use std::path::{Path, PathBuf};
 
 /// How many bytes of a compressed file are read at most, against zip bombs.
-const MOST_UNPACKED: u64 = 1 << 32;
+const MAX_UNPACKED_BYTES: u64 = 1 << 32;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LogFile {
@@ -20,7 +20,7 @@ impl LogFile {
         use std::io::Read;
         let file = open_regular(&self.path)?;
         if self.is_packed {
-            return Ok(Box::new(flate2::read::MultiGzDecoder::new(file).take(MOST_UNPACKED)));
+            return Ok(Box::new(flate2::read::MultiGzDecoder::new(file).take(MAX_UNPACKED_BYTES)));
         }
         Ok(Box::new(file))
     }
@@ -54,12 +54,11 @@ pub fn log_files(path: &Path) -> Result<Vec<LogFile>, LogError> {
 
 /// The rotated files of the log at `path`, oldest first, each with its timestamp.
 pub(crate) fn rotated_files(path: &Path) -> std::io::Result<Vec<(String, LogFile)>> {
-    let (Some(folder), Some(name)) = (path.parent(), path.file_name().and_then(|n| n.to_str()))
-    else {
+    let (Some(dir), Some(name)) = (path.parent(), path.file_name().and_then(|n| n.to_str())) else {
         return Err(std::io::Error::other("not the path of a file"));
     };
     let mut rotated = Vec::new();
-    for entry in std::fs::read_dir(folder)? {
+    for entry in std::fs::read_dir(dir)? {
         let entry = entry?;
         let Some(found) = entry.file_name().to_str().map(str::to_owned) else { continue };
         let Some(stamp) = found.strip_prefix(name).and_then(|rest| rest.strip_prefix('.')) else {

@@ -7,7 +7,7 @@
 
 use crate::LogError;
 use crate::files::{LogFile, open_regular, rotated_files};
-use crate::read::{Bound, Entry, LineBuffer, MOST_LINE_BYTES, Selection, read_until};
+use crate::read::{LineBuffer, LogEntry, LogSelection, MAX_LINE_BYTES, ReadBound, read_until};
 use rustix::fs::inotify::{self, CreateFlags, WatchFlags};
 use std::fs::File;
 use std::io::{ErrorKind, Read, Seek, SeekFrom};
@@ -17,36 +17,36 @@ use std::path::{Path, PathBuf};
 use tokio::net::unix::pipe;
 
 /// Enough of a line to identify it by its timestamp.
-const BEGINNING: usize = 64;
+const FIRST_BYTES: usize = 64;
 
 /// Passes on the selected lines that exist and then all new ones, until `take` breaks off or
 /// `ended` reports that nothing more will be written; what was written before that is still passed
 /// on.
 pub async fn follow(
     path: &Path,
-    selection: &Selection,
-    take: &mut (dyn FnMut(&Entry) -> ControlFlow<()> + Send),
+    selection: &LogSelection,
+    take: &mut (dyn FnMut(&LogEntry) -> ControlFlow<()> + Send),
     ended: impl Future<Output = ()> + Send,
 ) -> Result<(), LogError> {
     let failed = |cause| LogError { path: path.display().to_string(), cause };
     // The watch is set before the first read, so that nothing is missed in between.
-    let watch = FolderWatch::start(path).map_err(failed)?;
-    let mut current = Current::open(path).map_err(failed)?;
+    let watch = DirWatch::start(path).map_err(failed)?;
+    let mut current = FollowedFile::open(path).map_err(failed)?;
     let mut stop = false;
-    read_until(path, selection, Some(&current.begins), &mut |entry| {
+    read_until(path, selection, Some(&current.start), &mut |entry| {
         let flow = take(entry);
         stop = flow.is_break();
         flow
     })?;
-    let later = Selection { tail: None, ..selection.clone() };
+    let later = LogSelection { tail: None, ..selection.clone() };
     let mut ended = std::pin::pin!(ended);
     let mut is_over = false;
     while !stop {
-        stop = current.read_on(&later, take).map_err(failed)?.is_break();
+        stop = current.read_available(&later, take).map_err(failed)?.is_break();
         if stop {
             break;
         }
-        match current.move_on(&later, take).map_err(failed)? {
+        match current.advance(&later, take).map_err(failed)? {
             ControlFlow::Break(()) => break,
             ControlFlow::Continue(true) => continue,
             ControlFlow::Continue(false) => {}
@@ -56,27 +56,27 @@ pub async fn follow(
         }
         tokio::select! {
             () = &mut ended => is_over = true,
-            seen = watch.wait() => seen.map_err(failed)?,
+            waited = watch.wait() => waited.map_err(failed)?,
         }
     }
     Ok(())
 }
 
 /// The file that is being read.
-struct Current {
+struct FollowedFile {
     path: PathBuf,
     file: File,
     lines: LineBuffer,
     /// Where reading continues.
-    begins: Bound,
+    start: ReadBound,
     /// Opened by the log's own name; otherwise it was rotated already.
-    was_written: bool,
+    is_live: bool,
     /// The newest timestamp of a rotated file when it was opened; its own if it was rotated
     /// already. Files rotated later have a later one.
     stamp: Option<String>,
 }
 
-impl Current {
+impl FollowedFile {
     /// Opens the file and remembers where its last whole line ends: up to there is read at once,
     /// the rest as it comes.
     fn open(path: &Path) -> std::io::Result<Self> {
@@ -87,27 +87,27 @@ impl Current {
                 break (file, before);
             }
         };
-        let known = file.metadata()?;
-        let at = end_of_last_line(&mut file, known.len())?;
+        let metadata = file.metadata()?;
+        let at = end_of_last_line(&mut file, metadata.len())?;
         file.seek(SeekFrom::Start(at))?;
-        let begins = Bound { device: known.dev(), inode: known.ino(), length: at };
+        let start = ReadBound { device: metadata.dev(), inode: metadata.ino(), length: at };
         let (path, lines) = (path.to_path_buf(), LineBuffer::default());
-        Ok(Self { path, file, lines, begins, was_written: true, stamp })
+        Ok(Self { path, file, lines, start, is_live: true, stamp })
     }
 
-    fn read_on(
+    fn read_available(
         &mut self,
-        selection: &Selection,
-        take: &mut (dyn FnMut(&Entry) -> ControlFlow<()> + Send),
+        selection: &LogSelection,
+        take: &mut (dyn FnMut(&LogEntry) -> ControlFlow<()> + Send),
     ) -> std::io::Result<ControlFlow<()>> {
         read_through(&mut self.file, &mut self.lines, selection, take)
     }
 
     /// Switches to the next file once it is in use. `true` if it did, or should be called again.
-    fn move_on(
+    fn advance(
         &mut self,
-        selection: &Selection,
-        take: &mut (dyn FnMut(&Entry) -> ControlFlow<()> + Send),
+        selection: &LogSelection,
+        take: &mut (dyn FnMut(&LogEntry) -> ControlFlow<()> + Send),
     ) -> std::io::Result<ControlFlow<(), bool>> {
         if self.file.stream_position()? < self.file.metadata()?.len() {
             return Ok(ControlFlow::Continue(false));
@@ -116,18 +116,18 @@ impl Current {
         let newest = rotated.last().map(|(stamp, _)| stamp.clone());
         rotated.retain(|(stamp, _)| Some(stamp) > self.stamp.as_ref());
         let mut later = rotated.into_iter().peekable();
-        if self.was_written
+        if self.is_live
             && let Some((_, first)) = later.peek()
             && self.is_at(first)?
         {
             later.next();
         }
         if let Some((stamp, next)) = later.next() {
-            return self.turn_to(stamp, &next, selection, take);
+            return self.switch_to_rotated(stamp, &next, selection, take);
         }
         let next = match open_regular(&self.path) {
             Ok(next) => next,
-            Err(gone) if gone.kind() == ErrorKind::NotFound => {
+            Err(error) if error.kind() == ErrorKind::NotFound => {
                 return Ok(ControlFlow::Continue(false));
             }
             Err(other) => return Err(other),
@@ -146,23 +146,23 @@ impl Current {
             return Ok(ControlFlow::Continue(true));
         }
         (self.file, self.lines) = (next, LineBuffer::default());
-        (self.was_written, self.stamp) = (true, newest);
+        (self.is_live, self.stamp) = (true, newest);
         Ok(ControlFlow::Continue(true))
     }
 
     /// Switches to a rotated file. One that is compressed is read at once: it is complete.
-    fn turn_to(
+    fn switch_to_rotated(
         &mut self,
         stamp: String,
         next: &LogFile,
-        selection: &Selection,
-        take: &mut (dyn FnMut(&Entry) -> ControlFlow<()> + Send),
+        selection: &LogSelection,
+        take: &mut (dyn FnMut(&LogEntry) -> ControlFlow<()> + Send),
     ) -> std::io::Result<ControlFlow<(), bool>> {
         let opened = open_regular(&next.path).and_then(|file| Ok((file, next.open()?)));
         let (mut file, mut content) = match opened {
             Ok(opened) => opened,
             // Just compressed or removed: the next listing shows which.
-            Err(gone) if gone.kind() == ErrorKind::NotFound => {
+            Err(error) if error.kind() == ErrorKind::NotFound => {
                 return Ok(ControlFlow::Continue(true));
             }
             Err(other) => return Err(other),
@@ -174,22 +174,22 @@ impl Current {
             file.seek(SeekFrom::End(0))?;
         }
         (self.file, self.lines) = (file, lines);
-        (self.was_written, self.stamp) = (false, Some(stamp));
+        (self.is_live, self.stamp) = (false, Some(stamp));
         Ok(flow.map_continue(|()| true))
     }
 
     /// Whether that is the file being read, possibly renamed or compressed. Lines begin with the
     /// nanosecond at which they were written, so no two files begin alike.
     fn is_at(&self, other: &LogFile) -> std::io::Result<bool> {
-        let mut own = [0; BEGINNING];
+        let mut own = [0; FIRST_BYTES];
         let length = self.file.read_at(&mut own, 0)?;
-        let mut its = Vec::new();
+        let mut other_bytes = Vec::new();
         match other.open() {
-            Ok(content) => content.take(length as u64).read_to_end(&mut its)?,
-            Err(gone) if gone.kind() == ErrorKind::NotFound => return Ok(false),
+            Ok(content) => content.take(length as u64).read_to_end(&mut other_bytes)?,
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(false),
             Err(cause) => return Err(cause),
         };
-        Ok(own.get(..length) == Some(its.as_slice()))
+        Ok(own.get(..length) == Some(other_bytes.as_slice()))
     }
 }
 
@@ -201,8 +201,8 @@ fn newest_stamp(path: &Path) -> std::io::Result<Option<String>> {
 fn read_through(
     content: &mut dyn Read,
     lines: &mut LineBuffer,
-    selection: &Selection,
-    take: &mut (dyn FnMut(&Entry) -> ControlFlow<()> + Send),
+    selection: &LogSelection,
+    take: &mut (dyn FnMut(&LogEntry) -> ControlFlow<()> + Send),
 ) -> std::io::Result<ControlFlow<()>> {
     let mut chunk = [0; 8192];
     loop {
@@ -223,7 +223,7 @@ fn read_through(
 
 /// Where the last whole line ends. A line beyond the size limit counts as ended.
 fn end_of_last_line(file: &mut File, length: u64) -> std::io::Result<u64> {
-    let from = length.saturating_sub(MOST_LINE_BYTES as u64);
+    let from = length.saturating_sub(MAX_LINE_BYTES as u64);
     file.seek(SeekFrom::Start(from))?;
     let mut end = Vec::new();
     Read::by_ref(file).take(length - from).read_to_end(&mut end)?;
@@ -235,18 +235,18 @@ fn end_of_last_line(file: &mut File, length: u64) -> std::io::Result<u64> {
 }
 
 /// Watches the log's directory.
-struct FolderWatch {
+struct DirWatch {
     events: pipe::Receiver,
 }
 
-impl FolderWatch {
+impl DirWatch {
     fn start(path: &Path) -> std::io::Result<Self> {
-        let Some(folder) = path.parent() else {
+        let Some(dir) = path.parent() else {
             return Err(std::io::Error::other("not the path of a file"));
         };
         let descriptor = inotify::init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC)?;
         let what = WatchFlags::MODIFY | WatchFlags::CREATE | WatchFlags::MOVE;
-        inotify::add_watch(&descriptor, folder, what)?;
+        inotify::add_watch(&descriptor, dir, what)?;
         // An inotify descriptor, read like a pipe: see the lock file's watch in host-process.
         Ok(Self { events: pipe::Receiver::from_owned_fd_unchecked(descriptor)? })
     }

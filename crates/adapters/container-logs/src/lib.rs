@@ -1,7 +1,7 @@
 //! Reads the log files of containers: across rotated files, the last lines, as they grow.
 //!
 //! Rule: memory use does not depend on the log's size: whole lines are passed on as they are read,
-//! and a line longer than [`MOST_LINE_BYTES`] comes in pieces. Lines that are not in the CRI log
+//! and a line longer than [`MAX_LINE_BYTES`] comes in pieces. Lines that are not in the CRI log
 //! format are skipped. Reading blocks on the disk, so servers read on a thread of their own;
 //! [`follow`] waits without polling.
 
@@ -11,7 +11,7 @@ mod read;
 
 pub use files::{LogFile, log_files};
 pub use follow::follow;
-pub use read::{Entry, MOST_LINE_BYTES, Selection, read_logs};
+pub use read::{LogEntry, LogSelection, MAX_LINE_BYTES, read_logs};
 
 /// Why a log cannot be read.
 #[derive(Debug, thiserror::Error)]

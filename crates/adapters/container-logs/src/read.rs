@@ -14,11 +14,11 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 /// Runtimes split lines at 16 KiB; this is four times as much.
-pub const MOST_LINE_BYTES: usize = 64 * 1024;
+pub const MAX_LINE_BYTES: usize = 64 * 1024;
 
 /// Which lines to read.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Selection {
+pub struct LogSelection {
     /// At most the last so many.
     pub tail: Option<usize>,
     /// Not older than this.
@@ -28,7 +28,7 @@ pub struct Selection {
 
 /// A piece of a container's output.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Entry {
+pub struct LogEntry {
     /// As the runtime wrote it.
     pub time: String,
     pub stream: LogStream,
@@ -37,9 +37,9 @@ pub struct Entry {
     pub text: Vec<u8>,
 }
 
-impl Selection {
+impl LogSelection {
     /// The line as an entry, if it is one and is selected. `tail` is not applied here.
-    pub(crate) fn entry(&self, line: &[u8]) -> Option<Entry> {
+    pub(crate) fn entry(&self, line: &[u8]) -> Option<LogEntry> {
         let line = parse(line)?;
         if self.stream.is_some_and(|stream| stream != line.stream) {
             return None;
@@ -49,7 +49,7 @@ impl Selection {
         {
             return None;
         }
-        Some(Entry {
+        Some(LogEntry {
             time: line.time.to_owned(),
             stream: line.stream,
             is_partial: line.is_partial,
@@ -60,7 +60,7 @@ impl Selection {
 
 /// A position in a file, which may have been renamed since.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Bound {
+pub(crate) struct ReadBound {
     pub device: u64,
     pub inode: u64,
     pub length: u64,
@@ -69,8 +69,8 @@ pub(crate) struct Bound {
 /// Passes on a container's log, oldest first, until `take` breaks off.
 pub fn read_logs(
     path: &Path,
-    selection: &Selection,
-    take: &mut dyn FnMut(&Entry) -> ControlFlow<()>,
+    selection: &LogSelection,
+    take: &mut dyn FnMut(&LogEntry) -> ControlFlow<()>,
 ) -> Result<(), LogError> {
     read_until(path, selection, None, take)
 }
@@ -78,11 +78,11 @@ pub fn read_logs(
 /// The same, but nothing at the bound or after it.
 pub(crate) fn read_until(
     path: &Path,
-    selection: &Selection,
-    bound: Option<&Bound>,
-    take: &mut dyn FnMut(&Entry) -> ControlFlow<()>,
+    selection: &LogSelection,
+    bound: Option<&ReadBound>,
+    take: &mut dyn FnMut(&LogEntry) -> ControlFlow<()>,
 ) -> Result<(), LogError> {
-    let files = Files::list(path, bound)?;
+    let files = LogFileList::list(path, bound)?;
     let (first, mut skip) = match selection.tail {
         None => (0, 0),
         Some(wanted) => files.start_of_last(selection, wanted)?,
@@ -103,13 +103,13 @@ pub(crate) fn read_until(
 }
 
 /// The files to read; the last one may be read only up to a length.
-struct Files {
+struct LogFileList {
     names: Vec<LogFile>,
     last_length: Option<u64>,
 }
 
-impl Files {
-    fn list(path: &Path, bound: Option<&Bound>) -> Result<Self, LogError> {
+impl LogFileList {
+    fn list(path: &Path, bound: Option<&ReadBound>) -> Result<Self, LogError> {
         let mut names = log_files(path)?;
         let Some(bound) = bound else { return Ok(Self { names, last_length: None }) };
         let is_bound = |file: &LogFile| {
@@ -128,7 +128,7 @@ impl Files {
     /// The file in which the last `wanted` lines begin, and how many of its lines to skip.
     fn start_of_last(
         &self,
-        selection: &Selection,
+        selection: &LogSelection,
         wanted: usize,
     ) -> Result<(usize, usize), LogError> {
         let mut found = 0;
@@ -150,8 +150,8 @@ impl Files {
     fn each_entry(
         &self,
         at: usize,
-        selection: &Selection,
-        take: &mut dyn FnMut(&Entry) -> ControlFlow<()>,
+        selection: &LogSelection,
+        take: &mut dyn FnMut(&LogEntry) -> ControlFlow<()>,
     ) -> Result<ControlFlow<()>, LogError> {
         let Some(file) = self.names.get(at) else { return Ok(ControlFlow::Continue(())) };
         let failed = |cause| LogError { path: file.path.display().to_string(), cause };
@@ -164,7 +164,7 @@ impl Files {
         };
         let is_last = at + 1 == self.names.len();
         let most = self.last_length.filter(|_| is_last).unwrap_or(u64::MAX);
-        let mut reader = BufReader::with_capacity(MOST_LINE_BYTES, reader.take(most));
+        let mut reader = BufReader::with_capacity(MAX_LINE_BYTES, reader.take(most));
         let mut lines = LineBuffer::default();
         loop {
             let chunk = reader.fill_buf().map_err(failed)?;
@@ -205,7 +205,7 @@ impl LineBuffer {
             let end = self.bytes.iter().skip(self.searched).position(|byte| *byte == b'\n');
             let Some(end) = end.map(|at| at + self.searched) else {
                 self.searched = self.bytes.len();
-                if self.bytes.len() > MOST_LINE_BYTES {
+                if self.bytes.len() > MAX_LINE_BYTES {
                     self.bytes.clear();
                     self.searched = 0;
                     self.is_dropping = true;

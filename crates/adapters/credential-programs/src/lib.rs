@@ -26,7 +26,7 @@ mod tests;
 /// Upstream's timeout.
 const DEADLINE: Duration = Duration::from_secs(60);
 /// Credentials are short; a whole MiB of them is a mistake.
-const LONGEST_ANSWER: usize = 1 << 20;
+const MAX_OUTPUT_BYTES: usize = 1 << 20;
 
 /// How one program is run. Its debug output shows no argument and no value: both may be secrets.
 #[derive(Clone, PartialEq, Eq, Default)]
@@ -48,16 +48,16 @@ impl fmt::Debug for Invocation {
 
 /// The programs of one directory, by file name.
 #[derive(Debug)]
-pub struct ProgramFolder {
-    folder: PathBuf,
+pub struct ProgramDir {
+    dir: PathBuf,
     programs: BTreeMap<String, Invocation>,
     deadline: Duration,
 }
 
-impl ProgramFolder {
+impl ProgramDir {
     /// Runs nothing yet.
-    pub fn new(folder: &Path, programs: BTreeMap<String, Invocation>) -> Self {
-        Self { folder: folder.to_owned(), programs, deadline: DEADLINE }
+    pub fn new(dir: &Path, programs: BTreeMap<String, Invocation>) -> Self {
+        Self { dir: dir.to_owned(), programs, deadline: DEADLINE }
     }
 
     /// With another deadline for each run.
@@ -68,7 +68,7 @@ impl ProgramFolder {
 
     async fn ask(&self, provider: &str, request: Vec<u8>) -> Result<Vec<u8>, String> {
         let invocation = self.programs.get(provider).ok_or("no such program is configured")?;
-        let program = self.folder.join(provider);
+        let program = self.dir.join(provider);
         match tokio::time::timeout(self.deadline, run(&program, invocation, &request)).await {
             Ok(outcome) => outcome,
             Err(_) => Err(format!(
@@ -80,7 +80,7 @@ impl ProgramFolder {
     }
 }
 
-impl CredentialPrograms for ProgramFolder {
+impl CredentialPrograms for ProgramDir {
     fn ask<'a>(
         &'a self,
         provider: &'a str,
@@ -106,17 +106,20 @@ async fn run(program: &Path, invocation: &Invocation, request: &[u8]) -> Result<
         .process_group(0)
         .spawn()
         .map_err(|error| format!("cannot run {shown}: {error}"))?;
-    let mut group = Group::of(&child);
+    let mut group = ProviderProcessGroup::of(&child);
     let (input, output, errors) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
     // A program that answers without reading all of its input is a good program still.
-    let (_, answer, complaint) =
-        tokio::join!(feed(input, request), take(output, LONGEST_ANSWER + 1), take(errors, 0));
+    let (_, answer, complaint) = tokio::join!(
+        write_stdin(input, request),
+        take(output, MAX_OUTPUT_BYTES + 1),
+        take(errors, 0)
+    );
     let failed = |error: std::io::Error| format!("cannot read from {shown}: {error}");
     let ((answer, _), (_, complained)) = (answer.map_err(failed)?, complaint.map_err(failed)?);
     let status = child.wait().await.map_err(failed)?;
     group.0 = None;
-    if answer.len() > LONGEST_ANSWER {
-        return Err(format!("{shown}: its answer has more than {LONGEST_ANSWER} bytes"));
+    if answer.len() > MAX_OUTPUT_BYTES {
+        return Err(format!("{shown}: its answer has more than {MAX_OUTPUT_BYTES} bytes"));
     }
     if !status.success() {
         return Err(format!(
@@ -130,15 +133,15 @@ async fn run(program: &Path, invocation: &Invocation, request: &[u8]) -> Result<
 
 /// The program's process group, killed when this is dropped: the program is its first member and
 /// not reaped yet, so that the id cannot have been reused.
-struct Group(Option<Pid>);
+struct ProviderProcessGroup(Option<Pid>);
 
-impl Group {
+impl ProviderProcessGroup {
     fn of(child: &Child) -> Self {
         Self(child.id().and_then(|id| Pid::from_raw(i32::try_from(id).unwrap_or(0))))
     }
 }
 
-impl Drop for Group {
+impl Drop for ProviderProcessGroup {
     fn drop(&mut self) {
         if let Some(group) = self.0 {
             // It may have exited already.
@@ -148,7 +151,7 @@ impl Drop for Group {
 }
 
 /// Writes the request and closes the pipe. The program may close its end first.
-async fn feed(input: Option<ChildStdin>, request: &[u8]) -> std::io::Result<()> {
+async fn write_stdin(input: Option<ChildStdin>, request: &[u8]) -> std::io::Result<()> {
     let Some(mut input) = input else { return Ok(()) };
     input.write_all(request).await?;
     input.shutdown().await
@@ -160,12 +163,12 @@ async fn take(
     limit: usize,
 ) -> std::io::Result<(Vec<u8>, u64)> {
     let mut bytes = Vec::new();
-    let mut passed_over = 0;
+    let mut discarded = 0;
     if let Some(output) = output {
         let mut rest = output.take(u64::try_from(limit).unwrap_or(u64::MAX));
         rest.read_to_end(&mut bytes).await?;
-        passed_over = tokio::io::copy(&mut rest.into_inner(), &mut tokio::io::sink()).await?;
+        discarded = tokio::io::copy(&mut rest.into_inner(), &mut tokio::io::sink()).await?;
     }
     let read = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
-    Ok((bytes, read.saturating_add(passed_over)))
+    Ok((bytes, read.saturating_add(discarded)))
 }

@@ -36,7 +36,7 @@ const BOUNDS: &[f64] = &[
 ];
 
 #[derive(Debug)]
-struct Calls {
+struct CallStats {
     times: Histogram,
     made: u64,
     failed: u64,
@@ -44,13 +44,13 @@ struct Calls {
 
 /// By upstream's operation name.
 #[derive(Debug, Default)]
-pub(crate) struct CallCounts(Mutex<BTreeMap<&'static str, Calls>>);
+pub(crate) struct CallCounts(Mutex<BTreeMap<&'static str, CallStats>>);
 
 impl CallCounts {
     pub(crate) fn add(&self, call: &str, took: Duration, failed: bool) {
         let Some(operation) = operation(call) else { return };
         let mut counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let none = || Calls { times: Histogram::new(BOUNDS), made: 0, failed: 0 };
+        let none = || CallStats { times: Histogram::new(BOUNDS), made: 0, failed: 0 };
         let calls = counts.entry(operation).or_insert_with(none);
         calls.made += 1;
         calls.failed += u64::from(failed);

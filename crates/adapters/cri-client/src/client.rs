@@ -16,16 +16,16 @@ use tokio::time::Instant;
 use tonic::{Code, Request, Status};
 
 use crate::call_counts::CallCounts;
+use crate::call_error::{RuntimeCallContext, from_status};
 use crate::endpoint::Endpoint;
-use crate::failure::{CallFacts, from_status};
 use crate::limits::CallLimits;
-use crate::transport::{BoxedService, Transport};
+use crate::transport::{BoxedService, RuntimeTransport};
 
 /// A client of one runtime. Cheap to clone; clones share the connections.
 #[derive(Debug, Clone)]
 pub struct CriClient {
-    runtime: Transport,
-    image: Transport,
+    runtime: RuntimeTransport,
+    image: RuntimeTransport,
     pub(crate) limits: CallLimits,
     pub(crate) counts: Arc<CallCounts>,
 }
@@ -35,13 +35,13 @@ impl CriClient {
     ///
     /// Must be called inside a tokio runtime. Opens nothing yet.
     pub fn connect(runtime: &Endpoint, image: Option<&Endpoint>, limits: CallLimits) -> Self {
-        let runtime = Transport::socket(runtime);
-        let image = image.map_or_else(|| runtime.clone(), Transport::socket);
+        let runtime = RuntimeTransport::socket(runtime);
+        let image = image.map_or_else(|| runtime.clone(), RuntimeTransport::socket);
         Self::over(runtime, image, limits)
     }
 
     /// Over given transports, for a runtime in this process.
-    pub fn over(runtime: Transport, image: Transport, limits: CallLimits) -> Self {
+    pub fn over(runtime: RuntimeTransport, image: RuntimeTransport, limits: CallLimits) -> Self {
         Self { runtime, image, limits, counts: Arc::default() }
     }
 
@@ -61,24 +61,24 @@ impl CriClient {
         self.runtime.name()
     }
 
-    pub(crate) fn runtime_call(&self, name: &'static str, limit: Duration) -> Call<'_> {
-        Call { name, limit, transport: &self.runtime, counts: &self.counts }
+    pub(crate) fn runtime_call(&self, name: &'static str, limit: Duration) -> CriCall<'_> {
+        CriCall { name, limit, transport: &self.runtime, counts: &self.counts }
     }
 
-    pub(crate) fn image_call(&self, name: &'static str, limit: Duration) -> Call<'_> {
-        Call { name, limit, transport: &self.image, counts: &self.counts }
+    pub(crate) fn image_call(&self, name: &'static str, limit: Duration) -> CriCall<'_> {
+        CriCall { name, limit, transport: &self.image, counts: &self.counts }
     }
 }
 
 /// One call to be made.
-pub(crate) struct Call<'a> {
+pub(crate) struct CriCall<'a> {
     name: &'static str,
     limit: Duration,
-    transport: &'a Transport,
+    transport: &'a RuntimeTransport,
     counts: &'a CallCounts,
 }
 
-impl Call<'_> {
+impl CriCall<'_> {
     /// Sends `message` by `send` and waits for the whole response, at most as long as the limit.
     pub(crate) async fn make<Message, Answer, Sent>(
         self,
@@ -121,7 +121,7 @@ impl Call<'_> {
         outcome.map_err(|status| {
             let elapsed = started.elapsed();
             let endpoint = transport.name();
-            from_status(&status, CallFacts { call, endpoint, limit: Some(limit), elapsed })
+            from_status(&status, RuntimeCallContext { call, endpoint, limit: Some(limit), elapsed })
         })
     }
 }

@@ -5,10 +5,10 @@
 //! transport is a boxed service: a unix socket, or a runtime in the same process.
 
 mod call_counts;
+mod call_error;
 mod calls;
 mod client;
 mod endpoint;
-mod failure;
 mod limits;
 mod local_port;
 mod open_streams;
@@ -23,5 +23,5 @@ mod tests;
 pub use client::CriClient;
 pub use endpoint::{Endpoint, EndpointError};
 pub use limits::{CallLimits, EXEC_LIMIT, PULL_LIMIT};
-pub use streams::ContainerEvents;
-pub use transport::Transport;
+pub use streams::ContainerEventStream;
+pub use transport::RuntimeTransport;

@@ -5,14 +5,14 @@
 
 use cri_wire::v1;
 use ports::container_runtime::ContainerRuntimeError;
-use ports::local_api::LocalRefusal;
+use ports::local_api::LocalApiError;
 use ports::local_runtime::{
-    Answer, LocalImage, LocalImageName, LocalImages, LocalProcess, LocalRuntime, LocalStream,
-    LocalUsage, LocalUsages, StreamOffer, StreamWish,
+    LocalImage, LocalImageName, LocalImages, LocalProcess, LocalRuntime, LocalRuntimeResult,
+    LocalStream, LocalStreamRequest, LocalUsage, LocalUsages, StreamEndpoint,
 };
 
 use crate::client::CriClient;
-use crate::open_streams::{Given, Manner};
+use crate::open_streams::{OpenedStream, StreamDelivery};
 
 #[cfg(test)]
 mod tests;
@@ -22,57 +22,58 @@ const POD_NAME: &str = "io.kubernetes.pod.name";
 const POD_NAMESPACE: &str = "io.kubernetes.pod.namespace";
 
 impl LocalRuntime for CriClient {
-    fn address(&self, wish: StreamWish) -> Answer<'_, LocalStream> {
+    fn address(&self, stream_request: LocalStreamRequest) -> LocalRuntimeResult<'_, LocalStream> {
         Box::pin(async move {
-            let given = self.given(wish, Manner::ByAddress).await?;
-            Ok(LocalStream { url: given.url, runtime: self.runtime_name().to_owned() })
+            let opened_stream = self.opened_stream(stream_request, StreamDelivery::Url).await?;
+            Ok(LocalStream { url: opened_stream.url, runtime: self.runtime_name().to_owned() })
         })
     }
 
-    fn stream(&self, wish: StreamWish) -> Answer<'_, StreamOffer> {
+    fn stream(&self, stream_request: LocalStreamRequest) -> LocalRuntimeResult<'_, StreamEndpoint> {
         Box::pin(async move {
-            let given = self.given(wish, Manner::Open).await?;
-            Ok(match given.open.and_then(|open| open.take()) {
-                Some(carry) => StreamOffer::Here(carry),
+            let opened_stream =
+                self.opened_stream(stream_request, StreamDelivery::InProcess).await?;
+            Ok(match opened_stream.open.and_then(|open| open.take()) {
+                Some(carry) => StreamEndpoint::Here(carry),
                 None => {
                     let runtime = self.runtime_name().to_owned();
-                    StreamOffer::Address(LocalStream { url: given.url, runtime })
+                    StreamEndpoint::Address(LocalStream { url: opened_stream.url, runtime })
                 }
             })
         })
     }
 
-    fn process<'a>(&'a self, container: &'a str) -> Answer<'a, LocalProcess> {
+    fn process<'a>(&'a self, container: &'a str) -> LocalRuntimeResult<'a, LocalProcess> {
         Box::pin(async move {
             let request =
                 v1::ContainerStatusRequest { container_id: container.to_owned(), verbose: true };
             let answer = self.container_status(request).await;
-            let answer = answer.map_err(|error| self.refusal(&error))?;
+            let answer = answer.map_err(|error| self.to_local_error(&error))?;
             let state = answer.status.map(|status| status.state());
             if state != Some(v1::ContainerState::ContainerRunning) {
                 let message = "the container does not run".to_owned();
-                return Err(LocalRefusal::NotNow { message });
+                return Err(LocalApiError::TemporarilyUnavailable { message });
             }
             match answer.info.get("info").and_then(|info| process_in(info)) {
                 Some(pid) => Ok(LocalProcess { pid }),
-                None => Err(self.cannot("does not tell the process of a container")),
+                None => Err(self.unsupported("does not tell the process of a container")),
             }
         })
     }
 
-    fn usage(&self) -> Answer<'_, LocalUsages> {
+    fn usage(&self) -> LocalRuntimeResult<'_, LocalUsages> {
         Box::pin(async move {
             let request = v1::ListContainerStatsRequest { filter: None };
             let answer = self.list_container_stats(request).await;
-            let answer = answer.map_err(|error| self.refusal(&error))?;
+            let answer = answer.map_err(|error| self.to_local_error(&error))?;
             Ok(LocalUsages { containers: answer.stats.into_iter().filter_map(usage).collect() })
         })
     }
 
-    fn images(&self) -> Answer<'_, LocalImages> {
+    fn images(&self) -> LocalRuntimeResult<'_, LocalImages> {
         Box::pin(async move {
             let answer = self.list_images(v1::ListImagesRequest { filter: None }).await;
-            let answer = answer.map_err(|error| self.refusal(&error))?;
+            let answer = answer.map_err(|error| self.to_local_error(&error))?;
             let images = answer.images.into_iter().map(|image| LocalImage {
                 id: image.id,
                 tags: image.repo_tags,
@@ -84,19 +85,19 @@ impl LocalRuntime for CriClient {
         })
     }
 
-    fn remove_image<'a>(&'a self, name: &'a str) -> Answer<'a, LocalImageName> {
+    fn remove_image<'a>(&'a self, name: &'a str) -> LocalRuntimeResult<'a, LocalImageName> {
         Box::pin(async move {
             let image = v1::ImageSpec { image: name.to_owned(), ..v1::ImageSpec::default() };
             // Removing an image that does not exist succeeds in CRI; a person wants to know.
             let request =
                 v1::ImageStatusRequest { image: Some(image.clone()), ..Default::default() };
             let status = self.image_status(request).await;
-            if status.map_err(|error| self.refusal(&error))?.image.is_none() {
-                return Err(LocalRefusal::NotFound { message: format!("no image named {name}") });
+            if status.map_err(|error| self.to_local_error(&error))?.image.is_none() {
+                return Err(LocalApiError::NotFound { message: format!("no image named {name}") });
             }
             let removed =
                 CriClient::remove_image(self, v1::RemoveImageRequest { image: Some(image) });
-            removed.await.map_err(|error| self.refusal(&error))?;
+            removed.await.map_err(|error| self.to_local_error(&error))?;
             Ok(LocalImageName { name: name.to_owned() })
         })
     }
@@ -104,9 +105,13 @@ impl LocalRuntime for CriClient {
 
 impl CriClient {
     /// The runtime's response to a stream request.
-    async fn given(&self, wish: StreamWish, manner: Manner) -> Result<Given, LocalRefusal> {
-        let given = match wish {
-            StreamWish::Exec { container, command } => {
+    async fn opened_stream(
+        &self,
+        stream_request: LocalStreamRequest,
+        delivery: StreamDelivery,
+    ) -> Result<OpenedStream, LocalApiError> {
+        let opened_stream = match stream_request {
+            LocalStreamRequest::Exec { container, command } => {
                 let request = v1::ExecRequest {
                     container_id: container,
                     cmd: command.command,
@@ -115,9 +120,9 @@ impl CriClient {
                     stdout: command.stdout,
                     stderr: command.stderr && !command.tty,
                 };
-                self.exec_stream(request, manner).await
+                self.exec_stream(request, delivery).await
             }
-            StreamWish::Attach { container, command } => {
+            LocalStreamRequest::Attach { container, command } => {
                 let request = v1::AttachRequest {
                     container_id: container,
                     tty: command.tty,
@@ -125,19 +130,19 @@ impl CriClient {
                     stdout: command.stdout,
                     stderr: command.stderr && !command.tty,
                 };
-                self.attach_stream(request, manner).await
+                self.attach_stream(request, delivery).await
             }
-            StreamWish::Forward { pod } => {
+            LocalStreamRequest::Forward { pod } => {
                 let pod_sandbox_id = self.sandbox_of(&pod).await?;
                 let request = v1::PortForwardRequest { pod_sandbox_id, ..Default::default() };
-                self.forward_stream(request, manner).await
+                self.forward_stream(request, delivery).await
             }
         };
-        given.map_err(|error| self.refusal(&error))
+        opened_stream.map_err(|error| self.to_local_error(&error))
     }
 
     /// The current sandbox of the pod with this UID.
-    async fn sandbox_of(&self, pod: &str) -> Result<String, LocalRefusal> {
+    async fn sandbox_of(&self, pod: &str) -> Result<String, LocalApiError> {
         let filter = v1::PodSandboxFilter {
             state: Some(v1::PodSandboxStateValue {
                 state: v1::PodSandboxState::SandboxReady.into(),
@@ -147,31 +152,31 @@ impl CriClient {
         };
         let request = v1::ListPodSandboxRequest { filter: Some(filter) };
         let listed = self.list_pod_sandbox(request).await;
-        let listed = listed.map_err(|error| self.refusal(&error))?;
+        let listed = listed.map_err(|error| self.to_local_error(&error))?;
         let newest = listed.items.into_iter().max_by_key(|sandbox| sandbox.created_at);
-        newest.map(|sandbox| sandbox.id).ok_or_else(|| LocalRefusal::NotNow {
+        newest.map(|sandbox| sandbox.id).ok_or_else(|| LocalApiError::TemporarilyUnavailable {
             message: "the pod has no network yet, or not any more".to_owned(),
         })
     }
 
-    fn cannot(&self, what: &str) -> LocalRefusal {
+    fn unsupported(&self, what: &str) -> LocalApiError {
         let message = format!("not over this runtime yet: {} {what}", self.runtime_name());
-        LocalRefusal::NotNow { message }
+        LocalApiError::TemporarilyUnavailable { message }
     }
 
-    fn refusal(&self, error: &ContainerRuntimeError) -> LocalRefusal {
+    fn to_local_error(&self, error: &ContainerRuntimeError) -> LocalApiError {
         let message = match error {
             ContainerRuntimeError::Unimplemented { call, message } => {
-                return self.cannot(&format!("does not serve {call} ({message})"));
+                return self.unsupported(&format!("does not serve {call} ({message})"));
             }
             // The runtime's message is enough; the call's name is internal.
             ContainerRuntimeError::NotFound { message, .. } => {
-                return LocalRefusal::NotFound { message: message.clone() };
+                return LocalApiError::NotFound { message: message.clone() };
             }
             ContainerRuntimeError::Refused { message, .. } => message.clone(),
             other => other.to_string(),
         };
-        LocalRefusal::NotNow { message }
+        LocalApiError::TemporarilyUnavailable { message }
     }
 }
 

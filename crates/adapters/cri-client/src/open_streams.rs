@@ -1,10 +1,10 @@
 //! The calls that open a stream: for an address, or for the stream itself.
 //!
 //! Rule: the request for an open stream and the stream travel as extensions of the messages
-//! ([`cri_wire::OpenStream`]), so they reach only a runtime in this process; any other returns an
+//! ([`cri_wire::InProcessStream`]), so they reach only a runtime in this process; any other returns an
 //! address in either case.
 
-use cri_wire::{OpenStream, TakesOpenStream, v1};
+use cri_wire::{AcceptsInProcessStream, InProcessStream, v1};
 use ports::container_runtime::ContainerRuntimeError;
 use tonic::{Request, Response};
 
@@ -12,31 +12,31 @@ use crate::client::CriClient;
 use crate::limits;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Manner {
-    ByAddress,
-    Open,
+pub(crate) enum StreamDelivery {
+    Url,
+    InProcess,
 }
 
 /// What a runtime returned.
 #[derive(Debug)]
-pub(crate) struct Given {
+pub(crate) struct OpenedStream {
     /// Empty if the stream is open.
     pub(crate) url: String,
-    pub(crate) open: Option<OpenStream>,
+    pub(crate) open: Option<InProcessStream>,
 }
 
-impl Manner {
+impl StreamDelivery {
     fn put_on<T>(self, mut request: Request<T>) -> Request<T> {
-        if self == Self::Open {
-            request.extensions_mut().insert(TakesOpenStream);
+        if self == Self::InProcess {
+            request.extensions_mut().insert(AcceptsInProcessStream);
         }
         request
     }
 }
 
-impl Given {
+impl OpenedStream {
     fn of<T>(response: Response<T>, url: impl FnOnce(T) -> String) -> Self {
-        let open = response.extensions().get::<OpenStream>().cloned();
+        let open = response.extensions().get::<InProcessStream>().cloned();
         Self { url: url(response.into_inner()), open }
     }
 }
@@ -48,13 +48,13 @@ macro_rules! streams {
                 pub(crate) async fn $method(
                     &self,
                     request: v1::$request,
-                    manner: Manner,
-                ) -> Result<Given, ContainerRuntimeError> {
+                    delivery: StreamDelivery,
+                ) -> Result<OpenedStream, ContainerRuntimeError> {
                     let limit = limits::ordinary(&request, &self.limits);
                     let mut service = self.runtime_service();
                     let send = |request| async move {
-                        let response = service.$call(manner.put_on(request)).await?;
-                        Ok(Given::of(response, |answer| answer.url))
+                        let response = service.$call(delivery.put_on(request)).await?;
+                        Ok(OpenedStream::of(response, |answer| answer.url))
                     };
                     // Boxed: the future of a generated call is large, and callers nest it.
                     Box::pin(self.runtime_call($name, limit).make(request, send)).await

@@ -28,7 +28,7 @@ use crate::client::CriClient;
 mod tests;
 
 /// The error for a response that violates the CRI contract.
-fn senseless(call: &'static str, message: String) -> ContainerRuntimeError {
+fn malformed_response(call: &'static str, message: String) -> ContainerRuntimeError {
     ContainerRuntimeError::Refused { call, code: "Internal".to_owned(), message }
 }
 
@@ -52,7 +52,7 @@ impl PodRuntime for CriClient {
     }
 
     fn signals(&self) -> Box<dyn RuntimeSignals> {
-        Box::new(signals::Signals::new(self.clone()))
+        Box::new(signals::ContainerEventSignals::new(self.clone()))
     }
 
     fn run_sandbox<'a>(&'a self, config: &'a SandboxConfig) -> RuntimeFuture<'a, String> {
@@ -69,14 +69,14 @@ impl PodRuntime for CriClient {
     fn stop_sandbox<'a>(&'a self, id: &'a str) -> RuntimeFuture<'a, ()> {
         Box::pin(async move {
             let request = v1::StopPodSandboxRequest { pod_sandbox_id: id.to_owned() };
-            gone_is_done(self.stop_pod_sandbox(request).await)
+            ignore_not_found(self.stop_pod_sandbox(request).await)
         })
     }
 
     fn remove_sandbox<'a>(&'a self, id: &'a str) -> RuntimeFuture<'a, ()> {
         Box::pin(async move {
             let request = v1::RemovePodSandboxRequest { pod_sandbox_id: id.to_owned() };
-            gone_is_done(self.remove_pod_sandbox(request).await)
+            ignore_not_found(self.remove_pod_sandbox(request).await)
         })
     }
 
@@ -108,14 +108,14 @@ impl PodRuntime for CriClient {
         Box::pin(async move {
             let request =
                 v1::StopContainerRequest { container_id: id.to_owned(), timeout: seconds(grace) };
-            gone_is_done(CriClient::stop_container(self, request).await)
+            ignore_not_found(CriClient::stop_container(self, request).await)
         })
     }
 
     fn remove_container<'a>(&'a self, id: &'a str) -> RuntimeFuture<'a, ()> {
         Box::pin(async move {
             let request = v1::RemoveContainerRequest { container_id: id.to_owned() };
-            gone_is_done(CriClient::remove_container(self, request).await)
+            ignore_not_found(CriClient::remove_container(self, request).await)
         })
     }
 
@@ -184,7 +184,7 @@ impl PodRuntime for CriClient {
     fn remove_image<'a>(&'a self, image: &'a ImageSpec) -> RuntimeFuture<'a, ()> {
         Box::pin(async move {
             let request = v1::RemoveImageRequest { image: Some(image::spec_to_wire(image)) };
-            gone_is_done(CriClient::remove_image(self, request).await)
+            ignore_not_found(CriClient::remove_image(self, request).await)
         })
     }
 
@@ -222,7 +222,9 @@ impl PodRuntime for CriClient {
 
 /// A container or sandbox that does not exist counts as stopped or removed; runtimes differ in
 /// whether they return NotFound.
-fn gone_is_done<T>(outcome: Result<T, ContainerRuntimeError>) -> Result<(), ContainerRuntimeError> {
+fn ignore_not_found<T>(
+    outcome: Result<T, ContainerRuntimeError>,
+) -> Result<(), ContainerRuntimeError> {
     match outcome {
         Ok(_) | Err(ContainerRuntimeError::NotFound { .. }) => Ok(()),
         Err(error) => Err(error),
@@ -232,7 +234,10 @@ fn gone_is_done<T>(outcome: Result<T, ContainerRuntimeError>) -> Result<(), Cont
 /// A created object must have an id, or it could never be found again.
 fn named(call: &'static str, what: &str, id: String) -> Result<String, ContainerRuntimeError> {
     if id.is_empty() {
-        return Err(senseless(call, format!("the runtime did not name {what} that it made")));
+        return Err(malformed_response(
+            call,
+            format!("the runtime did not name {what} that it made"),
+        ));
     }
     Ok(id)
 }

@@ -30,7 +30,7 @@ impl ContainerRuntime for CriClient {
     fn status(&self) -> PortFuture<'_, Result<RuntimeStatus, ContainerRuntimeError>> {
         Box::pin(async move {
             let answer = CriClient::status(self, v1::StatusRequest { verbose: false }).await?;
-            let strict_groups =
+            let strict_supplemental_groups =
                 answer.features.is_some_and(|features| features.supplemental_groups_policy);
             let conditions = answer.status.unwrap_or_default().conditions;
             let conditions = conditions.into_iter().map(|condition| RuntimeCondition {
@@ -39,7 +39,7 @@ impl ContainerRuntime for CriClient {
                 reason: condition.reason,
                 message: condition.message,
             });
-            Ok(RuntimeStatus { conditions: conditions.collect(), strict_groups })
+            Ok(RuntimeStatus { conditions: conditions.collect(), strict_supplemental_groups })
         })
     }
 }

@@ -12,8 +12,8 @@ use cri_wire::v1;
 use ports::container_runtime::ContainerRuntimeError;
 use tonic::{Status, Streaming};
 
+use crate::call_error::{RuntimeCallContext, from_status};
 use crate::client::CriClient;
-use crate::failure::{CallFacts, from_status};
 use crate::limits;
 
 macro_rules! lists_in_parts {
@@ -65,17 +65,17 @@ enum EventSource {
 }
 
 /// The runtime's container events, in the order in which it sends them.
-pub struct ContainerEvents {
+pub struct ContainerEventStream {
     source: EventSource,
     endpoint: String,
 }
 
 impl CriClient {
-    /// The call `GetContainerEvents`; it leaves with the first [`ContainerEvents::next`].
+    /// The call `GetContainerEvents`; it leaves with the first [`ContainerEventStream::next`].
     ///
     /// Opening is part of the first wait because a runtime may send its headers only together
     /// with the first event.
-    pub fn container_events(&self) -> ContainerEvents {
+    pub fn container_events(&self) -> ContainerEventStream {
         let mut service = self.runtime_service();
         let opening = async move {
             service
@@ -83,14 +83,14 @@ impl CriClient {
                 .await
                 .map(tonic::Response::into_inner)
         };
-        ContainerEvents {
+        ContainerEventStream {
             source: EventSource::Opening(Box::pin(opening)),
             endpoint: self.runtime_name().to_owned(),
         }
     }
 }
 
-impl ContainerEvents {
+impl ContainerEventStream {
     /// The next event; `None` when the runtime ended the stream. Cancel-safe.
     pub async fn next(
         &mut self,
@@ -100,7 +100,7 @@ impl ContainerEvents {
             self.source = EventSource::Ended;
         }
         outcome.map_err(|status| {
-            let facts = CallFacts {
+            let facts = RuntimeCallContext {
                 call: "GetContainerEvents",
                 endpoint: &self.endpoint,
                 limit: None,

@@ -10,8 +10,8 @@ use ports::container_runtime::{
     ContainerRuntime, ContainerRuntimeError, RuntimeConditionKind, UnavailableCause,
 };
 
-use crate::{CallLimits, CriClient, Endpoint, Transport};
-use scripted::{OVERSIZED, ScriptedRuntime, SocketFolder};
+use crate::{CallLimits, CriClient, Endpoint, RuntimeTransport};
+use scripted::{OVERSIZED, ScriptedRuntime, SocketDir};
 
 const SHORT: Duration = Duration::from_millis(300);
 
@@ -29,9 +29,9 @@ fn status_of(id: &str) -> v1::ContainerStatusRequest {
 
 #[tokio::test]
 async fn the_port_answers_over_a_socket() {
-    let folder = SocketFolder::new();
-    let _server = folder.serve(ScriptedRuntime);
-    let runtime: Box<dyn ContainerRuntime> = Box::new(patient(&folder.endpoint()));
+    let dir = SocketDir::new();
+    let _server = dir.serve(ScriptedRuntime);
+    let runtime: Box<dyn ContainerRuntime> = Box::new(patient(&dir.endpoint()));
     let version = runtime.version().await.expect("version");
     assert_eq!(version.runtime_name, "scripted");
     assert_eq!(version.interface_version, "v1");
@@ -45,7 +45,8 @@ async fn the_port_answers_over_a_socket() {
 
 #[tokio::test]
 async fn the_port_answers_in_process() {
-    let transport = Transport::in_process("embedded", RuntimeServiceServer::new(ScriptedRuntime));
+    let transport =
+        RuntimeTransport::in_process("embedded", RuntimeServiceServer::new(ScriptedRuntime));
     let client = CriClient::over(transport.clone(), transport, CallLimits::default());
     let version = ContainerRuntime::version(&client).await.expect("version");
     assert_eq!(version.runtime_name, "scripted");
@@ -55,9 +56,9 @@ async fn the_port_answers_in_process() {
 
 #[tokio::test]
 async fn a_hanging_call_ends_at_its_limit() {
-    let folder = SocketFolder::new();
-    let _server = folder.serve(ScriptedRuntime);
-    let error = client(&folder.endpoint(), SHORT)
+    let dir = SocketDir::new();
+    let _server = dir.serve(ScriptedRuntime);
+    let error = client(&dir.endpoint(), SHORT)
         .container_status(status_of("hang"))
         .await
         .expect_err("never answers");
@@ -69,19 +70,19 @@ async fn a_hanging_call_ends_at_its_limit() {
 
 #[tokio::test]
 async fn a_pull_ends_at_its_own_limit() {
-    let folder = SocketFolder::new();
-    let _listener = folder.listen();
+    let dir = SocketDir::new();
+    let _listener = dir.listen();
     let limits = CallLimits { pull: SHORT, ..CallLimits::default() };
-    let client = CriClient::connect(&folder.endpoint(), None, limits);
+    let client = CriClient::connect(&dir.endpoint(), None, limits);
     let error = client.pull_image(v1::PullImageRequest::default()).await.expect_err("no answer");
     assert_eq!(error, ContainerRuntimeError::DeadlineExceeded { call: "PullImage", limit: SHORT });
 }
 
 #[tokio::test]
 async fn a_socket_that_never_speaks_ends_at_the_limit() {
-    let folder = SocketFolder::new();
-    let _listener = folder.listen();
-    let error = client(&folder.endpoint(), SHORT)
+    let dir = SocketDir::new();
+    let _listener = dir.listen();
+    let error = client(&dir.endpoint(), SHORT)
         .container_status(status_of("any"))
         .await
         .expect_err("nobody accepts");
@@ -93,9 +94,9 @@ async fn a_socket_that_never_speaks_ends_at_the_limit() {
 
 #[tokio::test]
 async fn a_list_in_parts_that_stalls_ends_at_the_limit() {
-    let folder = SocketFolder::new();
-    let _server = folder.serve(ScriptedRuntime);
-    let client = client(&folder.endpoint(), SHORT);
+    let dir = SocketDir::new();
+    let _server = dir.serve(ScriptedRuntime);
+    let client = client(&dir.endpoint(), SHORT);
     let request = v1::StreamPodSandboxesRequest::default();
     let error = client.stream_pod_sandboxes(request).await.expect_err("stalls after one part");
     assert!(matches!(error, ContainerRuntimeError::DeadlineExceeded { .. }), "{error}");
@@ -103,9 +104,9 @@ async fn a_list_in_parts_that_stalls_ends_at_the_limit() {
 
 #[tokio::test]
 async fn a_list_in_parts_is_put_together() {
-    let folder = SocketFolder::new();
-    let _server = folder.serve(ScriptedRuntime);
-    let containers = patient(&folder.endpoint())
+    let dir = SocketDir::new();
+    let _server = dir.serve(ScriptedRuntime);
+    let containers = patient(&dir.endpoint())
         .stream_containers(v1::StreamContainersRequest::default())
         .await
         .expect("list");
@@ -115,9 +116,9 @@ async fn a_list_in_parts_is_put_together() {
 
 #[tokio::test]
 async fn answers_of_the_runtime_keep_their_meaning() {
-    let folder = SocketFolder::new();
-    let _server = folder.serve(ScriptedRuntime);
-    let client = patient(&folder.endpoint());
+    let dir = SocketDir::new();
+    let _server = dir.serve(ScriptedRuntime);
+    let client = patient(&dir.endpoint());
     let error = client.container_status(status_of("absent")).await.expect_err("absent");
     let expected = ContainerRuntimeError::NotFound {
         call: "ContainerStatus",
@@ -144,9 +145,9 @@ async fn answers_of_the_runtime_keep_their_meaning() {
 
 #[tokio::test]
 async fn messages_up_to_the_limit_pass_and_larger_ones_do_not() {
-    let folder = SocketFolder::new();
-    let _server = folder.serve(ScriptedRuntime);
-    let client = patient(&folder.endpoint());
+    let dir = SocketDir::new();
+    let _server = dir.serve(ScriptedRuntime);
+    let client = patient(&dir.endpoint());
     let large = client.container_status(status_of("large")).await.expect("within the limit");
     assert!(large.info["filling"].len() > 15 * 1024 * 1024);
     let error = client.container_status(status_of("oversized")).await.expect_err("too large");
@@ -163,34 +164,34 @@ async fn messages_up_to_the_limit_pass_and_larger_ones_do_not() {
 }
 
 #[tokio::test]
-async fn a_missing_socket_and_a_dead_one_are_told_apart() {
-    let folder = SocketFolder::new();
-    let client = patient(&folder.endpoint());
+async fn a_missing_socket_and_a_refused_connection_are_different_errors() {
+    let dir = SocketDir::new();
+    let client = patient(&dir.endpoint());
     let error = client.container_status(status_of("any")).await.expect_err("nothing there");
     let ContainerRuntimeError::Unavailable { endpoint, cause, .. } = &error else {
         panic!("{error}")
     };
-    assert_eq!(*endpoint, folder.endpoint().to_string());
+    assert_eq!(*endpoint, dir.endpoint().to_string());
     assert_eq!(*cause, UnavailableCause::NoSocket);
-    drop(folder.listen());
+    drop(dir.listen());
     let error = client.container_status(status_of("any")).await.expect_err("nobody listens");
-    let dead = UnavailableCause::NobodyListens;
+    let dead = UnavailableCause::NotListening;
     assert!(
         matches!(error, ContainerRuntimeError::Unavailable { cause, .. } if cause == dead),
         "{error}"
     );
     // The same client finds the runtime once it is there.
-    folder.remove_socket();
-    let _server = folder.serve(ScriptedRuntime);
+    dir.remove_socket();
+    let _server = dir.serve(ScriptedRuntime);
     ContainerRuntime::version(&client).await.expect("now there");
 }
 
 #[tokio::test]
-async fn garbage_and_a_vanishing_peer_are_a_broken_connection() {
+async fn garbage_and_a_closed_connection_are_connection_errors() {
     for farewell in [&b"HTTP/1.1 400 Bad Request\r\n\r\nthis is no runtime\r\n"[..], &b""[..]] {
-        let folder = SocketFolder::new();
-        let _peer = folder.answer_each_with(farewell);
-        let error = patient(&folder.endpoint())
+        let dir = SocketDir::new();
+        let _peer = dir.answer_each_with(farewell);
+        let error = patient(&dir.endpoint())
             .container_status(status_of("any"))
             .await
             .expect_err("no runtime");
@@ -203,10 +204,10 @@ async fn garbage_and_a_vanishing_peer_are_a_broken_connection() {
 }
 
 #[tokio::test]
-async fn a_runtime_that_dies_during_a_call_is_unavailable_and_found_again() {
-    let folder = SocketFolder::new();
-    let server = folder.serve(ScriptedRuntime);
-    let client = patient(&folder.endpoint());
+async fn a_runtime_that_dies_during_a_call_is_unavailable_until_it_restarts() {
+    let dir = SocketDir::new();
+    let server = dir.serve(ScriptedRuntime);
+    let client = patient(&dir.endpoint());
     ContainerRuntime::version(&client).await.expect("alive");
     let hanging = {
         let client = client.clone();
@@ -216,16 +217,16 @@ async fn a_runtime_that_dies_during_a_call_is_unavailable_and_found_again() {
     drop(server);
     let error = hanging.await.expect("joins").expect_err("died");
     assert!(matches!(error, ContainerRuntimeError::Unavailable { .. }), "{error}");
-    folder.remove_socket();
-    let _server = folder.serve(ScriptedRuntime);
+    dir.remove_socket();
+    let _server = dir.serve(ScriptedRuntime);
     ContainerRuntime::version(&client).await.expect("back again");
 }
 
 #[tokio::test]
 async fn events_come_in_order_and_end_with_the_runtime() {
-    let folder = SocketFolder::new();
-    let server = folder.serve(ScriptedRuntime);
-    let mut events = patient(&folder.endpoint()).container_events();
+    let dir = SocketDir::new();
+    let server = dir.serve(ScriptedRuntime);
+    let mut events = patient(&dir.endpoint()).container_events();
     for expected in ["first", "second"] {
         let event = events.next().await.expect("open").expect("an event");
         assert_eq!(event.container_id, expected);

@@ -15,22 +15,22 @@ use tower::{BoxError, Service, ServiceExt};
 
 use crate::endpoint::Endpoint;
 
-pub(crate) type BoxedService = BoxCloneSyncService<Request<Body>, Response<Body>, TransportFailure>;
+pub(crate) type BoxedService = BoxCloneSyncService<Request<Body>, Response<Body>, TransportError>;
 
 /// A transport error: a type of its own because the compiler cannot prove a bare boxed error `Send`
 /// across the generated code's awaits.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
-pub(crate) struct TransportFailure(#[source] BoxError);
+pub(crate) struct TransportError(#[source] BoxError);
 
 /// A connection to one service of a runtime. Cheap to clone; clones share the connection.
 #[derive(Clone)]
-pub struct Transport {
+pub struct RuntimeTransport {
     service: BoxedService,
     name: Arc<str>,
 }
 
-impl Transport {
+impl RuntimeTransport {
     /// To the socket at `endpoint`; nothing is opened before the first call.
     ///
     /// Must be called inside a tokio runtime, which drives the connection.
@@ -46,7 +46,7 @@ impl Transport {
             .connect_with_connector_lazy(connector);
         Self {
             service: BoxCloneSyncService::new(
-                channel.map_err(|error| TransportFailure(error.into())),
+                channel.map_err(|error| TransportError(error.into())),
             ),
             name: endpoint.to_string().into(),
         }
@@ -62,9 +62,7 @@ impl Transport {
         S::Error: Into<BoxError> + 'static,
     {
         Self {
-            service: BoxCloneSyncService::new(
-                server.map_err(|error| TransportFailure(error.into())),
-            ),
+            service: BoxCloneSyncService::new(server.map_err(|error| TransportError(error.into()))),
             name: name.into(),
         }
     }
@@ -79,7 +77,7 @@ impl Transport {
     }
 }
 
-impl fmt::Debug for Transport {
+impl fmt::Debug for RuntimeTransport {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.debug_tuple("Transport").field(&self.name).finish()
     }

@@ -8,12 +8,15 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use cgroup_files::names::{Driver, GroupName};
-use cgroup_files::{Cgroup, CgroupError, Controller, Hierarchy, HugePageLimit, Limits, Version};
-use host_paths::Apart;
+use cgroup_files::names::{CgroupManager, CgroupName};
+use cgroup_files::{
+    Cgroup, CgroupError, CgroupHierarchies, CgroupResources, CgroupVersion, Controller,
+    HugePageLimit,
+};
+use host_paths::BlockingPool;
 use ports::pod_host::{CgroupLimits, HostError, HostFuture, PodCgroups};
 use ports::runtime_objects::CgroupDriver;
-use systemd_units::{Address, UnitError};
+use systemd_units::{SystemdAddress, UnitError};
 use tokio::sync::watch;
 use tracing::{error, info, warn};
 
@@ -24,92 +27,96 @@ use crate::{slices, weight};
 mod tests;
 
 /// For a call to cgroupfs or to systemd.
-const LIMIT: Duration = Duration::from_secs(60);
+const CALL_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// For the runtime to report its cgroup driver, from the beginning of a call.
-const DRIVER_LIMIT: Duration = Duration::from_secs(60);
+const DRIVER_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// For killed processes to be gone.
-const DEATH: Duration = Duration::from_secs(20);
+const EXIT_TIMEOUT: Duration = Duration::from_secs(20);
 
-const MOST_CALLS: usize = 16;
+const MAX_CALLS: usize = 16;
 
 /// The driver and hierarchies that cgroups are created with.
 #[derive(Debug, Clone)]
 pub struct CgroupSetup {
-    pub hierarchy: Hierarchy,
-    pub driver: Driver,
+    pub hierarchy: CgroupHierarchies,
+    pub driver: CgroupManager,
     /// Systemd's sockets, for its driver.
-    pub systemd: Vec<Address>,
+    pub systemd: Vec<SystemdAddress>,
 }
 
 impl CgroupSetup {
     /// This machine's hierarchies.
-    pub fn detect(driver: Driver) -> Result<Self, CgroupError> {
-        Ok(Self { hierarchy: Hierarchy::detect()?, driver, systemd: Address::usual() })
-    }
-
-    pub(crate) fn name(words: &[String]) -> Result<GroupName, HostError> {
-        words.iter().try_fold(GroupName::root(), |name, word| {
-            name.child(word).map_err(|error| HostError::Lasting(error.to_string()))
+    pub fn detect(driver: CgroupManager) -> Result<Self, CgroupError> {
+        Ok(Self {
+            hierarchy: CgroupHierarchies::detect()?,
+            driver,
+            systemd: SystemdAddress::default_addresses(),
         })
     }
 
-    pub(crate) fn group(&self, name: &GroupName) -> Result<Cgroup, HostError> {
-        self.hierarchy.group(&name.path(self.driver)).map_err(|error| of_cgroup(&error))
+    pub(crate) fn name(components: &[String]) -> Result<CgroupName, HostError> {
+        components.iter().try_fold(CgroupName::root(), |name, component| {
+            name.child(component).map_err(|error| HostError::Permanent(error.to_string()))
+        })
+    }
+
+    pub(crate) fn group(&self, name: &CgroupName) -> Result<Cgroup, HostError> {
+        self.hierarchy.group(&name.path(self.driver)).map_err(|error| cgroup_error(&error))
     }
 
     fn unified(&self) -> bool {
-        self.hierarchy.version() == Version::V2
+        self.hierarchy.version() == CgroupVersion::V2
     }
 
     /// Whether setting limits counts as a creation or an update.
-    fn making(&self, words: &[String]) -> Operation {
-        let group = Self::name(words).and_then(|name| self.group(&name));
-        let is_there = group.is_ok_and(|group| group.exists_somewhere());
+    fn operation_for(&self, components: &[String]) -> Operation {
+        let group = Self::name(components).and_then(|name| self.group(&name));
+        let is_there = group.is_ok_and(|group| group.exists_in_any_hierarchy());
         if is_there { Operation::Update } else { Operation::Create }
     }
 
-    fn apply(&self, words: &[String], limits: &CgroupLimits) -> Result<(), HostError> {
-        let name = Self::name(words)?;
+    fn apply(&self, components: &[String], limits: &CgroupLimits) -> Result<(), HostError> {
+        let name = Self::name(components)?;
         let group = self.group(&name)?;
-        if self.driver == Driver::Systemd {
+        if self.driver == CgroupManager::Systemd {
             slices::make(&self.systemd, &name, limits, self.unified())
-                .map_err(|error| of_unit(&error))?;
+                .map_err(|error| unit_error(&error))?;
         }
-        group.create().map_err(|error| of_cgroup(&error))?;
-        group.apply(&self.limits(words, limits)).map_err(|error| of_cgroup(&error))
+        group.create().map_err(|error| cgroup_error(&error))?;
+        group.apply(&self.limits(components, limits)).map_err(|error| cgroup_error(&error))
     }
 
-    fn limit_existing(&self, path: &str, limits: &CgroupLimits) -> Result<(), HostError> {
-        let name = GroupName::from_path(path, self.driver)
-            .map_err(|error| HostError::Lasting(error.to_string()))?;
+    fn set_limits_of_existing(&self, path: &str, limits: &CgroupLimits) -> Result<(), HostError> {
+        let name = CgroupName::from_path(path, self.driver)
+            .map_err(|error| HostError::Permanent(error.to_string()))?;
         let group = self.group(&name)?;
-        if name.words().is_empty() || !group.exists_somewhere() {
-            return Err(HostError::Lasting(format!("there is no cgroup {}", group.path())));
+        if name.components().is_empty() || !group.exists_in_any_hierarchy() {
+            return Err(HostError::Permanent(format!("there is no cgroup {}", group.path())));
         }
-        if self.driver == Driver::Systemd {
+        if self.driver == CgroupManager::Systemd {
             slices::limit(&self.systemd, &name, limits, self.unified())
-                .map_err(|error| of_unit(&error))?;
+                .map_err(|error| unit_error(&error))?;
         }
-        group.apply(&self.limits(name.words(), limits)).map_err(|error| of_cgroup(&error))
+        group.apply(&self.limits(name.components(), limits)).map_err(|error| cgroup_error(&error))
     }
 
-    fn limits(&self, words: &[String], limits: &CgroupLimits) -> Limits {
+    fn limits(&self, components: &[String], limits: &CgroupLimits) -> CgroupResources {
         let mut huge_pages = Vec::new();
         if self.hierarchy.controllers().contains(&Controller::HugeTlb) {
             for (page_size, bytes) in &limits.hugepages {
                 huge_pages.push(HugePageLimit { page_size: page_size.clone(), bytes: *bytes });
             }
         } else if limits.hugepages.iter().any(|(_, bytes)| *bytes > 0) {
-            warn!(group = words.join("/"), "this machine cannot limit huge pages");
+            warn!(group = components.join("/"), "this machine cannot limit huge pages");
         }
         let mut unified: BTreeMap<String, String> = limits.unified.iter().cloned().collect();
         let shares = limits.cpu_shares.filter(|shares| *shares > 0);
         if let Some(shares) = shares.filter(|_| self.unified()) {
             unified.insert("cpu.weight".to_owned(), weight::of_shares(shares).to_string());
         }
-        Limits {
+        CgroupResources {
             cpu_shares: shares.filter(|_| !self.unified()),
             cpu_quota: limits.cpu_quota,
             cpu_period: limits.cpu_period,
@@ -117,42 +124,47 @@ impl CgroupSetup {
             pids: limits.pids,
             huge_pages,
             unified,
-            ..Limits::default()
+            ..CgroupResources::default()
         }
     }
 
-    fn remove(&self, words: &[String]) -> Result<(), HostError> {
-        let name = Self::name(words)?;
-        if words.is_empty() {
-            return Err(HostError::Lasting("the root of all groups cannot be removed".to_owned()));
+    fn remove(&self, components: &[String]) -> Result<(), HostError> {
+        let name = Self::name(components)?;
+        if components.is_empty() {
+            return Err(HostError::Permanent(
+                "the root of all groups cannot be removed".to_owned(),
+            ));
         }
         let group = self.group(&name)?;
-        if group.exists_somewhere() {
-            group.kill().or_else(passed_over).map_err(|error| of_cgroup(&error))?;
+        if group.exists_in_any_hierarchy() {
+            group.kill().or_else(ignore_missing).map_err(|error| cgroup_error(&error))?;
         }
-        if self.driver == Driver::Systemd {
-            slices::remove(&self.systemd, &name).map_err(|error| of_unit(&error))?;
+        if self.driver == CgroupManager::Systemd {
+            slices::remove(&self.systemd, &name).map_err(|error| unit_error(&error))?;
         }
-        group.remove_within(DEATH).or_else(passed_over).map_err(|error| of_cgroup(&error))
+        group
+            .remove_within(EXIT_TIMEOUT)
+            .or_else(ignore_missing)
+            .map_err(|error| cgroup_error(&error))
     }
 
-    fn children(&self, words: &[String]) -> Result<Vec<String>, HostError> {
-        let group = self.group(&Self::name(words)?)?;
+    fn children(&self, components: &[String]) -> Result<Vec<String>, HostError> {
+        let group = self.group(&Self::name(components)?)?;
         let children = match group.children() {
             Ok(children) => children,
             Err(error) if error.is_missing() => return Ok(Vec::new()),
-            Err(error) => return Err(of_cgroup(&error)),
+            Err(error) => return Err(cgroup_error(&error)),
         };
         let mut names: Vec<String> = children
             .iter()
             .filter_map(|child| {
                 let last = child.path().rsplit('/').next()?;
                 match self.driver {
-                    Driver::CgroupFs => Some(last.to_owned()),
+                    CgroupManager::CgroupFs => Some(last.to_owned()),
                     // Scopes and services are not the agent's.
-                    Driver::Systemd => {
-                        let name = GroupName::from_path(last, Driver::Systemd).ok()?;
-                        name.words().last().map(|word| word.replace('_', "-"))
+                    CgroupManager::Systemd => {
+                        let name = CgroupName::from_path(last, CgroupManager::Systemd).ok()?;
+                        name.components().last().map(|component| component.replace('_', "-"))
                     }
                 }
             })
@@ -161,24 +173,24 @@ impl CgroupSetup {
         Ok(names)
     }
 
-    fn memory_kills(&self, words: &[String]) -> Result<Option<u64>, HostError> {
-        let group = self.group(&Self::name(words)?)?;
-        match kills_in(&group) {
+    fn oom_kills(&self, components: &[String]) -> Result<Option<u64>, HostError> {
+        let group = self.group(&Self::name(components)?)?;
+        match oom_kills_in(&group) {
             Ok(kills) => Ok(Some(kills)),
             Err(error) if error.is_missing() => Ok(None),
             Err(CgroupError::NoController { .. }) => Ok(None),
-            Err(error) => Err(of_cgroup(&error)),
+            Err(error) => Err(cgroup_error(&error)),
         }
     }
 }
 
 /// OOM kills: version 2 counts those of descendants too; version 1 does not.
-pub(crate) fn kills_in(group: &Cgroup) -> Result<u64, CgroupError> {
-    let mut kills = group.out_of_memory_kills()?;
-    if group.hierarchy().version() == Version::V1 {
+pub(crate) fn oom_kills_in(group: &Cgroup) -> Result<u64, CgroupError> {
+    let mut kills = group.oom_kill_count()?;
+    if group.hierarchy().version() == CgroupVersion::V1 {
         for child in group.children()? {
-            match kills_in(&child) {
-                Ok(more) => kills += more,
+            match oom_kills_in(&child) {
+                Ok(wait_for_new_kills) => kills += wait_for_new_kills,
                 Err(error) if error.is_missing() => {}
                 Err(error) => return Err(error),
             }
@@ -188,27 +200,27 @@ pub(crate) fn kills_in(group: &Cgroup) -> Result<u64, CgroupError> {
 }
 
 /// A cgroup that is gone needs no removal.
-fn passed_over(error: CgroupError) -> Result<(), CgroupError> {
+fn ignore_missing(error: CgroupError) -> Result<(), CgroupError> {
     if error.is_missing() { Ok(()) } else { Err(error) }
 }
 
-pub(crate) fn of_cgroup(error: &CgroupError) -> HostError {
+pub(crate) fn cgroup_error(error: &CgroupError) -> HostError {
     use rustix::io::Errno;
     let source = std::error::Error::source(error)
         .and_then(|source| source.downcast_ref::<std::io::Error>())
         .and_then(Errno::from_io_error);
-    let passing = matches!(error, CgroupError::WillNotDie { .. })
+    let passing = matches!(error, CgroupError::ProcessesRemain { .. })
         || source.is_some_and(|errno| {
             [Errno::BUSY, Errno::AGAIN, Errno::INTR, Errno::NOMEM, Errno::NOSPC, Errno::MFILE]
                 .contains(&errno)
         });
     let text = error.to_string();
-    if passing { HostError::Passing(text) } else { HostError::Lasting(text) }
+    if passing { HostError::Transient(text) } else { HostError::Permanent(text) }
 }
 
-fn of_unit(error: &UnitError) -> HostError {
+fn unit_error(error: &UnitError) -> HostError {
     let text = error.to_string();
-    if error.is_passing() { HostError::Passing(text) } else { HostError::Lasting(text) }
+    if error.is_transient() { HostError::Transient(text) } else { HostError::Permanent(text) }
 }
 
 #[derive(Debug, Clone)]
@@ -217,7 +229,7 @@ pub struct HostCgroups {
     configured: Arc<CgroupSetup>,
     /// `None` until the runtime has reported its driver.
     setup: Arc<watch::Sender<Option<Arc<CgroupSetup>>>>,
-    pub(crate) apart: Apart,
+    pub(crate) blocking_pool: BlockingPool,
     pub(crate) times: Arc<OperationTimes>,
 }
 
@@ -227,7 +239,7 @@ impl HostCgroups {
         Self {
             configured: Arc::new(configured),
             setup: Arc::new(watch::Sender::new(None)),
-            apart: Apart::new("cgroups", MOST_CALLS, LIMIT),
+            blocking_pool: BlockingPool::new("cgroups", MAX_CALLS, CALL_TIMEOUT),
             times: Arc::default(),
         }
     }
@@ -235,15 +247,15 @@ impl HostCgroups {
     /// Waits until the driver is known, within a limit.
     pub(crate) async fn setup(&self) -> Result<Arc<CgroupSetup>, HostError> {
         let mut setup = self.setup.subscribe();
-        let known = tokio::time::timeout(DRIVER_LIMIT, setup.wait_for(Option::is_some)).await;
-        match known.map(|known| known.map(|known| known.clone())) {
-            Ok(Ok(Some(known))) => Ok(known),
+        let current = tokio::time::timeout(DRIVER_TIMEOUT, setup.wait_for(Option::is_some)).await;
+        match current.map(|current| current.map(|current| current.clone())) {
+            Ok(Ok(Some(current))) => Ok(current),
             // The sender lives as long as this value.
             Ok(_) => Ok(self.configured.clone()),
-            Err(_) => Err(HostError::Passing(format!(
+            Err(_) => Err(HostError::Transient(format!(
                 "the container runtime has not told its cgroup driver (cgroupfs or systemd) for \
                  {} s, and nothing is made before it does; see that it is up",
-                DRIVER_LIMIT.as_secs()
+                DRIVER_TIMEOUT.as_secs()
             ))),
         }
     }
@@ -256,33 +268,33 @@ impl HostCgroups {
         let name = name.to_vec();
         let shown = name.join("/");
         Box::pin(async move {
-            let setup = self.setup().await.map_err(|error| named(&shown, &error))?;
-            match self.apart.run(move || call(&setup, &name)).await {
+            let setup = self.setup().await.map_err(|error| with_cgroup_name(&shown, &error))?;
+            match self.blocking_pool.run(move || call(&setup, &name)).await {
                 Ok(done) => done,
-                Err(error) => Err(HostError::Passing(format!("control group {shown}: {error}"))),
+                Err(error) => Err(HostError::Transient(format!("control group {shown}: {error}"))),
             }
         })
     }
 }
 
 impl PodCgroups for HostCgroups {
-    fn learn_driver(&self, driver: Option<CgroupDriver>) {
-        let said = match driver {
-            Some(CgroupDriver::Cgroupfs) => Driver::CgroupFs,
-            Some(CgroupDriver::Systemd) => Driver::Systemd,
+    fn set_driver(&self, driver: Option<CgroupDriver>) {
+        let runtime_driver = match driver {
+            Some(CgroupDriver::Cgroupfs) => CgroupManager::CgroupFs,
+            Some(CgroupDriver::Systemd) => CgroupManager::Systemd,
             None => self.configured.driver,
         };
-        self.setup.send_if_modified(|known| match known {
+        self.setup.send_if_modified(|current| match current {
             None => {
-                info!(driver = ?said, told_by_runtime = driver.is_some(), "Using this cgroup driver");
-                *known = Some(Arc::new(CgroupSetup { driver: said, ..(*self.configured).clone() }));
+                info!(driver = ?runtime_driver, told_by_runtime = driver.is_some(), "Using this cgroup driver");
+                *current = Some(Arc::new(CgroupSetup { driver: runtime_driver, ..(*self.configured).clone() }));
                 true
             }
-            Some(known) => {
-                if known.driver != said {
+            Some(current) => {
+                if current.driver != runtime_driver {
                     error!(
-                        used = ?known.driver,
-                        told = ?said,
+                        used = ?current.driver,
+                        told = ?runtime_driver,
                         "The container runtime uses another cgroup driver now; start the agent again"
                     );
                 }
@@ -294,15 +306,19 @@ impl PodCgroups for HostCgroups {
     fn apply<'a>(&'a self, name: &'a [String], limits: &'a CgroupLimits) -> HostFuture<'a, ()> {
         let (limits, times) = (limits.clone(), self.times.clone());
         self.call(name, move |setup, name| {
-            let operation = setup.making(name);
+            let operation = setup.operation_for(name);
             times.of(operation, || setup.apply(name, &limits))
         })
     }
 
-    fn limit_existing<'a>(&'a self, path: &'a str, limits: &'a CgroupLimits) -> HostFuture<'a, ()> {
+    fn set_limits_of_existing<'a>(
+        &'a self,
+        path: &'a str,
+        limits: &'a CgroupLimits,
+    ) -> HostFuture<'a, ()> {
         let (path, limits, times) = (path.to_owned(), limits.clone(), self.times.clone());
         self.call(&[], move |setup, _| {
-            times.of(Operation::Update, || setup.limit_existing(&path, &limits))
+            times.of(Operation::Update, || setup.set_limits_of_existing(&path, &limits))
         })
     }
 
@@ -318,24 +334,25 @@ impl PodCgroups for HostCgroups {
     fn runtime_name<'a>(&'a self, name: &'a [String]) -> HostFuture<'a, String> {
         Box::pin(async move {
             let group = CgroupSetup::name(name)?;
-            let setup = self.setup().await.map_err(|error| named(&name.join("/"), &error))?;
+            let setup =
+                self.setup().await.map_err(|error| with_cgroup_name(&name.join("/"), &error))?;
             Ok(match setup.driver {
-                Driver::CgroupFs => group.path(Driver::CgroupFs),
-                Driver::Systemd => group.slice(),
+                CgroupManager::CgroupFs => group.path(CgroupManager::CgroupFs),
+                CgroupManager::Systemd => group.slice(),
             })
         })
     }
 
-    fn memory_kills<'a>(&'a self, name: &'a [String]) -> HostFuture<'a, Option<u64>> {
-        self.call(name, CgroupSetup::memory_kills)
+    fn oom_kills<'a>(&'a self, name: &'a [String]) -> HostFuture<'a, Option<u64>> {
+        self.call(name, CgroupSetup::oom_kills)
     }
 
-    fn more_memory_kills<'a>(
+    fn wait_for_oom_kills<'a>(
         &'a self,
         name: &'a [String],
-        known: &'a BTreeMap<String, u64>,
+        current: &'a BTreeMap<String, u64>,
     ) -> HostFuture<'a, BTreeMap<String, u64>> {
-        Box::pin(crate::kill_counts::more(self, name, known))
+        Box::pin(crate::oom_kill_counts::wait_for_new_kills(self, name, current))
     }
 
     fn is_unified(&self) -> bool {
@@ -344,10 +361,10 @@ impl PodCgroups for HostCgroups {
 }
 
 /// The same error, with the cgroup that it is about.
-fn named(group: &str, error: &HostError) -> HostError {
+fn with_cgroup_name(group: &str, error: &HostError) -> HostError {
     let text = format!("control group {group}: {error}");
     match error {
-        HostError::Passing(_) => HostError::Passing(text),
-        HostError::Lasting(_) => HostError::Lasting(text),
+        HostError::Transient(_) => HostError::Transient(text),
+        HostError::Permanent(_) => HostError::Permanent(text),
     }
 }

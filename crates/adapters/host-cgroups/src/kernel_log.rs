@@ -10,20 +10,20 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
 use ports::PortFuture;
-use ports::pod_host::{MemoryKill, MemoryKills};
+use ports::pod_host::{OomKill, OomKillLog};
 use rustix::fs::{Mode, OFlags, SeekFrom};
 use rustix::io::Errno;
 use rustix::time::{ClockId, Timespec, clock_gettime};
 use tokio::io::unix::AsyncFd;
 use tracing::warn;
 
-use crate::memory_kill::{Kills, Record};
+use crate::oom_kill_log::{KmsgRecord, OomKillParser};
 
 #[cfg(test)]
 mod tests;
 
 /// The kernel's own limit for one record.
-const LONGEST_RECORD: usize = 8192;
+const MAX_RECORD_BYTES: usize = 8192;
 
 /// Records read before the task yields.
 const BATCH: usize = 256;
@@ -39,43 +39,43 @@ pub struct KernelLogError {
 
 /// The first record to read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Since {
+pub enum KernelLogStart {
     /// The oldest record still in the log: an agent that was away gets the OOM kills in between.
-    TheOldest,
+    Oldest,
     Now,
 }
 
 #[derive(Debug)]
 pub struct KernelLog {
     descriptor: AsyncFd<OwnedFd>,
-    kills: Kills,
-    ready: VecDeque<MemoryKill>,
+    kills: OomKillParser,
+    ready: VecDeque<OomKill>,
     /// All older records have been read.
-    has_caught_up: bool,
+    at_end: bool,
 }
 
 impl KernelLog {
     /// Opens `/dev/kmsg`. Must be called within a tokio runtime.
-    pub fn open(since: Since) -> Result<Self, KernelLogError> {
+    pub fn open(since: KernelLogStart) -> Result<Self, KernelLogError> {
         Self::open_at(Path::new("/dev/kmsg"), since)
     }
 
-    fn open_at(path: &Path, since: Since) -> Result<Self, KernelLogError> {
+    fn open_at(path: &Path, since: KernelLogStart) -> Result<Self, KernelLogError> {
         let failed = |source: std::io::Error| KernelLogError { path: path.to_owned(), source };
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC | OFlags::NOCTTY;
         let descriptor =
             rustix::fs::open(path, flags, Mode::empty()).map_err(|errno| failed(errno.into()))?;
-        if since == Since::Now {
+        if since == KernelLogStart::Now {
             rustix::fs::seek(&descriptor, SeekFrom::End(0))
                 .map_err(|errno| failed(errno.into()))?;
         }
         #[expect(deprecated, reason = "what its unsafe successor asks, an owned descriptor keeps")]
         let descriptor = AsyncFd::new(descriptor).map_err(failed)?;
-        let has_caught_up = since == Since::Now;
-        Ok(Self { descriptor, kills: Kills::default(), ready: VecDeque::new(), has_caught_up })
+        let at_end = since == KernelLogStart::Now;
+        Ok(Self { descriptor, kills: OomKillParser::default(), ready: VecDeque::new(), at_end })
     }
 
-    async fn follow(&mut self) -> MemoryKill {
+    async fn follow(&mut self) -> OomKill {
         loop {
             if let Some(kill) = self.ready.pop_front() {
                 return kill;
@@ -83,16 +83,16 @@ impl KernelLog {
             match self.descriptor.readable().await {
                 Ok(mut guard) => {
                     let into = (&mut self.kills, &mut self.ready);
-                    match read_some(guard.get_inner(), into, self.has_caught_up) {
+                    match read_some(guard.get_inner(), into, self.at_end) {
                         Ok(()) => {}
                         Err(Errno::AGAIN) => {
                             guard.clear_ready();
-                            self.has_caught_up = true;
+                            self.at_end = true;
                         }
-                        Err(errno) => give_up(errno.into()).await,
+                        Err(errno) => wait_forever(errno.into()).await,
                     }
                 }
-                Err(error) => give_up(error).await,
+                Err(error) => wait_forever(error).await,
             }
             tokio::task::yield_now().await;
         }
@@ -101,17 +101,17 @@ impl KernelLog {
 
 /// A log that cannot be read any more gives no OOM kills until the agent starts again. The counts
 /// of the cgroups' files do not replace it: which of the two is followed is chosen at the start.
-async fn give_up(error: std::io::Error) {
+async fn wait_forever(error: std::io::Error) {
     warn!(%error, "the kernel's log cannot be followed any more");
     std::future::pending::<()>().await;
 }
 
 fn read_some(
     descriptor: &OwnedFd,
-    (kills, ready): (&mut Kills, &mut VecDeque<MemoryKill>),
+    (kills, ready): (&mut OomKillParser, &mut VecDeque<OomKill>),
     is_new: bool,
 ) -> Result<(), Errno> {
-    let mut buffer = [0; LONGEST_RECORD];
+    let mut buffer = [0; MAX_RECORD_BYTES];
     for _ in 0..BATCH {
         let length = match rustix::io::read(descriptor, &mut buffer) {
             Ok(0) => return Err(Errno::AGAIN),
@@ -122,9 +122,9 @@ fn read_some(
             Err(errno) => return Err(errno),
         };
         let text = String::from_utf8_lossy(&buffer[..length]);
-        let Some(record) = Record::parse(&text) else { continue };
+        let Some(record) = KmsgRecord::parse(&text) else { continue };
         if let Some(kill) = kills.take(record.text) {
-            ready.push_back(MemoryKill {
+            ready.push_back(OomKill {
                 at: if is_new { now(ClockId::Realtime) } else { since_epoch(record.at) },
                 order: record.number.saturating_add(1),
                 process: kill.process,
@@ -132,7 +132,7 @@ fn read_some(
                 limited_cgroup: kill.limited,
                 victim_cgroup: kill.victim,
                 resident_bytes: kill.resident_bytes,
-                with_its_group: kill.with_its_group,
+                is_group_kill: kill.is_group_kill,
             });
         }
     }
@@ -150,8 +150,8 @@ fn now(clock: ClockId) -> i64 {
     time.tv_sec * NANOSECONDS + time.tv_nsec
 }
 
-impl MemoryKills for KernelLog {
-    fn next(&mut self) -> PortFuture<'_, MemoryKill> {
+impl OomKillLog for KernelLog {
+    fn next(&mut self) -> PortFuture<'_, OomKill> {
         Box::pin(self.follow())
     }
 }

@@ -6,12 +6,12 @@
 
 mod groups;
 mod kernel_log;
-mod kill_counts;
-mod memory_kill;
+mod oom_kill_counts;
+mod oom_kill_log;
 mod operation_times;
 mod slices;
 mod weight;
 
-pub use cgroup_files::names::Driver;
+pub use cgroup_files::names::CgroupManager;
 pub use groups::{CgroupSetup, HostCgroups};
-pub use kernel_log::{KernelLog, KernelLogError, Since};
+pub use kernel_log::{KernelLog, KernelLogError, KernelLogStart};

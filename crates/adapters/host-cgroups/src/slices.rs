@@ -5,31 +5,31 @@
 
 use std::time::Duration;
 
-use cgroup_files::names::GroupName;
+use cgroup_files::names::CgroupName;
 use ports::pod_host::CgroupLimits;
-use systemd_units::{Address, Systemd, UnitError, Value};
+use systemd_units::{PropertyValue, Systemd, SystemdAddress, UnitError};
 
 use crate::weight;
 
-const LIMIT: Duration = Duration::from_secs(25);
+const CALL_TIMEOUT: Duration = Duration::from_secs(25);
 
 /// Ten milliseconds: systemd rounds quotas to whole percents of a second.
-const STEP: u64 = 10_000;
+const CPU_QUOTA_STEP: u64 = 10_000;
 
 const MICROSECONDS: u64 = 1_000_000;
 
 /// Starts a slice and its parents.
 pub(crate) fn make(
-    places: &[Address],
-    name: &GroupName,
+    addresses: &[SystemdAddress],
+    name: &CgroupName,
     limits: &CgroupLimits,
     unified: bool,
 ) -> Result<(), UnitError> {
-    let mut systemd = Systemd::connect(places, LIMIT)?;
-    let mut above = GroupName::root();
-    for (number, word) in name.words().iter().enumerate() {
-        let Ok(this) = above.child(word) else { break };
-        let last = number + 1 == name.words().len();
+    let mut systemd = Systemd::connect(addresses, CALL_TIMEOUT)?;
+    let mut above = CgroupName::root();
+    for (number, component) in name.components().iter().enumerate() {
+        let Ok(this) = above.child(component) else { break };
+        let last = number + 1 == name.components().len();
         let mut properties = fixed_properties(&this, &above, unified);
         if last {
             properties.extend(limit_properties(limits, unified));
@@ -52,8 +52,8 @@ pub(crate) fn make(
 
 /// Sets limits of an existing slice.
 pub(crate) fn limit(
-    places: &[Address],
-    name: &GroupName,
+    addresses: &[SystemdAddress],
+    name: &CgroupName,
     limits: &CgroupLimits,
     unified: bool,
 ) -> Result<(), UnitError> {
@@ -61,12 +61,12 @@ pub(crate) fn limit(
     if limits.is_empty() {
         return Ok(());
     }
-    Systemd::connect(places, LIMIT)?.set_properties(&name.slice(), &limits)
+    Systemd::connect(addresses, CALL_TIMEOUT)?.set_properties(&name.slice(), &limits)
 }
 
 /// Stops a slice with all that is in it. One that is gone is no error.
-pub(crate) fn remove(places: &[Address], name: &GroupName) -> Result<(), UnitError> {
-    let mut systemd = Systemd::connect(places, LIMIT)?;
+pub(crate) fn remove(addresses: &[SystemdAddress], name: &CgroupName) -> Result<(), UnitError> {
+    let mut systemd = Systemd::connect(addresses, CALL_TIMEOUT)?;
     match systemd.stop(&name.slice()) {
         Ok(()) | Err(UnitError::Missing(_)) => {}
         Err(error) => return Err(error),
@@ -74,21 +74,21 @@ pub(crate) fn remove(places: &[Address], name: &GroupName) -> Result<(), UnitErr
     systemd.reset_failed(&name.slice())
 }
 
-type Property = (&'static str, Value);
+type Property = (&'static str, PropertyValue);
 
-fn fixed_properties(this: &GroupName, above: &GroupName, unified: bool) -> Vec<Property> {
+fn fixed_properties(this: &CgroupName, above: &CgroupName, unified: bool) -> Vec<Property> {
     let io = if unified { "IOAccounting" } else { "BlockIOAccounting" };
     let mut properties = vec![
-        ("Description", Value::Text(format!("pods of the node agent, {}", this.slice()))),
-        ("MemoryAccounting", Value::Flag(true)),
-        ("CPUAccounting", Value::Flag(true)),
-        (io, Value::Flag(true)),
-        ("TasksAccounting", Value::Flag(true)),
-        ("DefaultDependencies", Value::Flag(false)),
+        ("Description", PropertyValue::Text(format!("pods of the node agent, {}", this.slice()))),
+        ("MemoryAccounting", PropertyValue::Bool(true)),
+        ("CPUAccounting", PropertyValue::Bool(true)),
+        (io, PropertyValue::Bool(true)),
+        ("TasksAccounting", PropertyValue::Bool(true)),
+        ("DefaultDependencies", PropertyValue::Bool(false)),
     ];
-    if !above.words().is_empty() {
+    if !above.components().is_empty() {
         // A slice is nested by its name; `Wants` keeps its parent up.
-        properties.push(("Wants", Value::Texts(vec![above.slice()])));
+        properties.push(("Wants", PropertyValue::Strings(vec![above.slice()])));
     }
     properties
 }
@@ -98,29 +98,29 @@ fn limit_properties(limits: &CgroupLimits, unified: bool) -> Vec<Property> {
     let number = |given: i64| u64::try_from(given).unwrap_or(u64::MAX);
     if let Some(shares) = limits.cpu_shares.filter(|shares| *shares > 0) {
         properties.push(if unified {
-            ("CPUWeight", Value::Number(weight::of_shares(shares)))
+            ("CPUWeight", PropertyValue::Number(weight::of_shares(shares)))
         } else {
-            ("CPUShares", Value::Number(shares))
+            ("CPUShares", PropertyValue::Number(shares))
         });
     }
     if let Some(quota) = limits.cpu_quota.filter(|quota| *quota != 0) {
         let period = limits.cpu_period.filter(|period| *period > 0).unwrap_or(100_000);
-        properties.push(("CPUQuotaPerSecUSec", Value::Number(per_second(quota, period))));
+        properties.push(("CPUQuotaPerSecUSec", PropertyValue::Number(per_second(quota, period))));
     }
     if let Some(memory) = limits.memory_bytes.filter(|memory| *memory != 0) {
         let name = if unified { "MemoryMax" } else { "MemoryLimit" };
-        properties.push((name, Value::Number(number(memory))));
+        properties.push((name, PropertyValue::Number(number(memory))));
     }
     if let Some(pids) = limits.pids {
         let most = if pids < 1 { u64::MAX } else { number(pids) };
-        properties.push(("TasksMax", Value::Number(most)));
+        properties.push(("TasksMax", PropertyValue::Number(most)));
     }
     properties
 }
 
 fn per_second(quota: i64, period: u64) -> u64 {
     match u64::try_from(quota) {
-        Ok(quota) => (quota.saturating_mul(MICROSECONDS) / period).next_multiple_of(STEP),
+        Ok(quota) => (quota.saturating_mul(MICROSECONDS) / period).next_multiple_of(CPU_QUOTA_STEP),
         Err(_) => u64::MAX,
     }
 }
@@ -130,7 +130,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn limits_become_the_properties_that_systemd_knows() {
+    fn limits_convert_to_systemd_properties() {
         let limits = CgroupLimits {
             cpu_shares: Some(1024),
             cpu_quota: Some(25_500),
@@ -139,30 +139,30 @@ mod tests {
             pids: Some(0),
             ..CgroupLimits::default()
         };
-        let number = Value::Number;
-        let wanted = [
+        let number = PropertyValue::Number;
+        let expected = [
             ("CPUWeight", number(39)),
             ("CPUQuotaPerSecUSec", number(260_000)),
             ("MemoryMax", number(1 << 20)),
             ("TasksMax", number(u64::MAX)),
         ];
-        assert_eq!(limit_properties(&limits, true), wanted);
+        assert_eq!(limit_properties(&limits, true), expected);
         let v1 = limit_properties(&limits, false);
         assert_eq!((v1[0].clone(), v1[2].0), (("CPUShares", number(1024)), "MemoryLimit"));
         let open =
             CgroupLimits { cpu_quota: Some(-1), memory_bytes: Some(-1), ..Default::default() };
-        let wanted = [("CPUQuotaPerSecUSec", number(u64::MAX)), ("MemoryMax", number(u64::MAX))];
-        assert_eq!(limit_properties(&open, true), wanted);
+        let expected = [("CPUQuotaPerSecUSec", number(u64::MAX)), ("MemoryMax", number(u64::MAX))];
+        assert_eq!(limit_properties(&open, true), expected);
         assert!(limit_properties(&CgroupLimits::default(), true).is_empty());
     }
 
     #[test]
-    fn a_slice_wants_the_one_above() {
-        let above = GroupName::root().child("kubepods").unwrap();
+    fn a_slice_has_a_wants_dependency_on_its_parent() {
+        let above = CgroupName::root().child("kubepods").unwrap();
         let this = above.child("pod1-2").unwrap();
-        let wants = ("Wants", Value::Texts(vec!["kubepods.slice".to_owned()]));
-        assert_eq!(fixed_properties(&this, &above, true).last(), Some(&wants));
-        let top = fixed_properties(&above, &GroupName::root(), false);
+        let wants_property = ("Wants", PropertyValue::Strings(vec!["kubepods.slice".to_owned()]));
+        assert_eq!(fixed_properties(&this, &above, true).last(), Some(&wants_property));
+        let top = fixed_properties(&above, &CgroupName::root(), false);
         assert!(top.iter().all(|(name, _)| *name != "Wants"));
         assert!(top.iter().any(|(name, _)| *name == "BlockIOAccounting"));
     }

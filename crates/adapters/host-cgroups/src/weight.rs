@@ -5,13 +5,13 @@
 //!
 //! upstream: kubelet/cm/cgroup_manager_linux.go getCPUWeight
 
-const LEAST_SHARES: u64 = 2;
-const MOST_SHARES: u64 = 262_144;
-const MOST_WEIGHT: u64 = 10_000;
+const MIN_SHARES: u64 = 2;
+const MAX_SHARES: u64 = 262_144;
+const MAX_WEIGHT: u64 = 10_000;
 
 pub(crate) fn of_shares(shares: u64) -> u64 {
-    let above = shares.clamp(LEAST_SHARES, MOST_SHARES) - LEAST_SHARES;
-    1 + above * (MOST_WEIGHT - 1) / (MOST_SHARES - LEAST_SHARES)
+    let above = shares.clamp(MIN_SHARES, MAX_SHARES) - MIN_SHARES;
+    1 + above * (MAX_WEIGHT - 1) / (MAX_SHARES - MIN_SHARES)
 }
 
 #[cfg(test)]
@@ -20,9 +20,9 @@ mod tests {
 
     /// As the reference kubelet v1.36.3 wrote them for 2 processors, 500m, 200m and nothing.
     #[test]
-    fn weights_are_the_references() {
-        let told = [2048, 512, 204, 2].map(of_shares);
-        assert_eq!(told, [79, 20, 8, 1]);
+    fn cpu_weights_match_the_reference_kubelet() {
+        let weights = [2048, 512, 204, 2].map(of_shares);
+        assert_eq!(weights, [79, 20, 8, 1]);
         assert_eq!([0, 1, 262_143, 262_144, u64::MAX].map(of_shares), [1, 1, 9999, 10_000, 10_000]);
     }
 }

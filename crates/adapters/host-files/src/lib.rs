@@ -5,13 +5,13 @@
 //! round. Calls run on threads of their own, apart from the async runtime's, with a limit. Decides
 //! nothing about which pod or record should exist.
 
-mod failure;
-mod folders;
+mod host_error;
 mod log_files;
 mod logs;
+mod pod_dirs;
 mod pull_records;
 mod records;
 
-pub use folders::HostFolders;
+pub use pod_dirs::HostPodDirs;
 pub use pull_records::HostPullRecords;
 pub use records::HostRecords;

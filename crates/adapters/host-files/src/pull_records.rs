@@ -8,7 +8,7 @@
 
 use std::path::Path;
 
-use ports::pod_host::{HostFuture, LoadedRecords, Records as _};
+use ports::pod_host::{AgentRecords as _, HostFuture, LoadedRecords};
 use ports::{PullRecordKind, PullRecords};
 use sha2::{Digest as _, Sha256};
 
@@ -17,10 +17,10 @@ use crate::records::HostRecords;
 #[cfg(test)]
 mod tests;
 
-const PLACE: &str = "image_manager";
+const IMAGE_MANAGER_DIR: &str = "image_manager";
 const PREFIX: &str = "sha256-";
 /// Suffix of a file that upstream is still writing.
-const UNFINISHED: &str = ".tmp";
+const TEMPORARY_SUFFIX: &str = ".tmp";
 
 #[derive(Debug, Clone)]
 pub struct HostPullRecords {
@@ -30,11 +30,11 @@ pub struct HostPullRecords {
 impl HostPullRecords {
     /// `root` is the kubelet's root directory.
     pub fn new(root: &Path) -> Self {
-        Self { files: HostRecords::at(&root.join(PLACE)) }
+        Self { files: HostRecords::at(&root.join(IMAGE_MANAGER_DIR)) }
     }
 }
 
-fn folder(kind: PullRecordKind) -> &'static str {
+fn dir(kind: PullRecordKind) -> &'static str {
     match kind {
         PullRecordKind::Intent => "pulling",
         PullRecordKind::Pulled => "pulled",
@@ -56,15 +56,15 @@ impl PullRecords for HostPullRecords {
         kind: PullRecordKind,
         subject: &'a str,
     ) -> HostFuture<'a, Option<Vec<u8>>> {
-        Box::pin(async move { self.files.read(folder(kind), &file_name(subject)).await })
+        Box::pin(async move { self.files.read(dir(kind), &file_name(subject)).await })
     }
 
     fn all(&self, kind: PullRecordKind) -> HostFuture<'_, LoadedRecords> {
         Box::pin(async move {
-            let mut loaded = self.files.load(folder(kind)).await?;
+            let mut loaded = self.files.load(dir(kind)).await?;
             loaded
                 .records
-                .retain(|(name, _)| name.starts_with(PREFIX) && !name.ends_with(UNFINISHED));
+                .retain(|(name, _)| name.starts_with(PREFIX) && !name.ends_with(TEMPORARY_SUFFIX));
             Ok(loaded)
         })
     }
@@ -75,10 +75,10 @@ impl PullRecords for HostPullRecords {
         subject: &'a str,
         content: Vec<u8>,
     ) -> HostFuture<'a, ()> {
-        Box::pin(async move { self.files.save(folder(kind), &file_name(subject), content).await })
+        Box::pin(async move { self.files.save(dir(kind), &file_name(subject), content).await })
     }
 
     fn remove<'a>(&'a self, kind: PullRecordKind, subject: &'a str) -> HostFuture<'a, ()> {
-        Box::pin(async move { self.files.remove(folder(kind), &file_name(subject)).await })
+        Box::pin(async move { self.files.remove(dir(kind), &file_name(subject)).await })
     }
 }

@@ -8,28 +8,28 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use host_paths::{Apart, Folder, Links, Settled, Trouble, write_whole};
-use ports::pod_host::{HostFuture, LoadedRecords, Records};
+use host_paths::{BlockingPool, OpenDir, PathError, SymlinkPolicy, WriteDurability, write_whole};
+use ports::pod_host::{AgentRecords, HostFuture, LoadedRecords};
 use rustix::fs::AtFlags;
 use rustix::io::Errno;
 
-use crate::failure::{of_apart, of_trouble};
-use crate::folders::{MOST_NAMES, named};
+use crate::host_error::{from_path_error, from_pool_error};
+use crate::pod_dirs::{MAX_NAMES, check_file_name};
 
 #[cfg(test)]
 mod tests;
 
-const LIMIT: Duration = Duration::from_secs(60);
-const MOST_CALLS: usize = 8;
+const CALL_TIMEOUT: Duration = Duration::from_secs(60);
+const MAX_CALLS: usize = 8;
 
 /// Larger than any record. The longest is that of a manifest of 10 MiB, in which JSON may write
 /// each byte as two.
-const LONGEST_RECORD: usize = 21 << 20;
+const MAX_RECORD_BYTES: usize = 21 << 20;
 
 #[derive(Debug, Clone)]
 pub struct HostRecords {
-    place: Arc<PathBuf>,
-    apart: Apart,
+    base_dir: Arc<PathBuf>,
+    blocking_pool: BlockingPool,
 }
 
 impl HostRecords {
@@ -38,126 +38,126 @@ impl HostRecords {
         Self::at(&root.join("keelson"))
     }
 
-    /// Directories of records right below `place`.
-    pub(crate) fn at(place: &Path) -> Self {
-        let place = Arc::new(place.to_owned());
-        Self { place, apart: Apart::new("records", MOST_CALLS, LIMIT) }
+    /// Directories of records right below `base_dir`.
+    pub(crate) fn at(base_dir: &Path) -> Self {
+        let base_dir = Arc::new(base_dir.to_owned());
+        Self { base_dir, blocking_pool: BlockingPool::new("records", MAX_CALLS, CALL_TIMEOUT) }
     }
 
     /// One record; `None` if it does not exist.
     pub(crate) fn read<'a>(
         &'a self,
-        folder: &'a str,
+        dir: &'a str,
         name: &'a str,
     ) -> HostFuture<'a, Option<Vec<u8>>> {
-        let (folder, name) = (folder.to_owned(), name.to_owned());
-        self.call("read a record", move |place| read(place, &folder, &name))
+        let (dir, name) = (dir.to_owned(), name.to_owned());
+        self.call("read a record", move |base_dir| read(base_dir, &dir, &name))
     }
 
     fn call<'a, T, F>(&'a self, what: &'static str, call: F) -> HostFuture<'a, T>
     where
         T: Send + 'static,
-        F: FnOnce(&Path) -> Result<T, Trouble> + Send + 'static,
+        F: FnOnce(&Path) -> Result<T, PathError> + Send + 'static,
     {
-        let place = self.place.clone();
+        let base_dir = self.base_dir.clone();
         Box::pin(async move {
-            match self.apart.run(move || call(&place)).await {
-                Ok(done) => done.map_err(|trouble| of_trouble(&trouble)),
-                Err(error) => Err(of_apart(what, &error)),
+            match self.blocking_pool.run(move || call(&base_dir)).await {
+                Ok(done) => done.map_err(|path_error| from_path_error(&path_error)),
+                Err(error) => Err(from_pool_error(what, &error)),
             }
         })
     }
 }
 
-fn open(place: &Path, folder: &str) -> Result<Option<Folder>, Trouble> {
-    named(folder, place)?;
-    match Folder::open(place).and_then(|place| place.folder(folder)) {
-        Ok(folder) => Ok(Some(folder)),
-        Err(trouble) if trouble.is_missing() => Ok(None),
-        Err(trouble) => Err(trouble),
+fn open(base_dir: &Path, dir: &str) -> Result<Option<OpenDir>, PathError> {
+    check_file_name(dir, base_dir)?;
+    match OpenDir::open(base_dir).and_then(|base_dir| base_dir.dir(dir)) {
+        Ok(dir) => Ok(Some(dir)),
+        Err(path_error) if path_error.is_missing() => Ok(None),
+        Err(path_error) => Err(path_error),
     }
 }
 
-fn make(place: &Path, folder: &str) -> Result<Folder, Trouble> {
-    if let Some(there) = open(place, folder)? {
+fn make(base_dir: &Path, dir: &str) -> Result<OpenDir, PathError> {
+    if let Some(there) = open(base_dir, dir)? {
         return Ok(there);
     }
-    let top = Folder::make(place, 0o700)?;
-    let made = top.make_folder(folder, 0o700)?;
+    let top = OpenDir::make(base_dir, 0o700)?;
+    let made = top.make_dir(dir, 0o700)?;
     // A record is not durable in a directory that is not.
     top.sync()?;
-    if let Some(above) = place.parent() {
-        Folder::open(above)?.sync()?;
+    if let Some(above) = base_dir.parent() {
+        OpenDir::open(above)?.sync()?;
     }
     Ok(made)
 }
 
-fn load(place: &Path, folder: &str) -> Result<LoadedRecords, Trouble> {
+fn load(base_dir: &Path, dir: &str) -> Result<LoadedRecords, PathError> {
     let mut loaded = LoadedRecords::default();
-    let Some(folder) = open(place, folder)? else { return Ok(loaded) };
+    let Some(dir) = open(base_dir, dir)? else { return Ok(loaded) };
     // No other process writes here: the root is locked by the running agent.
-    for name in folder.finished_names(MOST_NAMES)? {
+    for name in dir.committed_names(MAX_NAMES)? {
         let Some(text) = name.to_str().filter(|text| !text.starts_with('.')) else {
             loaded
                 .unreadable
-                .push(format!("{}: not a record's name", folder.path_of(&name).display()));
+                .push(format!("{}: not a record's name", dir.path_of(&name).display()));
             continue;
         };
-        match folder.read(text, Links::Refused, LONGEST_RECORD) {
+        match dir.read(text, SymlinkPolicy::Refused, MAX_RECORD_BYTES) {
             Ok(content) => loaded.records.push((text.to_owned(), content)),
-            Err(trouble) if trouble.is_missing() => {}
-            Err(trouble) => loaded.unreadable.push(trouble.to_string()),
+            Err(path_error) if path_error.is_missing() => {}
+            Err(path_error) => loaded.unreadable.push(path_error.to_string()),
         }
     }
     Ok(loaded)
 }
 
-fn read(place: &Path, folder: &str, name: &str) -> Result<Option<Vec<u8>>, Trouble> {
-    named(name, place)?;
-    let Some(folder) = open(place, folder)? else { return Ok(None) };
-    match folder.read(name, Links::Refused, LONGEST_RECORD) {
+fn read(base_dir: &Path, dir: &str, name: &str) -> Result<Option<Vec<u8>>, PathError> {
+    check_file_name(name, base_dir)?;
+    let Some(dir) = open(base_dir, dir)? else { return Ok(None) };
+    match dir.read(name, SymlinkPolicy::Refused, MAX_RECORD_BYTES) {
         Ok(content) => Ok(Some(content)),
-        Err(trouble) if trouble.is_missing() => Ok(None),
-        Err(trouble) => Err(trouble),
+        Err(path_error) if path_error.is_missing() => Ok(None),
+        Err(path_error) => Err(path_error),
     }
 }
 
-fn save(place: &Path, folder: &str, name: &str, content: &[u8]) -> Result<(), Trouble> {
-    named(name, place)?;
-    let path = || place.join(folder).join(name);
+fn save(base_dir: &Path, dir: &str, name: &str, content: &[u8]) -> Result<(), PathError> {
+    check_file_name(name, base_dir)?;
+    let path = || base_dir.join(dir).join(name);
     if name.starts_with('.') {
-        return Err(Trouble::refused("save", &path(), "a record's name begins with no dot"));
+        return Err(PathError::refused("save", &path(), "a record's name begins with no dot"));
     }
-    if content.len() >= LONGEST_RECORD {
-        let why = format!("{} bytes; a record has less than {LONGEST_RECORD}", content.len());
-        return Err(Trouble::refused("save", &path(), &why));
+    if content.len() >= MAX_RECORD_BYTES {
+        let reason = format!("{} bytes; a record has less than {MAX_RECORD_BYTES}", content.len());
+        return Err(PathError::refused("save", &path(), &reason));
     }
-    write_whole(&make(place, folder)?, name, content, 0o600, Settled::OnDisk)
+    write_whole(&make(base_dir, dir)?, name, content, 0o600, WriteDurability::Synced)
 }
 
-fn remove(place: &Path, folder: &str, name: &str) -> Result<(), Trouble> {
-    named(name, place)?;
-    let Some(folder) = open(place, folder)? else { return Ok(()) };
-    match rustix::fs::unlinkat(&folder, name, AtFlags::empty()) {
-        Ok(()) => folder.sync(),
+fn remove(base_dir: &Path, dir: &str, name: &str) -> Result<(), PathError> {
+    check_file_name(name, base_dir)?;
+    let Some(dir) = open(base_dir, dir)? else { return Ok(()) };
+    match rustix::fs::unlinkat(&dir, name, AtFlags::empty()) {
+        Ok(()) => dir.sync(),
         Err(Errno::NOENT) => Ok(()),
-        Err(errno) => Err(Trouble::new("remove", &folder.path_of(name), errno)),
+        Err(errno) => Err(PathError::new("remove", &dir.path_of(name), errno)),
     }
 }
 
-impl Records for HostRecords {
-    fn load<'a>(&'a self, folder: &'a str) -> HostFuture<'a, LoadedRecords> {
-        let folder = folder.to_owned();
-        self.call("load records", move |place| load(place, &folder))
+impl AgentRecords for HostRecords {
+    fn load<'a>(&'a self, dir: &'a str) -> HostFuture<'a, LoadedRecords> {
+        let dir = dir.to_owned();
+        self.call("load records", move |base_dir| load(base_dir, &dir))
     }
 
-    fn save<'a>(&'a self, folder: &'a str, name: &'a str, content: Vec<u8>) -> HostFuture<'a, ()> {
-        let (folder, name) = (folder.to_owned(), name.to_owned());
-        self.call("save a record", move |place| save(place, &folder, &name, &content))
+    fn save<'a>(&'a self, dir: &'a str, name: &'a str, content: Vec<u8>) -> HostFuture<'a, ()> {
+        let (dir, name) = (dir.to_owned(), name.to_owned());
+        self.call("save a record", move |base_dir| save(base_dir, &dir, &name, &content))
     }
 
-    fn remove<'a>(&'a self, folder: &'a str, name: &'a str) -> HostFuture<'a, ()> {
-        let (folder, name) = (folder.to_owned(), name.to_owned());
-        self.call("remove a record", move |place| remove(place, &folder, &name))
+    fn remove<'a>(&'a self, dir: &'a str, name: &'a str) -> HostFuture<'a, ()> {
+        let (dir, name) = (dir.to_owned(), name.to_owned());
+        self.call("remove a record", move |base_dir| remove(base_dir, &dir, &name))
     }
 }

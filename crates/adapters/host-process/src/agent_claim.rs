@@ -8,7 +8,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use machine_claims::{ClaimError, Claims, Conflict, Held, Holdings};
+use machine_claims::{ClaimConflict, ClaimError, ClaimedResources, Claims, HeldClaim};
 
 #[cfg(test)]
 mod tests;
@@ -30,7 +30,7 @@ pub struct AgentNames<'a> {
 pub enum AgentClaimError {
     /// Another agent holds some of it.
     #[error("{0}")]
-    Held(Box<Conflict>),
+    Held(Box<ClaimConflict>),
     #[error("cannot claim the names of this agent: {0}")]
     Files(ClaimError),
 }
@@ -41,24 +41,24 @@ pub fn acquire(
     directory: &Path,
     names: &AgentNames<'_>,
     pid: u32,
-) -> Result<Held, AgentClaimError> {
+) -> Result<HeldClaim, AgentClaimError> {
     let canonical = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
     let root = canonical(names.root);
-    let holdings = Holdings {
+    let resources = ClaimedResources {
         id: format!("agent of {}", root.display()),
         pid,
         cgroups: names.cgroup.map(str::to_owned).into_iter().collect(),
         directories: vec![canonical(names.pod_logs)],
         root,
-        ..Holdings::default()
+        ..ClaimedResources::default()
     };
     let claims = Claims::new(directory);
-    let key = machine_claims::key("agent", &holdings.root);
+    let key = machine_claims::key("agent", &resources.root);
     let mut attempts = 0;
     loop {
         attempts += 1;
-        let turn = claims.turn().map_err(AgentClaimError::Files)?;
-        match turn.hold(&key, holdings.clone()) {
+        let lock = claims.lock().map_err(AgentClaimError::Files)?;
+        match lock.acquire(&key, resources.clone()) {
             Ok(held) => return Ok(held),
             Err(ClaimError::Conflict(conflict)) if attempts >= ATTEMPTS => {
                 return Err(AgentClaimError::Held(conflict));
@@ -66,7 +66,7 @@ pub fn acquire(
             Err(ClaimError::Conflict(_)) => {}
             Err(error) => return Err(AgentClaimError::Files(error)),
         }
-        drop(turn);
+        drop(lock);
         std::thread::sleep(BETWEEN_ATTEMPTS);
     }
 }

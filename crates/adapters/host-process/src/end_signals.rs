@@ -4,7 +4,7 @@
 //! reloaded, nothing is stopped, and the service manager restarts the agent.
 
 use crate::lock_file::ContentionWatch;
-use ports::{EndReason, EndRequests, PortFuture};
+use ports::{PortFuture, ShutdownReason, ShutdownRequests};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 /// Signals of this process, and optionally the contention of its lock file.
@@ -26,8 +26,8 @@ impl EndSignals {
     }
 }
 
-impl EndRequests for EndSignals {
-    fn next(&mut self) -> PortFuture<'_, EndReason> {
+impl ShutdownRequests for EndSignals {
+    fn next(&mut self) -> PortFuture<'_, ShutdownReason> {
         Box::pin(async {
             let contention = self.contention.as_ref();
             let contended = async {
@@ -38,8 +38,8 @@ impl EndRequests for EndSignals {
             };
             // Each branch is cancel-safe: a signal that is not taken stays pending in its stream.
             let contended = tokio::select! {
-                _ = self.terminate.recv() => return EndReason::Signal("SIGTERM"),
-                _ = self.interrupt.recv() => return EndReason::Signal("SIGINT"),
+                _ = self.terminate.recv() => return ShutdownReason::Signal("SIGTERM"),
+                _ = self.interrupt.recv() => return ShutdownReason::Signal("SIGINT"),
                 event = contended => event,
             };
             // Reported once; further contention is not a second request.
@@ -48,7 +48,7 @@ impl EndRequests for EndSignals {
                 .take()
                 .map(|watch| watch.path().display().to_string())
                 .unwrap_or_default();
-            EndReason::LockContended { path, event: contended }
+            ShutdownReason::LockContended { path, event: contended }
         })
     }
 }

@@ -29,19 +29,19 @@ pub enum TunableError {
     #[error("cannot read {path}: {cause}")]
     Unreadable { path: String, cause: std::io::Error },
     #[error("{path}: expected a whole number, found {found:?}")]
-    Senseless { path: String, found: String },
+    NotANumber { path: String, found: String },
     #[error("invalid kernel flag: {name}, expected value: {wanted}, actual value: {found}")]
     Differs { name: &'static str, wanted: i64, found: i64 },
     #[error("cannot set {path} from {found} to {wanted}: {cause}")]
     Refused { path: String, wanted: i64, found: i64, cause: std::io::Error },
 }
 
-/// Sets the values that differ; with `protect` it reports them instead. `folder` is `/proc/sys`.
+/// Sets the values that differ; with `protect` it reports them instead. `dir` is `/proc/sys`.
 /// Returns the names and values that were set, and the errors.
-pub fn set_up(folder: &Path, protect: bool) -> (Vec<(&'static str, i64)>, Vec<TunableError>) {
+pub fn set_up(dir: &Path, protect: bool) -> (Vec<(&'static str, i64)>, Vec<TunableError>) {
     let (mut set, mut wrong) = (Vec::new(), Vec::new());
     for (name, wanted) in WANTED {
-        match set_one(folder, (name, wanted), protect) {
+        match set_one(dir, (name, wanted), protect) {
             Ok(true) => set.push((name, wanted)),
             Ok(false) => {}
             Err(error) => wrong.push(error),
@@ -51,15 +51,15 @@ pub fn set_up(folder: &Path, protect: bool) -> (Vec<(&'static str, i64)>, Vec<Tu
 }
 
 /// Whether it had to be set.
-fn set_one(folder: &Path, (name, wanted): Tunable, protect: bool) -> Result<bool, TunableError> {
-    let file = folder.join(name.replace('.', "/"));
+fn set_one(dir: &Path, (name, wanted): Tunable, protect: bool) -> Result<bool, TunableError> {
+    let file = dir.join(name.replace('.', "/"));
     let path = file.display().to_string();
     let text = match std::fs::read_to_string(&file) {
         Ok(text) => text,
         Err(cause) => return Err(TunableError::Unreadable { path, cause }),
     };
     let Ok(found) = text.trim().parse::<i64>() else {
-        return Err(TunableError::Senseless { path, found: text.trim().to_owned() });
+        return Err(TunableError::NotANumber { path, found: text.trim().to_owned() });
     };
     if found == wanted {
         return Ok(false);

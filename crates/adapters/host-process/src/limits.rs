@@ -12,7 +12,7 @@ pub enum LimitError {
         "cannot set {path} to {wanted}: {cause}; it stays {current} \
          (going below it needs CAP_SYS_RESOURCE)"
     )]
-    OutOfMemoryScore { path: PathBuf, wanted: i32, current: String, cause: std::io::Error },
+    OomScoreAdj { path: PathBuf, wanted: i32, current: String, cause: std::io::Error },
     #[error(
         "cannot raise the limit of open files to {wanted}: {cause}; it is {reached} \
          (going above the hard limit needs CAP_SYS_RESOURCE)"
@@ -20,14 +20,14 @@ pub enum LimitError {
     OpenFiles { wanted: u64, reached: String, cause: std::io::Error },
 }
 
-/// Sets this process's `oom_score_adj`; `process_folder` is `/proc/self`.
-pub fn set_out_of_memory_score(process_folder: &Path, wanted: i32) -> Result<(), LimitError> {
-    let path = process_folder.join("oom_score_adj");
+/// Sets this process's `oom_score_adj`; `process_dir` is `/proc/self`.
+pub fn set_oom_score_adj(process_dir: &Path, wanted: i32) -> Result<(), LimitError> {
+    let path = process_dir.join("oom_score_adj");
     let current = std::fs::read_to_string(&path).unwrap_or_default().trim().to_owned();
     if current == wanted.to_string() {
         return Ok(());
     }
-    std::fs::write(&path, wanted.to_string()).map_err(|cause| LimitError::OutOfMemoryScore {
+    std::fs::write(&path, wanted.to_string()).map_err(|cause| LimitError::OomScoreAdj {
         path,
         wanted,
         current: if current.is_empty() { "as it was".to_owned() } else { current },

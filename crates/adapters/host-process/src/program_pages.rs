@@ -23,29 +23,29 @@ const HEADERS: u64 = 4096;
 ///
 /// # Errors
 /// If the process cannot read its own map or program, or the kernel refuses.
-pub fn give_back(process: &Path) -> std::io::Result<u64> {
+pub fn release_clean_pages(process: &Path) -> std::io::Result<u64> {
     let maps = fs::read(process.join("maps"))?;
     let maps = String::from_utf8_lossy(&maps);
     let program = fs::read_link(process.join("exe"))?;
     let mut headers = Vec::new();
     File::open(process.join("exe"))?.take(HEADERS).read_to_end(&mut headers)?;
-    let constant = never_written(&headers).unwrap_or_default();
+    let read_only = read_only_segments(&headers).unwrap_or_default();
     let mut bytes = 0;
-    for range in ranges_of(&maps, &program.to_string_lossy(), &constant) {
-        bytes += give_back_range(&range)?;
+    for range in ranges_of(&maps, &program.to_string_lossy(), &read_only) {
+        bytes += release_range(&range)?;
     }
     Ok(bytes)
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Range {
+struct PageRange {
     begin: usize,
     end: usize,
 }
 
 /// File offsets, rounded to pages, of the segments that are loaded and never written to. `None` if
 /// it is not a little-endian 64-bit ELF program.
-fn never_written(elf: &[u8]) -> Option<Vec<u64>> {
+fn read_only_segments(elf: &[u8]) -> Option<Vec<u64>> {
     const LOADED: u64 = 1;
     const WRITABLE: u64 = 2;
     let number = |at: usize, size: usize| -> Option<u64> {
@@ -68,27 +68,27 @@ fn never_written(elf: &[u8]) -> Option<Vec<u64>> {
 }
 
 /// Mappings of this file that begin at one of these offsets and are not writable.
-fn ranges_of(maps: &str, program: &str, constant: &[u64]) -> Vec<Range> {
-    maps.lines().filter_map(|line| range_of(line, program, constant)).collect()
+fn ranges_of(maps: &str, program: &str, read_only: &[u64]) -> Vec<PageRange> {
+    maps.lines().filter_map(|line| range_of(line, program, read_only)).collect()
 }
 
 /// `begin-end permissions offset device inode path`
-fn range_of(line: &str, program: &str, constant: &[u64]) -> Option<Range> {
+fn range_of(line: &str, program: &str, read_only: &[u64]) -> Option<PageRange> {
     let mut words = line.splitn(6, ' ');
     let (addresses, permissions, offset) = (words.next()?, words.next()?, words.next()?);
     let path = words.nth(2)?.trim_start();
     let offset = u64::from_str_radix(offset, 16).ok()?;
-    if !matches!(permissions, "r-xp" | "r--p") || path != program || !constant.contains(&offset) {
+    if !matches!(permissions, "r-xp" | "r--p") || path != program || !read_only.contains(&offset) {
         return None;
     }
     let (begin, end) = addresses.split_once('-')?;
     let number = |text| usize::from_str_radix(text, 16).ok();
-    let range = Range { begin: number(begin)?, end: number(end)? };
+    let range = PageRange { begin: number(begin)?, end: number(end)? };
     (range.begin < range.end).then_some(range)
 }
 
 #[expect(unsafe_code, reason = "advice about memory by its address")]
-fn give_back_range(range: &Range) -> std::io::Result<u64> {
+fn release_range(range: &PageRange) -> std::io::Result<u64> {
     let length = range.end - range.begin;
     let address = std::ptr::with_exposed_provenance_mut(range.begin);
     // SAFETY: the range was read from this process's own map as private, not writable and backed by

@@ -56,10 +56,10 @@ impl RootLock {
     /// Acquires the lock of `root` for the process `pid`, creating the directory if it is missing.
     /// Waits at most half a second for a holder that is exiting.
     pub fn acquire(root: &Path, pid: u32) -> Result<RootLock, RootLockError> {
-        let folder = root.join("keelson");
-        let path = folder.join("agent.lock");
+        let dir = root.join("keelson");
+        let path = dir.join("agent.lock");
         let failed = |cause| RootLockError::File { path: path.clone(), cause };
-        fs::DirBuilder::new().recursive(true).mode(0o750).create(&folder).map_err(failed)?;
+        fs::DirBuilder::new().recursive(true).mode(0o750).create(&dir).map_err(failed)?;
         let mut file = OpenOptions::new()
             .read(true)
             .write(true)

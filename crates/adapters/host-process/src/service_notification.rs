@@ -5,7 +5,7 @@
 //! not a stuck agent. Sockets named by a path or in the abstract namespace; a `vsock:` address
 //! (virtual machines that notify their host) is an error.
 
-use ports::{ServiceState, ServiceSupervisor, ServiceSupervisorError};
+use ports::{ServiceNotifier, ServiceNotifierError, ServiceState};
 use std::ffi::OsString;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::ffi::OsStrExt;
@@ -50,11 +50,11 @@ impl ServiceEnvironment {
             .filter(|microseconds| *microseconds > 0)
             .ok_or_else(|| ServiceEnvironmentError::Interval(text.clone()))?;
         if let Some(wanted) = self.watchdog_pid.as_ref().filter(|wanted| !wanted.is_empty()) {
-            let wanted_pid: u32 = wanted
+            let watched_pid: u32 = wanted
                 .to_str()
                 .and_then(|wanted| wanted.parse().ok())
                 .ok_or_else(|| ServiceEnvironmentError::Pid(wanted.clone()))?;
-            if wanted_pid != pid {
+            if watched_pid != pid {
                 return Ok(None);
             }
         }
@@ -103,10 +103,10 @@ impl NotificationSocket {
     }
 }
 
-impl ServiceSupervisor for NotificationSocket {
-    fn tell(&self, state: &ServiceState) -> Result<(), ServiceSupervisorError> {
+impl ServiceNotifier for NotificationSocket {
+    fn notify(&self, state: &ServiceState) -> Result<(), ServiceNotifierError> {
         let message = render(state);
-        self.send(&message).map_err(|cause| ServiceSupervisorError {
+        self.send(&message).map_err(|cause| ServiceNotifierError {
             socket: self.name.clone(),
             message,
             cause: cause.to_string(),

@@ -9,41 +9,43 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use mount_table::{MountTable, Sharing};
+use mount_table::{MountTable, PropagationType};
 use rustix::mount::{MountPropagationFlags, mount_bind_recursive, mount_change};
 
 #[cfg(test)]
 mod tests;
 
 #[derive(Debug, thiserror::Error)]
-#[error("cannot {doing} {path}: {cause}")]
+#[error("cannot {operation} {path}: {cause}")]
 pub struct SharedMountError {
-    doing: &'static str,
+    operation: &'static str,
     path: PathBuf,
     cause: io::Error,
 }
 
 /// Makes the mount of a directory shared; returns whether that had to be done.
 pub fn make_shared(directory: &Path) -> Result<bool, SharedMountError> {
-    let failed = |doing, path: &Path, cause: io::Error| SharedMountError {
-        doing,
+    let failed = |operation, path: &Path, cause: io::Error| SharedMountError {
+        operation,
         path: path.to_owned(),
         cause,
     };
     let table = Path::new(mount_table::PATH);
     let mounts = MountTable::read().map_err(|cause| failed("read", table, cause))?;
-    let place = directory.canonicalize().map_err(|cause| failed("find", directory, cause))?;
-    if is_shared(&mounts, &place) {
+    let mount_path = directory.canonicalize().map_err(|cause| failed("find", directory, cause))?;
+    if is_shared(&mounts, &mount_path) {
         return Ok(false);
     }
-    mount_bind_recursive(&place, &place)
-        .map_err(|errno| failed("bind onto itself", &place, errno.into()))?;
+    mount_bind_recursive(&mount_path, &mount_path)
+        .map_err(|errno| failed("bind onto itself", &mount_path, errno.into()))?;
     let flags = MountPropagationFlags::SHARED | MountPropagationFlags::REC;
-    mount_change(&place, flags).map_err(|errno| failed("share", &place, errno.into()))?;
+    mount_change(&mount_path, flags).map_err(|errno| failed("share", &mount_path, errno.into()))?;
     Ok(true)
 }
 
 /// Whether the mount that holds a path is shared.
-fn is_shared(table: &MountTable, place: &Path) -> bool {
-    table.holding(place).is_some_and(|mount| mount.sharing == Sharing::Shared)
+fn is_shared(table: &MountTable, mount_path: &Path) -> bool {
+    table
+        .containing_mount(mount_path)
+        .is_some_and(|mount| mount.propagation_type == PropagationType::Shared)
 }

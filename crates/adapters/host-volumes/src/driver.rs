@@ -9,24 +9,24 @@ use std::process::Stdio;
 use std::sync::Arc;
 use std::time::Duration;
 
-use host_paths::{Apart, Folder, Links};
+use host_paths::{BlockingPool, OpenDir, SymlinkPolicy};
 use ports::pod_host::{
     HostError, HostFuture, HostVolume, SubPath, VolumeDriver, VolumeFile, VolumeOwnership,
 };
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::process::Command;
 
-use crate::failure::StepFailure;
-use crate::steps::{Act, Step, about, answer_in};
+use crate::step_error::StepError;
+use crate::steps::{VolumeOperation, VolumeStep, answer_in, step_path};
 
 /// For a step that only looks, creates or mounts.
-const LIMIT: Duration = Duration::from_secs(60);
+const STEP_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// For a step that may have much to remove.
-const LONG_LIMIT: Duration = Duration::from_secs(600);
+const REMOVAL_TIMEOUT: Duration = Duration::from_secs(600);
 
-const MOST_THREADS: usize = 16;
-const LONGEST_ANSWER: u64 = 1 << 20;
+const MAX_THREADS: usize = 16;
+const MAX_ANSWER_BYTES: u64 = 1 << 20;
 
 /// The program that runs one step: the binary itself, with arguments that make it call
 /// [`crate::answer_step`].
@@ -40,7 +40,7 @@ pub struct StepProgram {
 pub struct HostVolumes {
     root: Arc<PathBuf>,
     program: Option<Arc<StepProgram>>,
-    apart: Apart,
+    blocking_pool: BlockingPool,
     limit: Duration,
 }
 
@@ -50,8 +50,8 @@ impl HostVolumes {
         Self {
             root: Arc::new(root.to_owned()),
             program: program.map(Arc::new),
-            apart: Apart::new("volumes", MOST_THREADS, LIMIT),
-            limit: LIMIT,
+            blocking_pool: BlockingPool::new("volumes", MAX_THREADS, STEP_TIMEOUT),
+            limit: STEP_TIMEOUT,
         }
     }
 
@@ -62,18 +62,22 @@ impl HostVolumes {
         self
     }
 
-    fn run<'a>(&'a self, uid: &str, act: Act) -> HostFuture<'a, PathBuf> {
-        let limit = if act == Act::TearDown { self.limit.max(LONG_LIMIT) } else { self.limit };
-        let step = Step { root: self.root.as_ref().clone(), uid: uid.to_owned(), act };
-        let what = about(&step);
+    fn run<'a>(&'a self, uid: &str, operation: VolumeOperation) -> HostFuture<'a, PathBuf> {
+        let limit = if operation == VolumeOperation::TearDown {
+            self.limit.max(REMOVAL_TIMEOUT)
+        } else {
+            self.limit
+        };
+        let step = VolumeStep { root: self.root.as_ref().clone(), uid: uid.to_owned(), operation };
+        let what = step_path(&step);
         Box::pin(async move {
             let answer = match &self.program {
                 Some(program) if step.is_foreign() => in_process(program, &step, limit).await?,
                 _ => self
-                    .apart
+                    .blocking_pool
                     .run_within(limit, move || step.perform())
                     .await
-                    .map_err(|error| HostError::Passing(format!("{what}: {error}")))?,
+                    .map_err(|error| HostError::Transient(format!("{what}: {error}")))?,
             };
             answer.map_err(HostError::from)
         })
@@ -82,11 +86,11 @@ impl HostVolumes {
 
 async fn in_process(
     program: &StepProgram,
-    step: &Step,
+    step: &VolumeStep,
     limit: Duration,
 ) -> Result<crate::steps::StepAnswer, HostError> {
-    let passing = |why: String| HostError::Passing(format!("{}: {why}", about(step)));
-    let text = serde_json::to_vec(step).map_err(|error| passing(error.to_string()))?;
+    let transient = |reason: String| HostError::Transient(format!("{}: {reason}", step_path(step)));
+    let text = serde_json::to_vec(step).map_err(|error| transient(error.to_string()))?;
     let conversation = async {
         let mut child = Command::new(&program.program)
             .args(&program.arguments)
@@ -102,17 +106,17 @@ async fn in_process(
         }
         let mut printed = Vec::new();
         if let Some(output) = child.stdout.take() {
-            output.take(LONGEST_ANSWER).read_to_end(&mut printed).await?;
+            output.take(MAX_ANSWER_BYTES).read_to_end(&mut printed).await?;
         }
         child.wait().await.map(|status| (status, printed))
     };
     match tokio::time::timeout(limit, conversation).await {
         Err(_) => {
-            Err(passing(format!("not done after {limit:?}: the file system does not answer")))
+            Err(transient(format!("not done after {limit:?}: the file system does not answer")))
         }
-        Ok(Err(error)) => Err(passing(format!("the process for it could not be used: {error}"))),
+        Ok(Err(error)) => Err(transient(format!("the process for it could not be used: {error}"))),
         Ok(Ok((status, printed))) => answer_in(&printed).ok_or_else(|| {
-            passing(format!("the process for it ended without an answer: {status}"))
+            transient(format!("the process for it ended without an answer: {status}"))
         }),
     }
 }
@@ -124,11 +128,11 @@ impl VolumeDriver for HostVolumes {
         volume: &'a HostVolume,
         ownership: &'a VolumeOwnership,
     ) -> HostFuture<'a, PathBuf> {
-        self.run(uid, Act::set_up(volume, ownership))
+        self.run(uid, VolumeOperation::set_up(volume, ownership))
     }
 
     fn pin_sub_path<'a>(&'a self, uid: &'a str, request: &'a SubPath) -> HostFuture<'a, PathBuf> {
-        self.run(uid, Act::pin(request))
+        self.run(uid, VolumeOperation::pin(request))
     }
 
     fn read_file<'a>(&'a self, file: &'a VolumeFile) -> HostFuture<'a, Vec<u8>> {
@@ -136,22 +140,26 @@ impl VolumeDriver for HostVolumes {
         let what = volume_path.join(path.trim_start_matches('/')).display().to_string();
         Box::pin(async move {
             let read = move || {
-                let folder = Folder::open(&volume_path)?;
-                folder.read(path.trim_start_matches('/'), Links::Within, most.saturating_add(1))
+                let dir = OpenDir::open(&volume_path)?;
+                dir.read(
+                    path.trim_start_matches('/'),
+                    SymlinkPolicy::Within,
+                    most.saturating_add(1),
+                )
             };
-            let read = self.apart.run_within(self.limit, read).await;
-            let read = read.map_err(|error| HostError::Passing(format!("{what}: {error}")))?;
-            read.map_err(|trouble| StepFailure::from(trouble).into())
+            let read = self.blocking_pool.run_within(self.limit, read).await;
+            let read = read.map_err(|error| HostError::Transient(format!("{what}: {error}")))?;
+            read.map_err(|path_error| StepError::from(path_error).into())
         })
     }
 
     fn release_sub_paths<'a>(&'a self, uid: &'a str, container: &'a str) -> HostFuture<'a, ()> {
-        let released = self.run(uid, Act::Release { container: container.to_owned() });
+        let released = self.run(uid, VolumeOperation::Release { container: container.to_owned() });
         Box::pin(async move { released.await.map(drop) })
     }
 
     fn tear_down<'a>(&'a self, uid: &'a str) -> HostFuture<'a, ()> {
-        let done = self.run(uid, Act::TearDown);
+        let done = self.run(uid, VolumeOperation::TearDown);
         Box::pin(async move { done.await.map(drop) })
     }
 }

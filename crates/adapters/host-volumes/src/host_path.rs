@@ -7,23 +7,23 @@ use std::io;
 use std::os::unix::fs::{DirBuilderExt as _, FileTypeExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
-use host_paths::Trouble;
+use host_paths::PathError;
 
-use crate::failure::StepFailure;
+use crate::step_error::StepError;
 
-pub(crate) fn set_up(path: &str, kind: &str) -> Result<PathBuf, StepFailure> {
+pub(crate) fn set_up(path: &str, kind: &str) -> Result<PathBuf, StepError> {
     if path.split('/').any(|part| part == "..") {
-        return Err(StepFailure::lasting(format!(
+        return Err(StepError::permanent(format!(
             "invalid HostPath `{path}`: must not contain '..'"
         )));
     }
-    let place = Path::new(path);
-    let found = std::fs::metadata(place);
+    let host_path_buf = Path::new(path);
+    let found = std::fs::metadata(host_path_buf);
     let missing = matches!(&found, Err(error) if error.kind() != io::ErrorKind::PermissionDenied);
     match kind {
-        "" => return Ok(place.to_owned()),
-        "DirectoryOrCreate" if missing => return make_folder(place),
-        "FileOrCreate" if missing => return make_file(place),
+        "" => return Ok(host_path_buf.to_owned()),
+        "DirectoryOrCreate" if missing => return make_dir(host_path_buf),
+        "FileOrCreate" if missing => return make_file(host_path_buf),
         _ => {}
     }
     let is = |test: fn(&std::fs::FileType) -> bool| {
@@ -35,31 +35,31 @@ pub(crate) fn set_up(path: &str, kind: &str) -> Result<PathBuf, StepFailure> {
         "Socket" => (is(std::fs::FileType::is_socket), "a socket file"),
         "CharDevice" => (is(std::fs::FileType::is_char_device), "a character device"),
         "BlockDevice" => (is(std::fs::FileType::is_block_device), "a block device"),
-        other => return Err(StepFailure::lasting(format!("{other} is an invalid volume type"))),
+        other => return Err(StepError::permanent(format!("{other} is an invalid volume type"))),
     };
     if right {
-        Ok(place.to_owned())
+        Ok(host_path_buf.to_owned())
     } else {
-        Err(StepFailure::lasting(format!("hostPath type check failed: {path} is not {expected}")))
+        Err(StepError::permanent(format!("hostPath type check failed: {path} is not {expected}")))
     }
 }
 
-fn make_folder(path: &Path) -> Result<PathBuf, StepFailure> {
+fn make_dir(path: &Path) -> Result<PathBuf, StepError> {
     std::fs::DirBuilder::new()
         .recursive(true)
         .mode(0o755)
         .create(path)
-        .map_err(|error| Trouble::new("create the directory", path, error))?;
+        .map_err(|error| PathError::new("create the directory", path, error))?;
     Ok(path.to_owned())
 }
 
-fn make_file(path: &Path) -> Result<PathBuf, StepFailure> {
+fn make_file(path: &Path) -> Result<PathBuf, StepError> {
     std::fs::OpenOptions::new()
         .create(true)
         .truncate(false)
         .write(true)
         .mode(0o644)
         .open(path)
-        .map_err(|error| Trouble::new("make the file", path, error))?;
+        .map_err(|error| PathError::new("make the file", path, error))?;
     Ok(path.to_owned())
 }

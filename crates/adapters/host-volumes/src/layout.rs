@@ -4,45 +4,45 @@
 
 use std::path::{Path, PathBuf};
 
-use host_paths::{Folder, Trouble, check_name};
+use host_paths::{OpenDir, PathError, check_name};
 
 /// The directory name of upstream's emptyDir plugin.
-pub(crate) const EMPTY_DIRECTORY: &str = "kubernetes.io~empty-dir";
+pub(crate) const EMPTY_DIR_PLUGIN: &str = "kubernetes.io~empty-dir";
 
 pub(crate) const SUB_PATHS: &str = "volume-subpaths";
 
 /// One pod's directory.
 #[derive(Debug, Clone)]
-pub(crate) struct PodPlace {
+pub(crate) struct PodDirPath {
     pub(crate) path: PathBuf,
 }
 
-impl PodPlace {
-    pub(crate) fn new(root: &Path, uid: &str) -> Result<Self, Trouble> {
-        named(uid, root)?;
+impl PodDirPath {
+    pub(crate) fn new(root: &Path, uid: &str) -> Result<Self, PathError> {
+        check_dir_name(uid, root)?;
         Ok(Self { path: root.join("pods").join(uid) })
     }
 
     /// The pod's directory, created if it is missing.
-    pub(crate) fn make(&self) -> Result<Folder, Trouble> {
-        Folder::make(&self.path, 0o750)
+    pub(crate) fn make(&self) -> Result<OpenDir, PathError> {
+        OpenDir::make(&self.path, 0o750)
     }
 
     /// The pod's directory, `None` if it does not exist.
-    pub(crate) fn open(&self) -> Result<Option<Folder>, Trouble> {
-        present(Folder::open(&self.path))
+    pub(crate) fn open(&self) -> Result<Option<OpenDir>, PathError> {
+        if_exists(OpenDir::open(&self.path))
     }
 }
 
 /// Turns "not found" into `None`.
-pub(crate) fn present<T>(found: Result<T, Trouble>) -> Result<Option<T>, Trouble> {
+pub(crate) fn if_exists<T>(found: Result<T, PathError>) -> Result<Option<T>, PathError> {
     match found {
         Ok(found) => Ok(Some(found)),
-        Err(trouble) if trouble.is_missing() => Ok(None),
-        Err(trouble) => Err(trouble),
+        Err(path_error) if path_error.is_missing() => Ok(None),
+        Err(path_error) => Err(path_error),
     }
 }
 
-pub(crate) fn named(name: &str, folder: &Path) -> Result<(), Trouble> {
-    check_name(name).map_err(|why| Trouble::refused("use as a name in", folder, &why))
+pub(crate) fn check_dir_name(name: &str, dir: &Path) -> Result<(), PathError> {
+    check_name(name).map_err(|reason| PathError::refused("use as a name in", dir, &reason))
 }

@@ -11,12 +11,12 @@
 //! the binary executes itself as that process and calls [`answer_step`] there.
 
 mod driver;
-mod empty_directory;
-mod failure;
+mod empty_dir;
 mod host_path;
 mod layout;
 mod mounting;
 mod ownership;
+mod step_error;
 mod steps;
 mod sub_path;
 mod tear_down;

@@ -15,32 +15,32 @@ use super::*;
 const PROCESS_ROLE: &str = "--include-ignored";
 
 /// A root for one test; mounts below it are removed with it, however the test ends.
-struct Bed {
-    folder: tempfile::TempDir,
+struct VolumesFixture {
+    dir: tempfile::TempDir,
     driver: HostVolumes,
 }
 
-impl Bed {
+impl VolumesFixture {
     fn new() -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        let driver = HostVolumes::new(&folder.path().join("root"), None);
-        Self { folder, driver }
+        let dir = tempfile::tempdir().unwrap();
+        let driver = HostVolumes::new(&dir.path().join("root"), None);
+        Self { dir, driver }
     }
 
     /// Steps on other file systems run in a process: this test program, with the name of one test.
     fn with_process() -> Self {
-        let mut bed = Self::new();
+        let mut fixture = Self::new();
         let arguments = ["tests::the_process_for_one_step", "--exact", "--nocapture", PROCESS_ROLE];
         let program = StepProgram {
             program: std::env::current_exe().unwrap(),
             arguments: arguments.iter().map(Into::into).collect(),
         };
-        bed.driver = HostVolumes::new(&bed.path("root"), Some(program));
-        bed
+        fixture.driver = HostVolumes::new(&fixture.path("root"), Some(program));
+        fixture
     }
 
     fn path(&self, name: &str) -> PathBuf {
-        self.folder.path().join(name)
+        self.dir.path().join(name)
     }
 
     fn pod(&self, name: &str) -> PathBuf {
@@ -81,13 +81,13 @@ impl Bed {
     }
 
     fn mounts(&self) -> usize {
-        host_paths::mounts_beneath(self.folder.path()).unwrap().len()
+        host_paths::mounts_beneath(self.dir.path()).unwrap().len()
     }
 }
 
-impl Drop for Bed {
+impl Drop for VolumesFixture {
     fn drop(&mut self) {
-        for point in host_paths::mounts_beneath(self.folder.path()).unwrap() {
+        for point in host_paths::mounts_beneath(self.dir.path()).unwrap() {
             let flags = rustix::mount::UnmountFlags::DETACH | rustix::mount::UnmountFlags::NOFOLLOW;
             let _gone = rustix::mount::unmount(&point, flags);
         }
@@ -98,7 +98,7 @@ fn mode(path: &Path) -> u32 {
     std::fs::symlink_metadata(path).unwrap().permissions().mode() & 0o7777
 }
 
-/// In a process that another test starts for one step (see `Bed::with_process`), this is that
+/// In a process that another test starts for one step (see `VolumesFixture::with_process`), this is that
 /// process; in an ordinary run it shows that the absence of a request is an error.
 #[test]
 fn the_process_for_one_step() {
@@ -114,46 +114,46 @@ fn the_process_for_one_step() {
 
 #[tokio::test]
 async fn an_empty_directory_is_open_to_all_and_stays_as_containers_left_it() {
-    let bed = Bed::new();
-    let path = bed.empty("data", None).await.unwrap();
-    assert_eq!(path, bed.pod("volumes/kubernetes.io~empty-dir/data"));
+    let fixture = VolumesFixture::new();
+    let path = fixture.empty("data", None).await.unwrap();
+    assert_eq!(path, fixture.pod("volumes/kubernetes.io~empty-dir/data"));
     assert_eq!(mode(&path), 0o777);
-    assert!(bed.pod("plugins/kubernetes.io~empty-dir/data/ready").is_file());
+    assert!(fixture.pod("plugins/kubernetes.io~empty-dir/data/ready").is_file());
     std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o700)).unwrap();
     std::fs::write(path.join("x"), "").unwrap();
-    bed.empty("data", Some(7)).await.unwrap();
+    fixture.empty("data", Some(7)).await.unwrap();
     assert_eq!((mode(&path), std::fs::metadata(&path).unwrap().gid()), (0o700, 0));
-    bed.driver.tear_down("u").await.unwrap();
-    assert!(!path.exists() && !bed.pod("plugins/kubernetes.io~empty-dir").exists());
-    bed.driver.tear_down("u").await.unwrap();
-    bed.driver.tear_down("never-was").await.unwrap();
+    fixture.driver.tear_down("u").await.unwrap();
+    assert!(!path.exists() && !fixture.pod("plugins/kubernetes.io~empty-dir").exists());
+    fixture.driver.tear_down("u").await.unwrap();
+    fixture.driver.tear_down("never-was").await.unwrap();
 }
 
 #[tokio::test]
 async fn a_group_owns_the_volume_and_what_is_made_in_it() {
-    let bed = Bed::new();
-    let path = bed.pod("volumes/kubernetes.io~empty-dir/data");
+    let fixture = VolumesFixture::new();
+    let path = fixture.pod("volumes/kubernetes.io~empty-dir/data");
     // Left by a call that was interrupted.
     std::fs::create_dir_all(path.join("sub")).unwrap();
     std::fs::write(path.join("sub/file"), "").unwrap();
     symlink("/etc/passwd", path.join("link")).unwrap();
     let passwd = (std::fs::metadata("/etc/passwd").unwrap().gid(), mode(Path::new("/etc/passwd")));
-    bed.empty("data", Some(4321)).await.unwrap();
+    fixture.empty("data", Some(4321)).await.unwrap();
     assert_eq!((mode(&path), std::fs::metadata(&path).unwrap().gid()), (0o2777, 4321));
     assert_eq!(std::fs::metadata(path.join("sub/file")).unwrap().gid(), 4321);
     assert_eq!(mode(&path.join("sub/file")) & 0o660, 0o660);
     assert_eq!(std::fs::symlink_metadata(path.join("link")).unwrap().gid(), 4321);
     let after = (std::fs::metadata("/etc/passwd").unwrap().gid(), mode(Path::new("/etc/passwd")));
     assert_eq!(after, passwd);
-    assert!(bed.empty("other", Some(-5)).await.is_err());
+    assert!(fixture.empty("other", Some(-5)).await.is_err());
 }
 
 #[tokio::test]
 async fn memory_has_a_size_and_is_mounted_once() {
-    let bed = Bed::new();
-    let path = bed.memory("m", Some(1 << 20)).await.unwrap();
-    bed.memory("m", Some(1 << 20)).await.unwrap();
-    assert_eq!(bed.mounts(), 1);
+    let fixture = VolumesFixture::new();
+    let path = fixture.memory("m", Some(1 << 20)).await.unwrap();
+    fixture.memory("m", Some(1 << 20)).await.unwrap();
+    assert_eq!(fixture.mounts(), 1);
     assert_eq!(mode(&path), 0o1777);
     let found = rustix::fs::statfs(&path).unwrap();
     assert_eq!(found.f_blocks * u64::try_from(found.f_bsize).unwrap(), 1 << 20);
@@ -164,16 +164,16 @@ async fn memory_has_a_size_and_is_mounted_once() {
     assert!(line.contains(" - tmpfs tmpfs "), "{line}");
     // After a reboot the mark is there and the mount is not.
     rustix::mount::unmount(&path, rustix::mount::UnmountFlags::NOFOLLOW).unwrap();
-    bed.memory("m", None).await.unwrap();
-    assert_eq!(bed.mounts(), 1);
-    bed.driver.tear_down("u").await.unwrap();
-    assert_eq!(bed.mounts(), 0);
+    fixture.memory("m", None).await.unwrap();
+    assert_eq!(fixture.mounts(), 1);
+    fixture.driver.tear_down("u").await.unwrap();
+    assert_eq!(fixture.mounts(), 0);
     assert!(!path.exists());
 }
 
 #[tokio::test]
-async fn huge_pages_are_mounted_or_refused_with_why() {
-    let bed = Bed::new();
+async fn huge_page_volumes_are_mounted_or_refused_with_a_reason() {
+    let fixture = VolumesFixture::new();
     let volume = |size: &str| HostVolume::MemoryDirectory {
         name: "huge".to_owned(),
         size: None,
@@ -181,34 +181,34 @@ async fn huge_pages_are_mounted_or_refused_with_why() {
     };
     let none = VolumeOwnership::default();
     for bad in ["", "2Xi", "Mi", "0"] {
-        let refused = bed.driver.set_up("u", &volume(bad), &none).await;
-        assert!(matches!(refused, Err(HostError::Lasting(_))), "{bad}: {refused:?}");
+        let refused = fixture.driver.set_up("u", &volume(bad), &none).await;
+        assert!(matches!(refused, Err(HostError::Permanent(_))), "{bad}: {refused:?}");
     }
     if !Path::new("/sys/kernel/mm/hugepages/hugepages-2048kB").exists() {
-        let refused = bed.driver.set_up("u", &volume("2Mi"), &none).await;
+        let refused = fixture.driver.set_up("u", &volume("2Mi"), &none).await;
         assert!(refused.is_err());
         return;
     }
-    bed.driver.set_up("u", &volume("2Mi"), &none).await.unwrap();
-    bed.driver.set_up("u", &volume("2Mi"), &none).await.unwrap();
-    assert_eq!(bed.mounts(), 1);
-    let differs = bed.driver.set_up("u", &volume("1Gi"), &none).await.unwrap_err().to_string();
+    fixture.driver.set_up("u", &volume("2Mi"), &none).await.unwrap();
+    fixture.driver.set_up("u", &volume("2Mi"), &none).await.unwrap();
+    assert_eq!(fixture.mounts(), 1);
+    let differs = fixture.driver.set_up("u", &volume("1Gi"), &none).await.unwrap_err().to_string();
     assert!(differs.contains("pagesize '2097152' and requested medium size '1073741824' differ"));
-    bed.driver.tear_down("u").await.unwrap();
-    assert_eq!(bed.mounts(), 0);
+    fixture.driver.tear_down("u").await.unwrap();
+    assert_eq!(fixture.mounts(), 0);
 }
 
 #[tokio::test]
 async fn host_paths_are_checked_with_upstreams_words() {
-    for bed in [Bed::new(), Bed::with_process()] {
-        let (file, folder, gone) = (bed.path("file"), bed.path("folder"), bed.path("a/b"));
+    for fixture in [VolumesFixture::new(), VolumesFixture::with_process()] {
+        let (file, dir, gone) = (fixture.path("file"), fixture.path("folder"), fixture.path("a/b"));
         std::fs::write(&file, "").unwrap();
-        std::fs::create_dir(&folder).unwrap();
-        let socket = bed.path("socket");
+        std::fs::create_dir(&dir).unwrap();
+        let socket = fixture.path("socket");
         let _listener = std::os::unix::net::UnixListener::bind(&socket).unwrap();
         let null = PathBuf::from("/dev/null");
         // Created, never opened: the device need not exist.
-        let block = bed.path("block");
+        let block = fixture.path("block");
         let (mode_of_it, loop_0) =
             (rustix::fs::Mode::from_raw_mode(0o600), rustix::fs::makedev(7, 0));
         let kind = rustix::fs::FileType::BlockDevice;
@@ -216,10 +216,10 @@ async fn host_paths_are_checked_with_upstreams_words() {
         let rows: [(&PathBuf, &str, &str); 22] = [
             (&gone, "", ""),
             (&file, "File", ""),
-            (&folder, "File", "a file"),
+            (&dir, "File", "a file"),
             (&gone, "File", "a file"),
             (&file, "Directory", "a directory"),
-            (&folder, "Directory", ""),
+            (&dir, "Directory", ""),
             (&gone, "Directory", "a directory"),
             (&socket, "Socket", ""),
             (&file, "Socket", "a socket file"),
@@ -230,10 +230,10 @@ async fn host_paths_are_checked_with_upstreams_words() {
             (&block, "BlockDevice", ""),
             (&null, "BlockDevice", "a block device"),
             (&gone, "BlockDevice", "a block device"),
-            (&folder, "FileOrCreate", "a file"),
+            (&dir, "FileOrCreate", "a file"),
             (&file, "DirectoryOrCreate", "a directory"),
             (&file, "FileOrCreate", ""),
-            (&folder, "DirectoryOrCreate", ""),
+            (&dir, "DirectoryOrCreate", ""),
             (&null, "File", "a file"),
             (&null, "Socket", "a socket file"),
         ];
@@ -244,28 +244,28 @@ async fn host_paths_are_checked_with_upstreams_words() {
                 let path = path.display();
                 Err(format!("hostPath type check failed: {path} is not {expected}"))
             };
-            assert_eq!(bed.host_path(path, kind).await, wanted, "{path:?} {kind}");
+            assert_eq!(fixture.host_path(path, kind).await, wanted, "{path:?} {kind}");
         }
-        let refused = bed.host_path(&file, "Folder").await.unwrap_err();
+        let refused = fixture.host_path(&file, "Folder").await.unwrap_err();
         assert_eq!(refused, "Folder is an invalid volume type");
-        let refused = bed.host_path(Path::new("/a/../b"), "").await.unwrap_err();
+        let refused = fixture.host_path(Path::new("/a/../b"), "").await.unwrap_err();
         assert_eq!(refused, "invalid HostPath `/a/../b`: must not contain '..'");
-        assert!(bed.host_path(&gone, "FileOrCreate").await.is_err());
-        bed.host_path(&gone, "DirectoryOrCreate").await.unwrap();
+        assert!(fixture.host_path(&gone, "FileOrCreate").await.is_err());
+        fixture.host_path(&gone, "DirectoryOrCreate").await.unwrap();
         let made = gone.join("file");
-        bed.host_path(&made, "FileOrCreate").await.unwrap();
+        fixture.host_path(&made, "FileOrCreate").await.unwrap();
         assert_eq!((mode(&gone), mode(&made)), (0o755, 0o644));
     }
 }
 
 #[tokio::test]
-async fn a_sub_path_is_made_pinned_and_let_go() {
-    for bed in [Bed::new(), Bed::with_process()] {
-        let volume = bed.path("volume");
+async fn a_sub_path_is_created_pinned_and_released() {
+    for fixture in [VolumesFixture::new(), VolumesFixture::with_process()] {
+        let volume = fixture.path("volume");
         std::fs::create_dir(&volume).unwrap();
         std::fs::set_permissions(&volume, std::fs::Permissions::from_mode(0o2775)).unwrap();
-        let pinned = bed.pin(&volume, "a/./b/c").await.unwrap();
-        assert_eq!(pinned, bed.pod("volume-subpaths/v/c/3"));
+        let pinned = fixture.pin(&volume, "a/./b/c").await.unwrap();
+        assert_eq!(pinned, fixture.pod("volume-subpaths/v/c/3"));
         assert_eq!(mode(&volume.join("a")), 0o2775);
         assert_eq!(mode(&volume.join("a/b/c")), 0o2775);
         std::fs::write(volume.join("a/b/c/x"), "seen").unwrap();
@@ -277,75 +277,75 @@ async fn a_sub_path_is_made_pinned_and_let_go() {
         // Again, with another file under the name: the old mount is released first.
         std::fs::remove_file(volume.join("a/b")).unwrap();
         std::fs::create_dir_all(volume.join("a/b/c")).unwrap();
-        bed.pin(&volume, "a/b/c").await.unwrap();
+        fixture.pin(&volume, "a/b/c").await.unwrap();
         assert!(!pinned.join("x").exists());
-        bed.pin(&volume, "a/b/c").await.unwrap();
-        assert_eq!(bed.mounts(), 1);
-        bed.driver.release_sub_paths("u", "other").await.unwrap();
-        assert_eq!(bed.mounts(), 1);
-        bed.driver.release_sub_paths("u", "c").await.unwrap();
-        bed.driver.release_sub_paths("u", "c").await.unwrap();
-        assert_eq!(bed.mounts(), 0);
-        assert!(!bed.pod("volume-subpaths").exists());
+        fixture.pin(&volume, "a/b/c").await.unwrap();
+        assert_eq!(fixture.mounts(), 1);
+        fixture.driver.release_sub_paths("u", "other").await.unwrap();
+        assert_eq!(fixture.mounts(), 1);
+        fixture.driver.release_sub_paths("u", "c").await.unwrap();
+        fixture.driver.release_sub_paths("u", "c").await.unwrap();
+        assert_eq!(fixture.mounts(), 0);
+        assert!(!fixture.pod("volume-subpaths").exists());
         assert!(volume.join("a/moved/c/x").exists());
     }
 }
 
 #[tokio::test]
 async fn files_sockets_and_pipes_can_be_sub_paths() {
-    let bed = Bed::new();
-    let volume = bed.path("volume");
+    let fixture = VolumesFixture::new();
+    let volume = fixture.path("volume");
     std::fs::create_dir(&volume).unwrap();
     std::fs::write(volume.join("file"), "content").unwrap();
     let pipe = volume.join("pipe");
     let rights = rustix::fs::Mode::from_raw_mode(0o600);
     rustix::fs::mknodat(rustix::fs::CWD, &pipe, rustix::fs::FileType::Fifo, rights, 0).unwrap();
-    let pinned = bed.pin(&volume, "file").await.unwrap();
+    let pinned = fixture.pin(&volume, "file").await.unwrap();
     assert_eq!(std::fs::read_to_string(&pinned).unwrap(), "content");
-    let pinned = bed.pin(&volume, "pipe").await.unwrap();
+    let pinned = fixture.pin(&volume, "pipe").await.unwrap();
     assert!(std::fs::symlink_metadata(&pinned).unwrap().file_type().is_fifo());
-    bed.pin(&volume, "new").await.unwrap();
-    assert_eq!(bed.mounts(), 1);
-    bed.driver.tear_down("u").await.unwrap();
+    fixture.pin(&volume, "new").await.unwrap();
+    assert_eq!(fixture.mounts(), 1);
+    fixture.driver.tear_down("u").await.unwrap();
     assert_eq!(std::fs::read_to_string(volume.join("file")).unwrap(), "content");
 }
 
 #[tokio::test]
 async fn a_sub_path_never_leaves_its_volume() {
-    let bed = Bed::new();
-    let volume = bed.path("volume");
+    let fixture = VolumesFixture::new();
+    let volume = fixture.path("volume");
     std::fs::create_dir(&volume).unwrap();
-    std::fs::create_dir(bed.path("outside")).unwrap();
+    std::fs::create_dir(fixture.path("outside")).unwrap();
     std::fs::create_dir(volume.join("real")).unwrap();
     symlink("real", volume.join("inside")).unwrap();
     symlink("../outside", volume.join("relative")).unwrap();
-    symlink(bed.path("outside"), volume.join("absolute")).unwrap();
+    symlink(fixture.path("outside"), volume.join("absolute")).unwrap();
     symlink("/proc/1/root", volume.join("magic")).unwrap();
     symlink("round", volume.join("round")).unwrap();
     symlink("../outside/new", volume.join("dangling")).unwrap();
     symlink(volume.join("real"), volume.join("back")).unwrap();
-    let pinned = bed.pin(&volume, "back").await.unwrap();
+    let pinned = fixture.pin(&volume, "back").await.unwrap();
     let inode = |path: &Path| std::fs::metadata(path).unwrap().ino();
     assert_eq!(inode(&pinned), inode(&volume.join("real")), "absolute, but within");
-    bed.driver.release_sub_paths("u", "c").await.unwrap();
-    bed.pin(&volume, "inside").await.unwrap();
-    bed.pin(&volume, "inside/new").await.unwrap();
+    fixture.driver.release_sub_paths("u", "c").await.unwrap();
+    fixture.pin(&volume, "inside").await.unwrap();
+    fixture.pin(&volume, "inside/new").await.unwrap();
     assert!(volume.join("real/new").is_dir());
-    bed.driver.release_sub_paths("u", "c").await.unwrap();
+    fixture.driver.release_sub_paths("u", "c").await.unwrap();
     let bad =
         ["relative", "absolute", "magic/etc", "round", "dangling", "relative/new", "dangling/x"];
     for bad in bad {
-        assert!(bed.pin(&volume, bad).await.is_err(), "{bad}");
+        assert!(fixture.pin(&volume, bad).await.is_err(), "{bad}");
     }
-    assert!(std::fs::read_dir(bed.path("outside")).unwrap().next().is_none());
-    assert_eq!(bed.mounts(), 0);
-    let words = |answer: Result<PathBuf, HostError>| answer.unwrap_err().to_string();
+    assert!(std::fs::read_dir(fixture.path("outside")).unwrap().next().is_none());
+    assert_eq!(fixture.mounts(), 0);
+    let error_text = |answer: Result<PathBuf, HostError>| answer.unwrap_err().to_string();
     assert_eq!(
-        words(bed.pin(&volume, "/etc").await),
+        error_text(fixture.pin(&volume, "/etc").await),
         "error SubPath `/etc` must not be an absolute path"
     );
     assert_eq!(
-        words(bed.pin(&volume, "a/../..").await),
+        error_text(fixture.pin(&volume, "a/../..").await),
         "unable to provision SubPath `a/../..`: must not contain '..'"
     );
 }
@@ -361,13 +361,13 @@ impl Drop for Stopping<'_> {
 /// The race of CVE-2021-25741: a container swaps a directory and a symlink to the host all the
 /// time.
 #[test]
-fn a_symlink_that_is_swapped_in_wins_nothing() {
-    let bed = Bed::new();
-    let volume = bed.path("volume");
+fn a_swapped_in_symlink_cannot_escape_the_volume() {
+    let fixture = VolumesFixture::new();
+    let volume = fixture.path("volume");
     std::fs::create_dir_all(volume.join("a")).unwrap();
-    std::fs::create_dir_all(bed.path("host/x")).unwrap();
-    std::fs::write(bed.path("host/x/secret"), "").unwrap();
-    symlink(bed.path("host"), volume.join("b")).unwrap();
+    std::fs::create_dir_all(fixture.path("host/x")).unwrap();
+    std::fs::write(fixture.path("host/x/secret"), "").unwrap();
+    symlink(fixture.path("host"), volume.join("b")).unwrap();
     std::fs::create_dir(volume.join("a/x")).unwrap();
     let stop = AtomicBool::new(false);
     let (one, other) = (volume.join("a"), volume.join("b"));
@@ -376,8 +376,8 @@ fn a_symlink_that_is_swapped_in_wins_nothing() {
         scope.spawn(|| {
             while !stop.load(Ordering::Relaxed) {
                 let flags = rustix::fs::RenameFlags::EXCHANGE;
-                let folder = rustix::fs::CWD;
-                rustix::fs::renameat_with(folder, &one, folder, &other, flags).unwrap();
+                let dir = rustix::fs::CWD;
+                rustix::fs::renameat_with(dir, &one, dir, &other, flags).unwrap();
             }
         });
         // Stops the swapping however this ends.
@@ -385,14 +385,14 @@ fn a_symlink_that_is_swapped_in_wins_nothing() {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
             for _ in 0..300 {
-                match bed.pin(&volume, "a/x").await {
+                match fixture.pin(&volume, "a/x").await {
                     Ok(path) => {
                         pinned += 1;
                         assert!(!path.join("secret").exists(), "the host was reached");
                     }
                     Err(_) => refused += 1,
                 }
-                bed.driver.release_sub_paths("u", "c").await.unwrap();
+                fixture.driver.release_sub_paths("u", "c").await.unwrap();
             }
         });
     });
@@ -400,79 +400,78 @@ fn a_symlink_that_is_swapped_in_wins_nothing() {
 }
 
 #[tokio::test]
-async fn what_a_container_mounted_in_its_volume_is_not_removed_through() {
-    let bed = Bed::new();
-    let path = bed.empty("data", None).await.unwrap();
+async fn removal_does_not_cross_mounts_made_by_a_container() {
+    let fixture = VolumesFixture::new();
+    let path = fixture.empty("data", None).await.unwrap();
     std::fs::create_dir_all(path.join("deep/point")).unwrap();
-    std::fs::create_dir(bed.path("precious")).unwrap();
-    std::fs::write(bed.path("precious/data"), "").unwrap();
-    rustix::mount::mount_bind(bed.path("precious"), path.join("deep/point")).unwrap();
-    rustix::mount::mount_bind(bed.path("precious"), path.join("deep/point")).unwrap();
+    std::fs::create_dir(fixture.path("precious")).unwrap();
+    std::fs::write(fixture.path("precious/data"), "").unwrap();
+    rustix::mount::mount_bind(fixture.path("precious"), path.join("deep/point")).unwrap();
+    rustix::mount::mount_bind(fixture.path("precious"), path.join("deep/point")).unwrap();
     // Held open: cannot be unmounted now.
     let held = std::fs::File::open(path.join("deep/point/data")).unwrap();
-    let refused = bed.driver.tear_down("u").await;
-    assert!(matches!(refused, Err(HostError::Passing(_))), "{refused:?}");
-    assert!(bed.path("precious/data").exists() && path.exists());
+    let refused = fixture.driver.tear_down("u").await;
+    assert!(matches!(refused, Err(HostError::Transient(_))), "{refused:?}");
+    assert!(fixture.path("precious/data").exists() && path.exists());
     drop(held);
-    bed.driver.tear_down("u").await.unwrap();
-    assert!(bed.path("precious/data").exists() && !path.exists());
-    assert_eq!(bed.mounts(), 0);
+    fixture.driver.tear_down("u").await.unwrap();
+    assert!(fixture.path("precious/data").exists() && !path.exists());
+    assert_eq!(fixture.mounts(), 0);
 }
 
 #[tokio::test]
 async fn other_drivers_volumes_are_left_alone() {
-    let bed = Bed::new();
-    bed.empty("data", None).await.unwrap();
-    let other = bed.pod("volumes/kubernetes.io~csi/pv/mount");
+    let fixture = VolumesFixture::new();
+    fixture.empty("data", None).await.unwrap();
+    let other = fixture.pod("volumes/kubernetes.io~csi/pv/mount");
     std::fs::create_dir_all(&other).unwrap();
     std::fs::write(other.join("x"), "").unwrap();
-    bed.driver.tear_down("u").await.unwrap();
+    fixture.driver.tear_down("u").await.unwrap();
     assert!(other.join("x").exists());
 }
 
 #[tokio::test]
-async fn a_process_that_hangs_is_given_up() {
-    let folder = tempfile::tempdir().unwrap();
+async fn a_hanging_step_process_is_killed() {
+    let dir = tempfile::tempdir().unwrap();
     let program =
         StepProgram { program: PathBuf::from("/bin/sleep"), arguments: vec!["600".into()] };
-    let driver =
-        HostVolumes::new(folder.path(), Some(program)).with_limit(Duration::from_millis(200));
+    let driver = HostVolumes::new(dir.path(), Some(program)).with_limit(Duration::from_millis(200));
     let volume = HostVolume::HostPath {
         name: "h".to_owned(),
         path: "/somewhere".to_owned(),
         kind: "Directory".to_owned(),
     };
     let late = driver.set_up("u", &volume, &VolumeOwnership::default()).await;
-    let Err(HostError::Passing(why)) = late else { panic!("{late:?}") };
-    assert!(why.starts_with("/somewhere: not done after 200ms"), "{why}");
+    let Err(HostError::Transient(reason)) = late else { panic!("{late:?}") };
+    assert!(reason.starts_with("/somewhere: not done after 200ms"), "{reason}");
     let program = StepProgram { program: PathBuf::from("/bin/true"), arguments: Vec::new() };
-    let silent = HostVolumes::new(folder.path(), Some(program));
+    let silent = HostVolumes::new(dir.path(), Some(program));
     let lost = silent.set_up("u", &volume, &VolumeOwnership::default()).await;
-    assert!(matches!(lost, Err(HostError::Passing(_))), "{lost:?}");
+    assert!(matches!(lost, Err(HostError::Transient(_))), "{lost:?}");
 }
 
 #[tokio::test]
-async fn names_stay_in_the_pods_folder() {
-    let bed = Bed::new();
+async fn names_cannot_leave_the_pod_dir() {
+    let fixture = VolumesFixture::new();
     for bad in ["", "..", "a/b"] {
-        assert!(bed.empty(bad, None).await.is_err(), "{bad}");
+        assert!(fixture.empty(bad, None).await.is_err(), "{bad}");
         let volume = HostVolume::EmptyDirectory { name: "x".to_owned() };
-        let refused = bed.driver.set_up(bad, &volume, &VolumeOwnership::default()).await;
-        assert!(matches!(refused, Err(HostError::Lasting(_))), "{bad}");
-        assert!(bed.driver.tear_down(bad).await.is_err(), "{bad}");
-        assert!(bed.driver.release_sub_paths("u", bad).await.is_err(), "{bad}");
+        let refused = fixture.driver.set_up(bad, &volume, &VolumeOwnership::default()).await;
+        assert!(matches!(refused, Err(HostError::Permanent(_))), "{bad}");
+        assert!(fixture.driver.tear_down(bad).await.is_err(), "{bad}");
+        assert!(fixture.driver.release_sub_paths("u", bad).await.is_err(), "{bad}");
     }
 }
 
 #[tokio::test]
 async fn a_file_of_a_volume_is_read_and_nothing_beyond_it() {
-    let bed = Bed::new();
-    let volume = bed.empty("v", None).await.unwrap();
-    std::fs::write(bed.path("secret"), "of the host").unwrap();
+    let fixture = VolumesFixture::new();
+    let volume = fixture.empty("v", None).await.unwrap();
+    std::fs::write(fixture.path("secret"), "of the host").unwrap();
     std::fs::create_dir(volume.join("below")).unwrap();
     std::fs::write(volume.join("below/file"), "1234").unwrap();
     symlink("below/file", volume.join("link")).unwrap();
-    symlink(bed.path("secret"), volume.join("out")).unwrap();
+    symlink(fixture.path("secret"), volume.join("out")).unwrap();
     symlink("../../../../../secret", volume.join("up")).unwrap();
     rustix::fs::mknodat(
         rustix::fs::CWD,
@@ -484,7 +483,7 @@ async fn a_file_of_a_volume_is_read_and_nothing_beyond_it() {
     .unwrap();
     let read = async |path: &str, most: usize| {
         let file = VolumeFile { volume_path: volume.clone(), path: path.to_owned(), most };
-        bed.driver.read_file(&file).await
+        fixture.driver.read_file(&file).await
     };
     for path in ["below/file", "/below/file", "link"] {
         assert_eq!(read(path, 4).await, Ok(b"1234".to_vec()), "{path}");

@@ -9,4 +9,4 @@ mod listener;
 mod reply;
 mod socket;
 
-pub use socket::LocalSocket;
+pub use socket::AgentSocket;

@@ -12,15 +12,15 @@ use tokio::net::{UnixListener, UnixStream};
 
 /// Listens at `path`; only the owner may connect.
 pub(crate) async fn listen(path: &Path) -> Result<UnixListener, String> {
-    let told = |what: &str, error: &io::Error| format!("{what} {}: {error}", path.display());
-    if let Some(folder) = path.parent() {
+    let describe = |what: &str, error: &io::Error| format!("{what} {}: {error}", path.display());
+    if let Some(dir) = path.parent() {
         let mut builder = fs::DirBuilder::new();
-        let made = builder.recursive(true).mode(0o755).create(folder);
-        made.map_err(|error| format!("cannot create the directory {}: {error}", folder.display()))?;
+        let made = builder.recursive(true).mode(0o755).create(dir);
+        made.map_err(|error| format!("cannot create the directory {}: {error}", dir.display()))?;
     }
     match fs::symlink_metadata(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-        Err(error) => return Err(told("cannot look at", &error)),
+        Err(error) => return Err(describe("cannot look at", &error)),
         Ok(found) if !found.file_type().is_socket() => {
             return Err(format!("{} is there and is no socket; it is left alone", path.display()));
         }
@@ -28,13 +28,14 @@ pub(crate) async fn listen(path: &Path) -> Result<UnixListener, String> {
             if UnixStream::connect(path).await.is_ok() {
                 return Err(format!("another agent answers on {}", path.display()));
             }
-            fs::remove_file(path).map_err(|error| told("cannot remove the dead", &error))?;
+            fs::remove_file(path).map_err(|error| describe("cannot remove the dead", &error))?;
         }
     }
-    let listener = UnixListener::bind(path).map_err(|error| told("cannot listen on", &error))?;
+    let listener =
+        UnixListener::bind(path).map_err(|error| describe("cannot listen on", &error))?;
     // Between the two calls another user may connect if the umask allows it; the credentials of
     // each connection are checked in any case.
     fs::set_permissions(path, fs::Permissions::from_mode(0o600))
-        .map_err(|error| told("cannot set the mode of", &error))?;
+        .map_err(|error| describe("cannot set the mode of", &error))?;
     Ok(listener)
 }

@@ -26,30 +26,30 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::task::JoinSet;
 
 use crate::listener::listen;
-use crate::reply::{Desk, JSON, Reply};
+use crate::reply::{JSON, RequestRouter, SocketReply};
 
 /// More than people and their scripts open at once; the next one waits in the kernel's queue.
-const MOST_CONNECTIONS: usize = 16;
+const MAX_CONNECTIONS: usize = 16;
 /// Connections that wait for a change. They cost a task and a descriptor each.
-const MOST_WAITING: usize = 128;
+const MAX_LONG_POLLS: usize = 128;
 const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
 const CONNECTION_TIMEOUT: Duration = Duration::from_secs(120);
 /// A manifest of the largest size, as a JSON string.
-const LARGEST_BODY: usize = 16 << 20;
+const MAX_BODY_BYTES: usize = 16 << 20;
 const BODY_TIMEOUT: Duration = Duration::from_secs(10);
 /// After a failed `accept` (no descriptors left), so that the loop does not spin.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
 
 /// Serves the agent's API at a path of the file system.
 #[derive(Clone)]
-pub struct LocalSocket {
+pub struct AgentSocket {
     path: PathBuf,
     runtime: Option<Arc<dyn LocalRuntime>>,
     /// Called each time it begins to listen.
     listening: Option<Arc<dyn Fn() + Send + Sync>>,
 }
 
-impl LocalSocket {
+impl AgentSocket {
     pub fn new(path: PathBuf) -> Self {
         Self { path, runtime: None, listening: None }
     }
@@ -62,12 +62,12 @@ impl LocalSocket {
 
     /// Sets the callback for each time it begins to listen.
     #[must_use]
-    pub fn when_listening(self, tell: Arc<dyn Fn() + Send + Sync>) -> Self {
-        Self { listening: Some(tell), ..self }
+    pub fn on_listening(self, callback: Arc<dyn Fn() + Send + Sync>) -> Self {
+        Self { listening: Some(callback), ..self }
     }
 }
 
-impl LocalEndpoint for LocalSocket {
+impl LocalEndpoint for AgentSocket {
     fn address(&self) -> String {
         self.path.display().to_string()
     }
@@ -76,35 +76,35 @@ impl LocalEndpoint for LocalSocket {
         Box::pin(async move {
             match listen(&self.path).await {
                 Ok(listener) => {
-                    if let Some(tell) = &self.listening {
-                        tell();
+                    if let Some(callback) = &self.listening {
+                        callback();
                     }
-                    accept(&listener, &Desk { api, runtime: self.runtime.clone() }).await
+                    accept(&listener, &RequestRouter { api, runtime: self.runtime.clone() }).await
                 }
-                Err(why) => why,
+                Err(reason) => reason,
             }
         })
     }
 }
 
 /// Accepts for ever.
-async fn accept(listener: &UnixListener, desk: &Desk) -> String {
-    let own = rustix::process::geteuid().as_raw();
-    let places = Places::default();
+async fn accept(listener: &UnixListener, router: &RequestRouter) -> String {
+    let own_uid = rustix::process::geteuid().as_raw();
+    let permits = ConnectionPermits::default();
     // Dropping them aborts their tasks.
     let (mut connections, mut streams) = (JoinSet::new(), JoinSet::new());
     loop {
         tokio::select! {
-            accepted = next(listener, &places) => match accepted {
-                Ok((stream, place)) => {
-                    let allowed = may_ask(&stream, own);
-                    connections.spawn(serve(stream, allowed, desk.clone(), place));
+            accepted = next(listener, &permits) => match accepted {
+                Ok((stream, permit)) => {
+                    let allowed = check_peer(&stream, own_uid);
+                    connections.spawn(serve(stream, allowed, router.clone(), permit));
                 }
                 Err(_) => tokio::time::sleep(ACCEPT_PAUSE).await,
             },
             Some(answered) = connections.join_next() => {
-                if let Ok(Some(handed_over)) = answered {
-                    streams.spawn(handed_over.carried());
+                if let Ok(Some(upgraded_stream)) = answered {
+                    streams.spawn(upgraded_stream.serve_stream());
                 }
             }
             Some(_) = streams.join_next() => {}
@@ -113,70 +113,76 @@ async fn accept(listener: &UnixListener, desk: &Desk) -> String {
 }
 
 /// The next connection, once there is a slot for a request.
-async fn next(listener: &UnixListener, places: &Places) -> std::io::Result<(UnixStream, Place)> {
-    let taken = places.questions.clone().acquire_owned().await.map_err(std::io::Error::other)?;
+async fn next(
+    listener: &UnixListener,
+    permits: &ConnectionPermits,
+) -> std::io::Result<(UnixStream, ConnectionPermit)> {
+    let taken = permits.requests.clone().acquire_owned().await.map_err(std::io::Error::other)?;
     let (stream, _) = listener.accept().await?;
-    let held = Mutex::new(Held::Question { _place: taken });
-    Ok((stream, Place { held: Arc::new(held), waiting: places.waiting.clone() }))
+    let held_permit = Mutex::new(HeldPermit::Request { _permit: taken });
+    Ok((
+        stream,
+        ConnectionPermit { held_permit: Arc::new(held_permit), waiting: permits.waiting.clone() },
+    ))
 }
 
-struct Places {
-    questions: Arc<Semaphore>,
+struct ConnectionPermits {
+    requests: Arc<Semaphore>,
     waiting: Arc<Semaphore>,
 }
 
-impl Default for Places {
+impl Default for ConnectionPermits {
     fn default() -> Self {
-        let places = |most| Arc::new(Semaphore::new(most));
-        Self { questions: places(MOST_CONNECTIONS), waiting: places(MOST_WAITING) }
+        let permits = |max| Arc::new(Semaphore::new(max));
+        Self { requests: permits(MAX_CONNECTIONS), waiting: permits(MAX_LONG_POLLS) }
     }
 }
 
 /// The slot that one connection holds; one at a time, released with the connection.
 #[derive(Clone)]
-struct Place {
-    held: Arc<Mutex<Held>>,
+struct ConnectionPermit {
+    held_permit: Arc<Mutex<HeldPermit>>,
     waiting: Arc<Semaphore>,
 }
 
-enum Held {
-    Question { _place: OwnedSemaphorePermit },
-    Wait { _place: OwnedSemaphorePermit },
+enum HeldPermit {
+    Request { _permit: OwnedSemaphorePermit },
+    LongPoll { _permit: OwnedSemaphorePermit },
 }
 
-impl Place {
+impl ConnectionPermit {
     /// Turns the connection into one that waits. `false` if too many do.
-    fn wait(&self) -> bool {
-        let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Held::Question { .. } = *held {
-            let Ok(place) = self.waiting.clone().try_acquire_owned() else { return false };
-            *held = Held::Wait { _place: place };
+    fn start_long_poll(&self) -> bool {
+        let mut held_permit = self.held_permit.lock().unwrap_or_else(PoisonError::into_inner);
+        if let HeldPermit::Request { .. } = *held_permit {
+            let Ok(permit) = self.waiting.clone().try_acquire_owned() else { return false };
+            *held_permit = HeldPermit::LongPoll { _permit: permit };
         }
         true
     }
 }
 
-fn may_ask(stream: &UnixStream, own: u32) -> Result<(), String> {
+fn check_peer(stream: &UnixStream, own_uid: u32) -> Result<(), String> {
     match stream.peer_cred() {
-        Ok(peer) if peer.uid() == 0 || peer.uid() == own => Ok(()),
+        Ok(peer) if peer.uid() == 0 || peer.uid() == own_uid => Ok(()),
         Ok(peer) => Err(format!("user {} may not ask this agent; root may", peer.uid())),
         Err(error) => Err(format!("cannot read the peer's credentials: {error}")),
     }
 }
 
 /// A connection that becomes a stream.
-struct HandedOver {
+struct UpgradedStream {
     upgrade: OnUpgrade,
-    carry: CarryStream,
+    stream_handler: CarryStream,
 }
 
-impl HandedOver {
-    async fn carried(self) {
+impl UpgradedStream {
+    async fn serve_stream(self) {
         // If it is gone, the client has disconnected, and so ends the stream.
         let Ok(upgraded) = self.upgrade.await else { return };
         let Ok(parts) = upgraded.downcast::<TokioIo<UnixStream>>() else { return };
         let Ok(connection) = parts.io.into_inner().into_std() else { return };
-        (self.carry)(connection.into(), parts.read_buf.to_vec()).await;
+        (self.stream_handler)(connection.into(), parts.read_buf.to_vec()).await;
     }
 }
 
@@ -184,23 +190,24 @@ impl HandedOver {
 async fn serve(
     stream: UnixStream,
     allowed: Result<(), String>,
-    desk: Desk,
-    place: Place,
-) -> Option<HandedOver> {
-    let (hand_over, mut handed_over) = mpsc::channel(1);
+    router: RequestRouter,
+    permit: ConnectionPermit,
+) -> Option<UpgradedStream> {
+    let (upgrade_sender, mut upgraded_stream) = mpsc::channel(1);
     let service = service_fn(move |request: Request<Incoming>| {
-        let (desk, allowed, hand_over) = (desk.clone(), allowed.clone(), hand_over.clone());
-        let place = place.clone();
+        let (router, allowed, upgrade_sender) =
+            (router.clone(), allowed.clone(), upgrade_sender.clone());
+        let permit = permit.clone();
         async move {
-            let may = match &allowed {
-                Ok(()) if waits(&request) && !place.wait() => Err((
+            let permission = match &allowed {
+                Ok(()) if is_long_poll(&request) && !permit.start_long_poll() => Err((
                     StatusCode::SERVICE_UNAVAILABLE,
-                    format!("{MOST_WAITING} others wait for changes already"),
+                    format!("{MAX_LONG_POLLS} others wait for changes already"),
                 )),
                 Ok(()) => Ok(()),
-                Err(why) => Err((StatusCode::FORBIDDEN, why.clone())),
+                Err(reason) => Err((StatusCode::FORBIDDEN, reason.clone())),
             };
-            Ok::<_, Infallible>(reply(request, may, &desk, &hand_over).await)
+            Ok::<_, Infallible>(reply(request, permission, &router, &upgrade_sender).await)
         }
     });
     let connection = http1::Builder::new()
@@ -211,25 +218,25 @@ async fn serve(
         .with_upgrades();
     // A peer's broken request or disconnect needs no report.
     let _ = tokio::time::timeout(CONNECTION_TIMEOUT, connection).await;
-    handed_over.try_recv().ok()
+    upgraded_stream.try_recv().ok()
 }
 
 /// The answer comes when something changes, which may be never.
-fn waits(request: &Request<Incoming>) -> bool {
+fn is_long_poll(request: &Request<Incoming>) -> bool {
     request.uri().path().starts_with("/v1/changes/")
 }
 
 async fn reply(
     request: Request<Incoming>,
-    may: Result<(), (StatusCode, String)>,
-    desk: &Desk,
-    hand_over: &mpsc::Sender<HandedOver>,
+    permission: Result<(), (StatusCode, String)>,
+    router: &RequestRouter,
+    upgrade_sender: &mpsc::Sender<UpgradedStream>,
 ) -> Response<String> {
-    let answered = match may {
-        Ok(()) => answer(request, desk, hand_over).await,
-        Err((status, why)) => Some(refused(status, &why)),
+    let answered = match permission {
+        Ok(()) => answer(request, router, upgrade_sender).await,
+        Err((status, reason)) => Some(rejection(status, &reason)),
     };
-    let Some(Reply { status, content_type, body }) = answered else {
+    let Some(SocketReply { status, content_type, body }) = answered else {
         let mut response = Response::new(String::new());
         *response.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
         response.headers_mut().insert(CONNECTION, HeaderValue::from_static("Upgrade"));
@@ -245,36 +252,36 @@ async fn reply(
 /// `None`: the connection becomes a stream and is handed over.
 async fn answer(
     mut request: Request<Incoming>,
-    desk: &Desk,
-    hand_over: &mpsc::Sender<HandedOver>,
-) -> Option<Reply> {
+    router: &RequestRouter,
+    upgrade_sender: &mpsc::Sender<UpgradedStream>,
+) -> Option<SocketReply> {
     let (method, path) = (request.method().clone(), request.uri().path().to_owned());
     // Only a POST has a body; others' is not read.
     if method != Method::POST {
-        return Some(desk.answer(&method, &path, &[]).await);
+        return Some(router.answer(&method, &path, &[]).await);
     }
-    let upgrade = offers_connection(&request).then(|| hyper::upgrade::on(&mut request));
-    let body = match whole(request).await {
+    let upgrade = offers_upgrade(&request).then(|| hyper::upgrade::on(&mut request));
+    let body = match read_body(request).await {
         Ok(body) => body,
-        Err(why) => return Some(refused(StatusCode::PAYLOAD_TOO_LARGE, &why)),
+        Err(reason) => return Some(rejection(StatusCode::PAYLOAD_TOO_LARGE, &reason)),
     };
     if let Some(upgrade) = upgrade
-        && let Some(streamed) = desk.stream(&path, &body).await
+        && let Some(streamed) = router.stream(&path, &body).await
     {
         return match streamed {
-            Ok(carry) => {
+            Ok(stream_handler) => {
                 // There is room: a connection is handed over once.
-                let _ = hand_over.try_send(HandedOver { upgrade, carry });
+                let _ = upgrade_sender.try_send(UpgradedStream { upgrade, stream_handler });
                 None
             }
             Err(reply) => Some(reply),
         };
     }
-    Some(desk.answer(&method, &path, &body).await)
+    Some(router.answer(&method, &path, &body).await)
 }
 
 /// Whether the client can continue with a stream on the same connection.
-fn offers_connection(request: &Request<Incoming>) -> bool {
+fn offers_upgrade(request: &Request<Incoming>) -> bool {
     let named = |name: HeaderName, word: &str| {
         let values = request.headers().get_all(name).into_iter();
         let values = values.filter_map(|value| value.to_str().ok());
@@ -283,14 +290,14 @@ fn offers_connection(request: &Request<Incoming>) -> bool {
     named(CONNECTION, "upgrade") && named(UPGRADE, STREAM_UPGRADE)
 }
 
-fn refused(status: StatusCode, why: &str) -> Reply {
-    let body = format!("{{\"refusal\":\"notNow\",\"message\":{why:?}}}").into_bytes();
-    Reply { status, content_type: JSON, body }
+fn rejection(status: StatusCode, reason: &str) -> SocketReply {
+    let body = format!("{{\"refusal\":\"notNow\",\"message\":{reason:?}}}").into_bytes();
+    SocketReply { status, content_type: JSON, body }
 }
 
 /// The request's body, within its limits of size and time.
-async fn whole(request: Request<Incoming>) -> Result<Vec<u8>, String> {
-    let body = Limited::new(request.into_body(), LARGEST_BODY).collect();
+async fn read_body(request: Request<Incoming>) -> Result<Vec<u8>, String> {
+    let body = Limited::new(request.into_body(), MAX_BODY_BYTES).collect();
     match tokio::time::timeout(BODY_TIMEOUT, body).await {
         Ok(Ok(body)) => Ok(body.to_bytes().to_vec()),
         Ok(Err(error)) => Err(format!("the request's body: {error}")),

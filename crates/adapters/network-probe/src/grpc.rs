@@ -10,28 +10,28 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http_once::{Line, dial};
+use http_once::{TcpConnection, dial};
 use hyper::header::HeaderMap;
 use hyper::{Request, Response};
 use pod_model::GoDuration;
-use ports::probing::TryAnswer;
+use ports::probing::ProbeAttemptResult;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::health::{
-    LONGEST_ANSWER, SERVING, code_name, code_of_http, request, status_in, status_name,
+    MAX_RESPONSE_BYTES, SERVING, code_name, code_of_http, request, status_in, status_name,
 };
-use crate::tcp::end;
+use crate::tcp::join_host_port;
 
 #[cfg(test)]
 mod tests;
 
 /// Between two attempts to connect: gRPC's first back-off.
-const PAUSE: Duration = Duration::from_secs(1);
+const RETRY_PAUSE: Duration = Duration::from_secs(1);
 
 const UNIMPLEMENTED: u32 = 12;
 const DEADLINE_EXCEEDED: u32 = 4;
 
-pub(crate) struct GrpcTry<'a> {
+pub(crate) struct GrpcProbe<'a> {
     pub(crate) host: &'a str,
     pub(crate) port: u16,
     pub(crate) service: &'a str,
@@ -40,75 +40,77 @@ pub(crate) struct GrpcTry<'a> {
 
 /// The status of a call that failed.
 #[derive(Debug)]
-struct Status {
+struct GrpcStatus {
     code: u32,
     message: String,
 }
 
-pub(crate) async fn attempt(what: &GrpcTry<'_>, limit: Duration) -> TryAnswer {
+pub(crate) async fn attempt(probe: &GrpcProbe<'_>, limit: Duration) -> ProbeAttemptResult {
     let reached = Arc::new(AtomicBool::new(false));
     let within = GoDuration::from_nanos(i64::try_from(limit.as_nanos()).unwrap_or(i64::MAX));
-    match tokio::time::timeout(limit, converse(what, limit, &reached)).await {
-        Ok(Ok(SERVING)) => TryAnswer::Success("service healthy".to_owned()),
-        Ok(Ok(status)) => TryAnswer::Failure(format!(
+    match tokio::time::timeout(limit, call_until_reached(probe, limit, &reached)).await {
+        Ok(Ok(SERVING)) => ProbeAttemptResult::Success("service healthy".to_owned()),
+        Ok(Ok(status)) => ProbeAttemptResult::Failure(format!(
             "service unhealthy (responded with {:?})",
             status_name(status)
         )),
-        Ok(Err(Status { code: UNIMPLEMENTED, message })) => TryAnswer::Failure(format!(
-            "error: this server does not implement the grpc health protocol \
+        Ok(Err(GrpcStatus { code: UNIMPLEMENTED, message })) => {
+            ProbeAttemptResult::Failure(format!(
+                "error: this server does not implement the grpc health protocol \
              (grpc.health.v1.Health): {message}"
-        )),
-        Ok(Err(Status { code: DEADLINE_EXCEEDED, .. })) => {
-            TryAnswer::Failure(format!("timeout: health rpc did not complete within {within}"))
+            ))
         }
-        Ok(Err(Status { code, message })) => TryAnswer::Failure(format!(
+        Ok(Err(GrpcStatus { code: DEADLINE_EXCEEDED, .. })) => ProbeAttemptResult::Failure(
+            format!("timeout: health rpc did not complete within {within}"),
+        ),
+        Ok(Err(GrpcStatus { code, message })) => ProbeAttemptResult::Failure(format!(
             "error: health rpc probe failed: rpc error: code = {} desc = {message}",
             code_name(code)
         )),
-        Err(_) if reached.load(Ordering::Relaxed) => {
-            TryAnswer::Failure(format!("timeout: health rpc did not complete within {within}"))
-        }
-        Err(_) => TryAnswer::Failure(format!(
+        Err(_) if reached.load(Ordering::Relaxed) => ProbeAttemptResult::Failure(format!(
+            "timeout: health rpc did not complete within {within}"
+        )),
+        Err(_) => ProbeAttemptResult::Failure(format!(
             "timeout: failed to connect service {:?} within {within}: context deadline exceeded",
-            end(what.host, what.port)
+            join_host_port(probe.host, probe.port)
         )),
     }
 }
 
 /// Retries until connected; then the server's answer counts, whatever it is.
-async fn converse(
-    what: &GrpcTry<'_>,
+async fn call_until_reached(
+    probe: &GrpcProbe<'_>,
     limit: Duration,
     reached: &Arc<AtomicBool>,
-) -> Result<u64, Status> {
+) -> Result<u64, GrpcStatus> {
     loop {
-        if let Ok(line) = dial(what.host, what.port).await {
-            let line = Speaking { line, reached: reached.clone() };
-            match check(line, what, limit).await {
+        if let Ok(tcp_connection) = dial(probe.host, probe.port).await {
+            let tcp_connection = Http2Detector { tcp_connection, reached: reached.clone() };
+            match check(tcp_connection, probe, limit).await {
                 Ok(answer) => return answer,
                 Err(error) if reached.load(Ordering::Relaxed) => {
-                    return Err(Status { code: 14, message: error });
+                    return Err(GrpcStatus { code: 14, message: error });
                 }
                 Err(_) => {}
             }
         }
-        tokio::time::sleep(PAUSE).await;
+        tokio::time::sleep(RETRY_PAUSE).await;
     }
 }
 
 /// One call over one connection; the outer error is the connection's.
 async fn check(
-    line: Speaking,
-    what: &GrpcTry<'_>,
+    tcp_connection: Http2Detector,
+    probe: &GrpcProbe<'_>,
     limit: Duration,
-) -> Result<Result<u64, Status>, String> {
+) -> Result<Result<u64, GrpcStatus>, String> {
     let failed = |error: h2::Error| error.to_string();
-    let (sender, connection) = h2::client::handshake(line).await.map_err(failed)?;
+    let (sender, connection) = h2::client::handshake(tcp_connection).await.map_err(failed)?;
     let call = async {
         let mut sender = sender.ready().await.map_err(failed)?;
-        let head = head(what, limit)?;
+        let head = head(probe, limit)?;
         let (response, mut body) = sender.send_request(head, false).map_err(failed)?;
-        body.send_data(Bytes::from(request(what.service)), true).map_err(failed)?;
+        body.send_data(Bytes::from(request(probe.service)), true).map_err(failed)?;
         read(response.await.map_err(failed)?).await
     };
     tokio::pin!(call, connection);
@@ -127,18 +129,19 @@ async fn check(
     }
 }
 
-fn head(what: &GrpcTry<'_>, limit: Duration) -> Result<Request<()>, String> {
-    let url = format!("http://{}/grpc.health.v1.Health/Check", end(what.host, what.port));
+fn head(probe: &GrpcProbe<'_>, limit: Duration) -> Result<Request<()>, String> {
+    let url =
+        format!("http://{}/grpc.health.v1.Health/Check", join_host_port(probe.host, probe.port));
     Request::post(url)
         .header("content-type", "application/grpc")
-        .header("user-agent", what.user_agent)
+        .header("user-agent", probe.user_agent)
         .header("te", "trailers")
         .header("grpc-timeout", format!("{}m", limit.as_millis().clamp(1, 99_999_999)))
         .body(())
         .map_err(|error| error.to_string())
 }
 
-async fn read(response: Response<h2::RecvStream>) -> Result<Result<u64, Status>, String> {
+async fn read(response: Response<h2::RecvStream>) -> Result<Result<u64, GrpcStatus>, String> {
     let (head, mut body) = response.into_parts();
     // A response without a message has its status in the head.
     if let Some(status) = status_of(&head.headers) {
@@ -146,7 +149,7 @@ async fn read(response: Response<h2::RecvStream>) -> Result<Result<u64, Status>,
     }
     if head.status != 200 {
         let message = format!("unexpected HTTP status code received from server: {}", head.status);
-        return Ok(Err(Status { code: code_of_http(head.status.as_u16()), message }));
+        return Ok(Err(GrpcStatus { code: code_of_http(head.status.as_u16()), message }));
     }
     let mut frame = Vec::new();
     while let Some(data) = body.data().await {
@@ -154,29 +157,30 @@ async fn read(response: Response<h2::RecvStream>) -> Result<Result<u64, Status>,
         // The window grows only while more data is wanted.
         let _freed = body.flow_control().release_capacity(data.len());
         frame.extend_from_slice(&data);
-        if frame.len() > LONGEST_ANSWER {
+        if frame.len() > MAX_RESPONSE_BYTES {
             let message = "grpc: received message larger than max".to_owned();
-            return Ok(Err(Status { code: 8, message }));
+            return Ok(Err(GrpcStatus { code: 8, message }));
         }
     }
     let trailers = body.trailers().await.map_err(|error| error.to_string())?;
     match trailers.as_ref().and_then(status_of) {
-        Some(Status { code: 0, .. }) => {
-            Ok(status_in(&frame).map_err(|why| Status { code: 13, message: why.to_owned() }))
+        Some(GrpcStatus { code: 0, .. }) => {
+            Ok(status_in(&frame)
+                .map_err(|reason| GrpcStatus { code: 13, message: reason.to_owned() }))
         }
         Some(status) => Ok(Err(status)),
         None => {
             let message = "server closed the stream without sending trailers".to_owned();
-            Ok(Err(Status { code: 13, message }))
+            Ok(Err(GrpcStatus { code: 13, message }))
         }
     }
 }
 
-fn status_of(headers: &HeaderMap) -> Option<Status> {
+fn status_of(headers: &HeaderMap) -> Option<GrpcStatus> {
     let code = headers.get("grpc-status")?.to_str().ok()?.trim().parse().unwrap_or(2);
     let message =
         headers.get("grpc-message").map_or_else(String::new, |text| plain(text.as_bytes()));
-    Some(Status { code, message })
+    Some(GrpcStatus { code, message })
 }
 
 /// Percent-decodes a status message; an invalid escape stays as it is.
@@ -185,49 +189,49 @@ fn plain(message: &[u8]) -> String {
 }
 
 /// A connection that notes when the server begins to send HTTP/2.
-struct Speaking {
-    line: Line,
+struct Http2Detector {
+    tcp_connection: TcpConnection,
     reached: Arc<AtomicBool>,
 }
 
 /// Offset of a frame's type, and the type that a server must send first.
-const KIND: usize = 3;
-const SETTINGS: u8 = 4;
+const FRAME_KIND_OFFSET: usize = 3;
+const SETTINGS_FRAME: u8 = 4;
 
-impl AsyncRead for Speaking {
+impl AsyncRead for Http2Detector {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<std::io::Result<()>> {
-        let polled = Pin::new(&mut self.line).poll_read(context, buffer);
-        if self.line.first_bytes().get(KIND) == Some(&SETTINGS) {
+        let polled = Pin::new(&mut self.tcp_connection).poll_read(context, buffer);
+        if self.tcp_connection.first_bytes().get(FRAME_KIND_OFFSET) == Some(&SETTINGS_FRAME) {
             self.reached.store(true, Ordering::Relaxed);
         }
         polled
     }
 }
 
-impl AsyncWrite for Speaking {
+impl AsyncWrite for Http2Detector {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<std::io::Result<usize>> {
-        Pin::new(&mut self.line).poll_write(context, bytes)
+        Pin::new(&mut self.tcp_connection).poll_write(context, bytes)
     }
 
     fn poll_flush(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<std::io::Result<()>> {
-        Pin::new(&mut self.line).poll_flush(context)
+        Pin::new(&mut self.tcp_connection).poll_flush(context)
     }
 
     fn poll_shutdown(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<std::io::Result<()>> {
-        Pin::new(&mut self.line).poll_shutdown(context)
+        Pin::new(&mut self.tcp_connection).poll_shutdown(context)
     }
 }

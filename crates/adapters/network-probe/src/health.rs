@@ -3,7 +3,7 @@
 //! Rule: pure. A frame is decoded only as far as needed; one that is longer is an error.
 
 /// A health answer has two bytes; this is generous.
-pub(crate) const LONGEST_ANSWER: usize = 64 << 10;
+pub(crate) const MAX_RESPONSE_BYTES: usize = 64 << 10;
 
 pub(crate) const SERVING: u64 = 1;
 
@@ -128,7 +128,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn messages_are_the_protocols() {
+    fn health_messages_match_the_protocol() {
         assert_eq!(request(""), [0, 0, 0, 0, 0]);
         assert_eq!(request("ab"), [0, 0, 0, 0, 4, 0x0a, 2, b'a', b'b']);
         let long = request(&"x".repeat(300));

@@ -7,19 +7,19 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use http_once::{Ask, Failure, Target, dial, exchange, is_redirect};
-use ports::probing::TryAnswer;
+use http_once::{GetRequest, HttpError, RequestTarget, dial, exchange, is_redirect};
+use ports::probing::ProbeAttemptResult;
 use rustls::ClientConfig;
 
 #[cfg(test)]
 mod tests;
 
 /// How much of a body is read.
-const LONGEST_BODY: usize = 10 << 10;
+const MAX_BODY_BYTES: usize = 10 << 10;
 
-const MOST_REDIRECTS: usize = 10;
+const MAX_REDIRECTS: usize = 10;
 
-pub(crate) struct HttpTry<'a> {
+pub(crate) struct HttpProbe<'a> {
     pub(crate) secure: bool,
     pub(crate) host: &'a str,
     pub(crate) port: u16,
@@ -29,58 +29,67 @@ pub(crate) struct HttpTry<'a> {
 }
 
 pub(crate) async fn attempt(
-    request: &HttpTry<'_>,
+    request: &HttpProbe<'_>,
     tls: Option<Arc<ClientConfig>>,
     limit: Duration,
-) -> TryAnswer {
-    let target = Target::at(request.secure, request.host, request.port, request.path);
+) -> ProbeAttemptResult {
+    let target =
+        RequestTarget::from_parts(request.secure, request.host, request.port, request.path);
     let url = target.url();
     match tokio::time::timeout(limit, follow(target, sent_headers(request), tls)).await {
         Ok(answer) => answer,
-        Err(_) => TryAnswer::Failure(format!(
+        Err(_) => ProbeAttemptResult::Failure(format!(
             "Get {url:?}: context deadline exceeded (Client.Timeout exceeded while awaiting headers)"
         )),
     }
 }
 
 async fn follow(
-    first: Target,
+    first: RequestTarget,
     mut headers: Vec<(String, String)>,
     tls: Option<Arc<ClientConfig>>,
-) -> TryAnswer {
+) -> ProbeAttemptResult {
     let mut target = first.clone();
     let mut followed = 0;
     loop {
-        let failed = |why: String| TryAnswer::Failure(format!("Get {:?}: {why}", target.url()));
-        let ask =
-            Ask { target: &target, headers: &headers, body_limit: LONGEST_BODY, tls: tls.clone() };
+        let failed = |reason: String| {
+            ProbeAttemptResult::Failure(format!("Get {:?}: {reason}", target.url()))
+        };
+        let get_request = GetRequest {
+            target: &target,
+            headers: &headers,
+            body_limit: MAX_BODY_BYTES,
+            tls: tls.clone(),
+        };
         let answer = match dial(&target.host, target.port()).await {
-            Ok(line) => exchange(line, &ask).await,
+            Ok(tcp_connection) => exchange(tcp_connection, &get_request).await,
             Err(failure) => Err(failure),
         };
         let answer = match answer {
             Ok(answer) => answer,
-            Err(Failure::PlainHttp) => {
-                let text = format!("Get {:?}: {}", target.url(), Failure::PlainHttp);
-                return TryAnswer::PlainHttp(text);
+            Err(HttpError::PlainHttp) => {
+                let text = format!("Get {:?}: {}", target.url(), HttpError::PlainHttp);
+                return ProbeAttemptResult::PlainHttp(text);
             }
             Err(failure) => return failed(failure.to_string()),
         };
         let body = || String::from_utf8_lossy(&answer.body).into_owned();
-        if let (true, Some(place)) = (is_redirect(answer.status), &answer.location) {
-            let next = match target.join(place) {
+        if let (true, Some(location)) = (is_redirect(answer.status), &answer.location) {
+            let next = match target.join(location) {
                 Ok(next) => next,
-                Err(why) => return TryAnswer::Failure(format!("Get {place:?}: {why}")),
+                Err(reason) => {
+                    return ProbeAttemptResult::Failure(format!("Get {location:?}: {reason}"));
+                }
             };
             if next.host.eq_ignore_ascii_case(&first.host) {
-                if followed == MOST_REDIRECTS {
+                if followed == MAX_REDIRECTS {
                     let url = next.url();
-                    let why = format!("Get {url:?}: stopped after {MOST_REDIRECTS} redirects");
-                    return TryAnswer::Failure(why);
+                    let reason = format!("Get {url:?}: stopped after {MAX_REDIRECTS} redirects");
+                    return ProbeAttemptResult::Failure(reason);
                 }
                 followed += 1;
                 // The pod's `Host` header is used only until a redirect names a host.
-                if place.contains("//") {
+                if location.contains("//") {
                     headers.retain(|(name, _)| !name.eq_ignore_ascii_case("host"));
                 }
                 target = next;
@@ -88,18 +97,21 @@ async fn follow(
             }
         }
         return match answer.status {
-            200..=299 => TryAnswer::Success(body()),
-            300..=399 => {
-                TryAnswer::Warning(format!("Probe terminated redirects, Response body: {}", body()))
+            200..=299 => ProbeAttemptResult::Success(body()),
+            300..=399 => ProbeAttemptResult::Warning(format!(
+                "Probe terminated redirects, Response body: {}",
+                body()
+            )),
+            status => {
+                ProbeAttemptResult::Failure(format!("HTTP probe failed with statuscode: {status}"))
             }
-            status => TryAnswer::Failure(format!("HTTP probe failed with statuscode: {status}")),
         };
     }
 }
 
 /// The pod's headers, with defaults for those that it does not set; an empty one removes the
 /// default.
-fn sent_headers(request: &HttpTry<'_>) -> Vec<(String, String)> {
+fn sent_headers(request: &HttpProbe<'_>) -> Vec<(String, String)> {
     let of =
         |wanted: &str| request.headers.iter().find(|(name, _)| name.eq_ignore_ascii_case(wanted));
     let is = |name: &str, wanted: &str| name.eq_ignore_ascii_case(wanted);

@@ -13,4 +13,4 @@ mod tcp;
 #[cfg(test)]
 mod scripted;
 
-pub use prober::NetworkTries;
+pub use prober::HostNetworkProber;

@@ -6,19 +6,19 @@ use std::sync::{Arc, Mutex};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 
-pub(crate) struct Server {
+pub(crate) struct ScriptedProbeServer {
     pub(crate) port: u16,
     heads: Arc<Mutex<Vec<String>>>,
     task: tokio::task::JoinHandle<()>,
 }
 
-impl Drop for Server {
+impl Drop for ScriptedProbeServer {
     fn drop(&mut self) {
         self.task.abort();
     }
 }
 
-impl Server {
+impl ScriptedProbeServer {
     /// Answers each request with what the script returns for its head.
     pub(crate) async fn start(script: impl Fn(&str) -> Vec<u8> + Send + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -55,9 +55,9 @@ async fn read_head(stream: &mut TcpStream) -> String {
 
 /// Sockets of the machine in TIME_WAIT before a test began: a port that is new to the test may be
 /// the remote port of one that another process has left.
-pub(crate) struct Waiting(HashSet<(String, String)>);
+pub(crate) struct TimeWaitSockets(HashSet<(String, String)>);
 
-impl Waiting {
+impl TimeWaitSockets {
     pub(crate) fn now() -> Self {
         Self(sockets().collect())
     }

@@ -49,13 +49,13 @@ impl Caller {
 /// The caller that a client certificate names (its common name, in the groups of its
 /// organizations), and the certificate's validity period.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct ClientCertificate {
+pub(crate) struct VerifiedCertificate {
     caller: Option<Caller>,
     not_before: SystemTime,
     not_after: SystemTime,
 }
 
-impl ClientCertificate {
+impl VerifiedCertificate {
     /// Parses DER; `None` if it is no certificate, or one whose subject is rejected.
     pub(crate) fn read(der: &[u8]) -> Option<Self> {
         let certificate = Certificate::from_der(der).ok()?;
@@ -77,9 +77,9 @@ impl ClientCertificate {
         let name = values(COMMON_NAME).next_back().filter(|name| !name.is_empty());
         let caller = name.map(|name| {
             let mut groups: Vec<String> = values(ORGANIZATION_NAME).collect();
-            let is_said =
+            let is_listed =
                 |group: &String| [ALL_AUTHENTICATED, ALL_UNAUTHENTICATED].contains(&&**group);
-            if name != ANONYMOUS && !groups.iter().any(is_said) {
+            if name != ANONYMOUS && !groups.iter().any(is_listed) {
                 groups.push(ALL_AUTHENTICATED.to_owned());
             }
             let extra = BTreeMap::from([(CREDENTIAL_ID.to_owned(), vec![fingerprint(der)])]);
@@ -131,20 +131,20 @@ fn text(value: &Any) -> Option<String> {
         Tag::NumericString => checked(|byte| byte.is_ascii_digit() || *byte == b' '),
         // Decoded as Latin-1, as most parsers do.
         Tag::TeletexString => Some(bytes.iter().map(|byte| char::from(*byte)).collect()),
-        Tag::BmpString => basic_plane(bytes),
+        Tag::BmpString => utf16_text(bytes),
         _ => None,
     }
 }
 
 /// Two bytes per character; a final zero character is a terminator.
-fn basic_plane(bytes: &[u8]) -> Option<String> {
+fn utf16_text(bytes: &[u8]) -> Option<String> {
     let (pairs, []) = bytes.as_chunks::<2>() else { return None };
     let pairs = pairs.strip_suffix(&[[0, 0]]).unwrap_or(pairs);
-    pairs.iter().map(|pair| point(u16::from_be_bytes(*pair))).collect()
+    pairs.iter().map(|pair| utf16_character(u16::from_be_bytes(*pair))).collect()
 }
 
 /// No surrogates and no noncharacters.
-fn point(value: u16) -> Option<char> {
+fn utf16_character(value: u16) -> Option<char> {
     let is_none = matches!(value, 0xfdd0..=0xfdef | 0xfffe | 0xffff);
     char::from_u32(u32::from(value)).filter(|_| !is_none)
 }

@@ -19,7 +19,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 
 /// More than any set of probes needs; the next one waits in the kernel's queue.
-const MOST_CONNECTIONS: usize = 32;
+const MAX_CONNECTIONS: usize = 32;
 /// For the head of each request, which is also how long an idle connection is kept.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
 /// A connection is ended after this time whatever it does.
@@ -61,7 +61,7 @@ impl HealthEndpoint for HttpHealthEndpoint {
 async fn serve_connections(listener: TcpListener, checks: HealthChecks) -> HealthEndpointError {
     let mut connections = JoinSet::new();
     loop {
-        while connections.len() >= MOST_CONNECTIONS {
+        while connections.len() >= MAX_CONNECTIONS {
             connections.join_next().await;
         }
         // `accept` is cancel-safe; finished connections are taken out as they end.

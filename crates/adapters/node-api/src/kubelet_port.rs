@@ -17,26 +17,26 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http_server::{Answer, Handler, Limits, Places, Request, serve};
+use http_server::{HandlerResponse, HttpRequestHandler, Request, ServerLimits, WorkPermits, serve};
 use ports::{ClusterApi, KubeletApi, KubeletEndpoint, KubeletEndpointError, PortFuture};
 use tokio::net::TcpListener;
 use tokio::task::spawn_blocking;
 use tokio::time::{MissedTickBehavior, interval};
 use tracing::{info, warn};
 
-use self::access::Access;
+use self::access::AccessControl;
 pub use self::access::AuthorizationMode;
-use self::credentials::Credentials;
+use self::credentials::PortCredentials;
 use self::listener::{Peer, TlsListener};
-use self::reply::{Kind, Pages, Reply, kind};
+use self::reply::{KubeletReply, RequestKind, StaticPages, kind};
 use crate::review::{ReviewTimes, Reviews};
 use crate::serving_certificate::{TlsSettings, known_suites};
 
 const CONNECTIONS: usize = 512;
 /// Tokens are long, and so are the headers that proxies add.
 const HEAD_BYTES: usize = 64 * 1024;
-const HEALTH_PLACES: usize = 32;
-const QUESTION_PLACES: usize = 64;
+const HEALTH_PERMITS: usize = 32;
+const QUERY_PERMITS: usize = 64;
 /// How often files are checked; only changed ones are read.
 const RELOAD_PERIOD: Duration = Duration::from_secs(10);
 
@@ -68,9 +68,9 @@ pub struct KubeletPort {
 /// The port, bound.
 pub struct ListeningKubeletPort {
     listener: TcpListener,
-    credentials: Arc<Credentials>,
-    access: Access,
-    pages: Pages,
+    credentials: Arc<PortCredentials>,
+    access: AccessControl,
+    pages: StaticPages,
 }
 
 impl KubeletPort {
@@ -86,7 +86,7 @@ impl KubeletPort {
     pub async fn listen(&self) -> Result<ListeningKubeletPort, KubeletEndpointError> {
         let settings = &self.settings;
         let tls = usable_suites(settings.tls.clone());
-        let loaded = spawn_blocking(move || Credentials::load(tls)).await;
+        let loaded = spawn_blocking(move || PortCredentials::load(tls)).await;
         let loaded = loaded.unwrap_or_else(|error| Err(error.to_string()));
         let credentials =
             Arc::new(loaded.map_err(|cause| KubeletEndpointError::Credentials { cause })?);
@@ -99,7 +99,7 @@ impl KubeletPort {
         Ok(ListeningKubeletPort {
             listener,
             credentials: credentials.clone(),
-            access: Access {
+            access: AccessControl {
                 credentials,
                 reviews: Reviews::new(self.api.clone(), self.api.clone(), settings.times),
                 tokens: settings.reviews_tokens,
@@ -107,7 +107,7 @@ impl KubeletPort {
                 mode: settings.authorization,
                 node: settings.node_name.clone(),
             },
-            pages: Pages {
+            pages: StaticPages {
                 configz: Bytes::from(configz),
                 debugging_handlers: settings.debugging_handlers,
             },
@@ -158,21 +158,24 @@ impl ListeningKubeletPort {
         if let Ok(address) = listener.local_addr() {
             info!(address = %address.ip(), port = address.port(), "Starting to listen");
         }
-        let limits =
-            Limits { connections: CONNECTIONS, head_bytes: HEAD_BYTES, ..Limits::default() };
-        let requests = Requests {
+        let limits = ServerLimits {
+            connections: CONNECTIONS,
+            head_bytes: HEAD_BYTES,
+            ..ServerLimits::default()
+        };
+        let requests = KubeletPortHandler {
             access,
             pages,
             api,
-            health: Places::new(HEALTH_PLACES),
-            questions: Places::new(QUESTION_PLACES),
+            health: WorkPermits::new(HEALTH_PERMITS),
+            queries: WorkPermits::new(QUERY_PERMITS),
         };
         let listener = TlsListener { listener, credentials: credentials.clone() };
         let reloads = async {
-            let mut look = interval(RELOAD_PERIOD);
-            look.set_missed_tick_behavior(MissedTickBehavior::Delay);
+            let mut reload_tick = interval(RELOAD_PERIOD);
+            reload_tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
             loop {
-                look.tick().await;
+                reload_tick.tick().await;
                 let credentials = credentials.clone();
                 // A panic in it is logged as any other; the old credentials stay in use.
                 let _ = spawn_blocking(move || credentials.reload()).await;
@@ -185,33 +188,33 @@ impl ListeningKubeletPort {
     }
 }
 
-struct Requests {
-    access: Access,
-    pages: Pages,
+struct KubeletPortHandler {
+    access: AccessControl,
+    pages: StaticPages,
     api: KubeletApi,
-    health: Places,
-    questions: Places,
+    health: WorkPermits,
+    queries: WorkPermits,
 }
 
-impl Handler<Peer> for Requests {
-    async fn answer(&self, peer: &Peer, request: Request) -> Answer {
+impl HttpRequestHandler<Peer> for KubeletPortHandler {
+    async fn answer(&self, peer: &Peer, request: Request) -> HandlerResponse {
         let (head, _) = request.into_parts();
         let path = attributes::decoded(head.uri.path());
         let method = head.method.as_str();
         let checked = self.access.check(&peer.certificates, &head.headers, method, &path).await;
         if let Err(reply) = checked {
-            return Answer::new(reply.into_response());
+            return HandlerResponse::new(reply.into_response());
         }
-        let places = match kind(&path) {
-            Kind::Health => &self.health,
-            Kind::Question => &self.questions,
+        let permits = match kind(&path) {
+            RequestKind::Health => &self.health,
+            RequestKind::Query => &self.queries,
         };
-        let Some(place) = places.try_take() else {
-            return Answer::new(Reply::too_many().into_response());
+        let Some(permit) = permits.try_acquire() else {
+            return HandlerResponse::new(KubeletReply::too_many().into_response());
         };
         let query = head.uri.query().unwrap_or_default();
         let reply = self.pages.reply(&self.api, method, &path, query);
-        Answer::new(reply.into_response()).holding(place)
+        HandlerResponse::new(reply.into_response()).with_permit(permit)
     }
 }
 

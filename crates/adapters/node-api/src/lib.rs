@@ -11,15 +11,15 @@ mod health_reply;
 mod kubelet_port;
 mod local_socket;
 mod page;
-mod remembered;
 mod review;
 mod secure_port;
 mod serving_certificate;
+mod ttl_cache;
 
 pub use caller::Caller;
 pub use health_endpoint::HttpHealthEndpoint;
 pub use kubelet_port::{AuthorizationMode, KubeletPort, KubeletPortSettings, ListeningKubeletPort};
-pub use local_socket::{LocalSocket, ask_local};
+pub use local_socket::{PageSocket, request_page};
 pub use page::{Page, PageRequest, Pages};
 pub use review::{ReviewTimes, Reviews};
 pub use secure_port::{ListeningPort, SecurePort};

@@ -23,28 +23,28 @@ use tokio::time::timeout;
 
 use crate::page::{Page, PageRequest, Pages};
 
-const MOST_CONNECTIONS: usize = 16;
+const MAX_CONNECTIONS: usize = 16;
 const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
 const CONNECTION_TIMEOUT: Duration = Duration::from_secs(60);
 /// For a request made through the socket.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
-const LONGEST_ANSWER: u64 = 16 * 1024 * 1024;
+const MAX_RESPONSE_BYTES: u64 = 16 * 1024 * 1024;
 
 /// A listening socket; its file is removed when it is dropped.
-pub struct LocalSocket {
+pub struct PageSocket {
     listener: UnixListener,
     path: PathBuf,
 }
 
-impl LocalSocket {
+impl PageSocket {
     /// Creates the socket, and its directory if needed.
     ///
     /// # Errors
     /// If it cannot be created, or another process answers on it: a message with the path.
     pub async fn listen(path: &Path) -> Result<Self, String> {
         let failed = |error: std::io::Error| format!("{}: {error}", path.display());
-        if let Some(folder) = path.parent() {
-            std::fs::create_dir_all(folder).map_err(failed)?;
+        if let Some(dir) = path.parent() {
+            std::fs::create_dir_all(dir).map_err(failed)?;
         }
         match std::fs::symlink_metadata(path) {
             Ok(found) if !found.file_type().is_socket() => {
@@ -67,10 +67,10 @@ impl LocalSocket {
     pub async fn serve(self, pages: Arc<dyn Pages>) {
         let mut connections = JoinSet::new();
         loop {
-            let full = connections.len() >= MOST_CONNECTIONS;
+            let full = connections.len() >= MAX_CONNECTIONS;
             tokio::select! {
                 accepted = self.listener.accept(), if !full => match accepted {
-                    Ok((stream, _)) if may_ask(&stream) => {
+                    Ok((stream, _)) if is_allowed_peer(&stream) => {
                         connections.spawn(serve_connection(stream, pages.clone()));
                     }
                     Ok(_) => {}
@@ -82,7 +82,7 @@ impl LocalSocket {
     }
 }
 
-impl Drop for LocalSocket {
+impl Drop for PageSocket {
     fn drop(&mut self) {
         // It may have been removed already.
         let _ = std::fs::remove_file(&self.path);
@@ -90,7 +90,7 @@ impl Drop for LocalSocket {
 }
 
 /// Whether the peer is root or the user of this process.
-fn may_ask(stream: &UnixStream) -> bool {
+fn is_allowed_peer(stream: &UnixStream) -> bool {
     let own = rustix::process::geteuid().as_raw();
     stream.peer_cred().is_ok_and(|peer| peer.uid() == 0 || peer.uid() == own)
 }
@@ -118,7 +118,7 @@ async fn serve_connection(stream: UnixStream, pages: Arc<dyn Pages>) {
 ///
 /// # Errors
 /// If there is no response in time, or it is no page: a sentence with the path.
-pub async fn ask_local(socket: &Path, path: &str) -> Result<(u16, String), String> {
+pub async fn request_page(socket: &Path, path: &str) -> Result<(u16, String), String> {
     let shown = socket.display();
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/.-_".contains(&byte);
     if !path.bytes().all(plain) {
@@ -130,7 +130,7 @@ pub async fn ask_local(socket: &Path, path: &str) -> Result<(u16, String), Strin
             format!("GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n");
         stream.write_all(request.as_bytes()).await?;
         let mut answer = Vec::new();
-        stream.take(LONGEST_ANSWER).read_to_end(&mut answer).await?;
+        stream.take(MAX_RESPONSE_BYTES).read_to_end(&mut answer).await?;
         Ok::<_, std::io::Error>(answer)
     };
     let answer = match timeout(ANSWER_TIMEOUT, work).await {

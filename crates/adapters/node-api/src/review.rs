@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use http_server::Places;
+use http_server::WorkPermits;
 use ports::cluster_api::{ObjectPath, Resource};
 use ports::{ClusterApi, ClusterApiError};
 use serde::Deserialize;
@@ -19,20 +19,20 @@ use tracing::warn;
 
 use crate::caller::Caller;
 use crate::kubelet_port::attributes::NodeAttributes;
-use crate::remembered::Remembered;
+use crate::ttl_cache::TtlCache;
 
 const TOKEN_REVIEWS: Resource =
     Resource { group: "authentication.k8s.io", version: "v1", plural: "tokenreviews" };
 const ACCESS_REVIEWS: Resource =
     Resource { group: "authorization.k8s.io", version: "v1", plural: "subjectaccessreviews" };
 /// A longer string is no token.
-const LONGEST_TOKEN: usize = 64 * 1024;
+const MAX_TOKEN_BYTES: usize = 64 * 1024;
 /// Reviews of the node's port in flight; one more is rejected. Cached results need none.
-const MOST_IN_FLIGHT: usize = 128;
+const MAX_IN_FLIGHT: usize = 128;
 /// For one review with its retries.
 const REVIEW_TIME: Duration = Duration::from_secs(10);
 const RETRY_PAUSE: Duration = Duration::from_millis(500);
-const MOST_ATTEMPTS: u32 = 4;
+const MAX_ATTEMPTS: u32 = 4;
 
 /// How long results are cached.
 #[derive(Debug, Clone, Copy)]
@@ -47,9 +47,9 @@ pub struct Reviews {
     authentication: Option<Arc<dyn ClusterApi>>,
     authorization: Option<Arc<dyn ClusterApi>>,
     times: ReviewTimes,
-    tokens: Remembered<Option<Caller>>,
-    permissions: Remembered<bool>,
-    in_flight: Places,
+    tokens: TtlCache<Option<Caller>>,
+    permissions: TtlCache<bool>,
+    in_flight: WorkPermits,
 }
 
 /// Why a review failed.
@@ -58,7 +58,7 @@ pub(crate) enum ReviewError {
     /// No API server is configured for it.
     #[error("there is no API server to ask")]
     NoApiServer,
-    #[error("{MOST_IN_FLIGHT} reviews are in flight already")]
+    #[error("{MAX_IN_FLIGHT} reviews are in flight already")]
     TooMany,
     #[error("no answer within {} s", REVIEW_TIME.as_secs())]
     TooSlow,
@@ -75,13 +75,13 @@ struct Review<S> {
 #[serde(default)]
 struct TokenStatus {
     authenticated: bool,
-    user: User,
+    user: ReviewUser,
     error: String,
 }
 
 #[derive(Deserialize, Default)]
 #[serde(default)]
-struct User {
+struct ReviewUser {
     username: String,
     uid: String,
     groups: Vec<String>,
@@ -103,8 +103,8 @@ impl Reviews {
         authorization: Option<Arc<dyn ClusterApi>>,
         times: ReviewTimes,
     ) -> Self {
-        let (tokens, permissions) = (Remembered::new(), Remembered::new());
-        let in_flight = Places::new(MOST_IN_FLIGHT);
+        let (tokens, permissions) = (TtlCache::new(), TtlCache::new());
+        let in_flight = WorkPermits::new(MAX_IN_FLIGHT);
         Self { authentication, authorization, times, tokens, permissions, in_flight }
     }
 
@@ -123,20 +123,20 @@ impl Reviews {
     /// The user of a token; `None` if the API server does not know it.
     pub(crate) async fn token_review(&self, token: &str) -> Result<Option<Caller>, ReviewError> {
         let api = self.authentication.as_ref().ok_or(ReviewError::NoApiServer)?;
-        if token.is_empty() || token.len() > LONGEST_TOKEN {
+        if token.is_empty() || token.len() > MAX_TOKEN_BYTES {
             return Ok(None);
         }
-        if let Some(known) = self.tokens.get(&token) {
-            return Ok(known);
+        if let Some(cached) = self.tokens.get(&token) {
+            return Ok(cached);
         }
-        let question = json!({
+        let review_body = json!({
             "apiVersion": "authentication.k8s.io/v1",
             "kind": "TokenReview",
             "metadata": {},
             "spec": {"token": token},
         });
-        let status: TokenStatus = self.review(api.as_ref(), TOKEN_REVIEWS, &question).await?;
-        let User { username: name, uid, groups, extra } = status.user;
+        let status: TokenStatus = self.review(api.as_ref(), TOKEN_REVIEWS, &review_body).await?;
+        let ReviewUser { username: name, uid, groups, extra } = status.user;
         let caller = (status.authenticated && !name.is_empty()).then_some(Caller {
             name,
             uid,
@@ -151,16 +151,16 @@ impl Reviews {
     }
 
     /// Whether a caller may do this with this node.
-    pub(crate) async fn may_on_node(
+    pub(crate) async fn is_allowed_on_node(
         &self,
         caller: &Caller,
         attributes: &NodeAttributes<'_>,
     ) -> Result<bool, ReviewError> {
         let api = self.authorization.as_ref().ok_or(ReviewError::NoApiServer)?;
-        if let Some(known) = self.permissions.get(&(caller, attributes)) {
-            return Ok(known);
+        if let Some(cached) = self.permissions.get(&(caller, attributes)) {
+            return Ok(cached);
         }
-        let question = json!({
+        let review_body = json!({
             "apiVersion": "authorization.k8s.io/v1",
             "kind": "SubjectAccessReview",
             "metadata": {},
@@ -178,10 +178,10 @@ impl Reviews {
                 },
             },
         });
-        let status: AccessStatus = self.review(api.as_ref(), ACCESS_REVIEWS, &question).await?;
+        let status: AccessStatus = self.review(api.as_ref(), ACCESS_REVIEWS, &review_body).await?;
         let allowed = status.allowed && !status.denied;
-        let lasts = if allowed { self.times.allowed } else { self.times.refused };
-        self.permissions.put(&(caller, attributes), allowed, lasts);
+        let ttl = if allowed { self.times.allowed } else { self.times.refused };
+        self.permissions.put(&(caller, attributes), allowed, ttl);
         Ok(allowed)
     }
 
@@ -190,32 +190,32 @@ impl Reviews {
         &self,
         api: &dyn ClusterApi,
         resource: Resource,
-        question: &serde_json::Value,
+        review_body: &serde_json::Value,
     ) -> Result<S, ReviewError> {
-        let _place = self.in_flight.try_take().ok_or(ReviewError::TooMany)?;
-        let asked = async {
+        let _place = self.in_flight.try_acquire().ok_or(ReviewError::TooMany)?;
+        let attempts = async {
             let mut pause = RETRY_PAUSE;
-            for _ in 1..MOST_ATTEMPTS {
-                match ask(api, resource, question).await {
-                    Err(error) if is_passing(&error) => {}
+            for _ in 1..MAX_ATTEMPTS {
+                match post_review(api, resource, review_body).await {
+                    Err(error) if is_transient(&error) => {}
                     other => return other,
                 }
                 sleep(pause).await;
                 pause = pause.mul_f32(1.5);
             }
-            ask(api, resource, question).await
+            post_review(api, resource, review_body).await
         };
-        let answered = timeout(REVIEW_TIME, asked).await;
+        let answered = timeout(REVIEW_TIME, attempts).await;
         answered.map_err(|_| ReviewError::TooSlow)?.map_err(ReviewError::Api)
     }
 
     /// Whether a caller may do this (usually `get`) with a path.
-    pub(crate) async fn may(&self, caller: &Caller, verb: &str, path: &str) -> bool {
+    pub(crate) async fn is_allowed(&self, caller: &Caller, verb: &str, path: &str) -> bool {
         let Some(api) = self.authorization.as_ref() else { return false };
-        if let Some(known) = self.permissions.get(&(caller, verb, path)) {
-            return known;
+        if let Some(cached) = self.permissions.get(&(caller, verb, path)) {
+            return cached;
         }
-        let question = json!({
+        let review_body = json!({
             "apiVersion": "authorization.k8s.io/v1",
             "kind": "SubjectAccessReview",
             "metadata": {},
@@ -227,37 +227,39 @@ impl Reviews {
                 "nonResourceAttributes": {"path": path, "verb": verb},
             },
         });
-        let allowed = match ask::<AccessStatus>(api.as_ref(), ACCESS_REVIEWS, &question).await {
+        let allowed = match post_review::<AccessStatus>(api.as_ref(), ACCESS_REVIEWS, &review_body)
+            .await
+        {
             Ok(status) => status.allowed && !status.denied,
             Err(error) => {
                 warn!(err = %error, user = caller.name, path, "Unable to authorize the request");
                 return false;
             }
         };
-        let lasts = if allowed { self.times.allowed } else { self.times.refused };
-        self.permissions.put(&(caller, verb, path), allowed, lasts);
+        let ttl = if allowed { self.times.allowed } else { self.times.refused };
+        self.permissions.put(&(caller, verb, path), allowed, ttl);
         allowed
     }
 }
 
 /// Whether a retry of the same review may succeed. upstream: apiserver util/webhook
-fn is_passing(error: &ClusterApiError) -> bool {
+fn is_transient(error: &ClusterApiError) -> bool {
     matches!(
         error,
         ClusterApiError::Throttled { .. }
-            | ClusterApiError::ServerTrouble { .. }
-            | ClusterApiError::Unanswered { .. }
+            | ClusterApiError::ServerError { .. }
+            | ClusterApiError::NoResponse { .. }
     )
 }
 
-async fn ask<S: for<'de> Deserialize<'de>>(
+async fn post_review<S: for<'de> Deserialize<'de>>(
     api: &dyn ClusterApi,
     resource: Resource,
-    question: &serde_json::Value,
+    review_body: &serde_json::Value,
 ) -> Result<S, ClusterApiError> {
     // Reviews have no names; the path needs one, which is not sent.
     let path = ObjectPath { resource, namespace: None, name: "review".to_owned() };
-    let answer = api.create(&path, question.to_string().into_bytes()).await?;
+    let answer = api.create(&path, review_body.to_string().into_bytes()).await?;
     let review: Review<S> = serde_json::from_slice(&answer.json).map_err(|error| {
         // The parser's error might show content.
         let cause = format!("line {} is not what a review looks like", error.line());

@@ -26,19 +26,19 @@ use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
 use tracing::{info, warn};
 
-use crate::caller::{Caller, ClientCertificate, NotValid};
+use crate::caller::{Caller, NotValid, VerifiedCertificate};
 use crate::page::{Page, PageRequest, Pages};
 use crate::review::Reviews;
-use crate::serving_certificate::{Pair, TlsSettings, read, server_config};
+use crate::serving_certificate::{CertificatePair, TlsSettings, read, server_config};
 
-const MOST_CONNECTIONS: usize = 64;
+const MAX_CONNECTIONS: usize = 64;
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
 /// A connection is ended after this time whatever it does.
 const CONNECTION_TIMEOUT: Duration = Duration::from_secs(600);
 const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
 /// How often certificates and authorities are read again.
-const LOOK_AGAIN: Duration = Duration::from_secs(30);
+const REFRESH_PERIOD: Duration = Duration::from_secs(30);
 
 const CONFIG_MAPS: Resource = Resource { group: "", version: "v1", plural: "configmaps" };
 
@@ -57,12 +57,12 @@ pub struct SecurePort {
 /// A listening port.
 pub struct ListeningPort {
     listener: TcpListener,
-    state: Arc<State>,
+    state: Arc<SecurePortState>,
 }
 
-struct State {
+struct SecurePortState {
     port: SecurePort,
-    pair: Pair,
+    pair: CertificatePair,
     config: Mutex<Arc<ServerConfig>>,
 }
 
@@ -73,13 +73,13 @@ impl SecurePort {
     /// If the certificate cannot be loaded or the port cannot be bound: file or address, and the
     /// cause.
     pub async fn listen(self) -> Result<ListeningPort, String> {
-        let pair = Pair::load(&self.tls.source)?;
+        let pair = CertificatePair::load(&self.tls.source)?;
         let authorities = self.authorities().await;
         let config = server_config(&pair, &self.tls, &authorities)?;
         let listener = TcpListener::bind(self.address)
             .await
             .map_err(|error| format!("{}: {error}", self.address))?;
-        let state = State { port: self, pair, config: Mutex::new(Arc::new(config)) };
+        let state = SecurePortState { port: self, pair, config: Mutex::new(Arc::new(config)) };
         Ok(ListeningPort { listener, state: Arc::new(state) })
     }
 
@@ -128,19 +128,19 @@ impl ListeningPort {
     pub async fn serve(self) {
         let Self { listener, state } = self;
         let mut connections = JoinSet::new();
-        let mut look = tokio::time::interval(LOOK_AGAIN);
-        look.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-        look.tick().await;
+        let mut refresh_tick = tokio::time::interval(REFRESH_PERIOD);
+        refresh_tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        refresh_tick.tick().await;
         let refresher = state.clone();
         let refresh = async move {
             loop {
-                look.tick().await;
+                refresh_tick.tick().await;
                 refresher.refresh().await;
             }
         };
         tokio::pin!(refresh);
         loop {
-            let full = connections.len() >= MOST_CONNECTIONS;
+            let full = connections.len() >= MAX_CONNECTIONS;
             tokio::select! {
                 accepted = listener.accept(), if !full => match accepted {
                     Ok((stream, _)) => {
@@ -155,12 +155,14 @@ impl ListeningPort {
     }
 }
 
-impl State {
+impl SecurePortState {
     /// Reads files and the cluster's authority again; if that fails, the old ones stay in use.
     async fn refresh(&self) {
         let pair = match &self.port.tls.source {
-            crate::serving_certificate::CertificateSource::Made { .. } => Ok(self.pair.clone()),
-            files => Pair::load(files),
+            crate::serving_certificate::CertificateSource::SelfSigned { .. } => {
+                Ok(self.pair.clone())
+            }
+            files => CertificatePair::load(files),
         };
         let authorities = self.port.authorities().await;
         let config = pair.and_then(|pair| server_config(&pair, &self.port.tls, &authorities));
@@ -172,15 +174,15 @@ impl State {
         }
     }
 
-    async fn answer(&self, request: &Request<Incoming>, shown: &Shown) -> Page {
+    async fn answer(&self, request: &Request<Incoming>, presented: &PresentedCertificate) -> Page {
         let uri = request.uri();
         let (path, verb) = (uri.path(), request.method().as_str().to_ascii_lowercase());
         if !is_open(&self.port.open_paths, path) {
-            let caller = match self.caller(request.headers(), shown).await {
+            let caller = match self.caller(request.headers(), presented).await {
                 Ok(caller) => caller,
                 Err(page) => return page,
             };
-            if !self.port.reviews.may(&caller, &verb, path).await {
+            if !self.port.reviews.is_allowed(&caller, &verb, path).await {
                 info!(v = 4, user = caller.name, verb, path, "Forbidden");
                 return forbidden(&caller, &verb, path);
             }
@@ -194,15 +196,21 @@ impl State {
 
     /// The caller: a certificate takes precedence over a token, and invalid credentials never make
     /// the anonymous caller.
-    async fn caller(&self, headers: &HeaderMap, shown: &Shown) -> Result<Caller, Page> {
-        let is_good = match shown {
-            Shown::Nothing => true,
-            Shown::Unreadable => false,
-            Shown::Certificate(certificate) => match certificate.caller_at(SystemTime::now()) {
-                Ok(Some(caller)) => return Ok(caller.clone()),
-                Ok(None) => true,
-                Err(NotValid) => false,
-            },
+    async fn caller(
+        &self,
+        headers: &HeaderMap,
+        presented: &PresentedCertificate,
+    ) -> Result<Caller, Page> {
+        let is_good = match presented {
+            PresentedCertificate::Nothing => true,
+            PresentedCertificate::Unreadable => false,
+            PresentedCertificate::Certificate(certificate) => {
+                match certificate.caller_at(SystemTime::now()) {
+                    Ok(Some(caller)) => return Ok(caller.clone()),
+                    Ok(None) => true,
+                    Err(NotValid) => false,
+                }
+            }
         };
         match bearer(headers) {
             Some(token) => self.port.reviews.token(&token).await.ok_or_else(unauthorized),
@@ -213,28 +221,28 @@ impl State {
 }
 
 /// The client's certificate in the handshake.
-enum Shown {
+enum PresentedCertificate {
     Nothing,
     /// TLS accepted it, but its subject is rejected.
     Unreadable,
-    Certificate(ClientCertificate),
+    Certificate(VerifiedCertificate),
 }
 
-async fn serve_connection(stream: TcpStream, state: Arc<State>) {
+async fn serve_connection(stream: TcpStream, state: Arc<SecurePortState>) {
     let config = state.config.lock().unwrap_or_else(PoisonError::into_inner).clone();
     let acceptor = TlsAcceptor::from(config);
     // A peer's errors need no report.
     let Ok(Ok(stream)) = timeout(HANDSHAKE_TIMEOUT, acceptor.accept(stream)).await else { return };
     let certificate = stream.get_ref().1.peer_certificates().and_then(<[_]>::first);
-    let shown = Arc::new(match certificate.map(|der| ClientCertificate::read(der)) {
-        None => Shown::Nothing,
-        Some(None) => Shown::Unreadable,
-        Some(Some(certificate)) => Shown::Certificate(certificate),
+    let presented = Arc::new(match certificate.map(|der| VerifiedCertificate::read(der)) {
+        None => PresentedCertificate::Nothing,
+        Some(None) => PresentedCertificate::Unreadable,
+        Some(Some(certificate)) => PresentedCertificate::Certificate(certificate),
     });
     let service = service_fn(move |request: Request<Incoming>| {
-        let (state, shown) = (state.clone(), shown.clone());
+        let (state, presented) = (state.clone(), presented.clone());
         async move {
-            let page = state.answer(&request, &shown).await;
+            let page = state.answer(&request, &presented).await;
             Ok::<Response<String>, Infallible>(page.into_response())
         }
     });

@@ -25,10 +25,10 @@ use rustls::version::{TLS12, TLS13};
 use rustls::{RootCertStore, ServerConfig, SupportedProtocolVersion};
 
 /// A larger file is no certificate.
-const LONGEST_PEM: u64 = 1024 * 1024;
+const MAX_PEM_BYTES: u64 = 1024 * 1024;
 /// File names of a certificate that was created here.
-const KEPT_CERTIFICATE: &str = "keelson-node-controller.crt";
-const KEPT_KEY: &str = "keelson-node-controller.key";
+const SAVED_CERTIFICATE: &str = "keelson-node-controller.crt";
+const SAVED_KEY: &str = "keelson-node-controller.key";
 /// Upstream's names, in its certificate directory.
 const KUBELET_CERTIFICATE: &str = "kubelet.crt";
 const KUBELET_KEY: &str = "kubelet.key";
@@ -44,8 +44,8 @@ pub enum CertificateSource {
         key: PathBuf,
     },
     /// Created here, for these names and addresses; kept in the directory, if there is one.
-    Made {
-        folder: Option<PathBuf>,
+    SelfSigned {
+        dir: Option<PathBuf>,
         names: Vec<String>,
     },
     /// kubelet.crt and kubelet.key in `dir`, created for this host if neither exists.
@@ -69,28 +69,28 @@ pub struct TlsSettings {
 
 /// A certificate with its key, in PEM.
 #[derive(Clone, PartialEq, Eq)]
-pub(crate) struct Pair {
+pub(crate) struct CertificatePair {
     certificate: Vec<u8>,
     key: Vec<u8>,
 }
 
-impl Pair {
+impl CertificatePair {
     /// Reads or creates the pair.
     pub(crate) fn load(source: &CertificateSource) -> Result<Self, String> {
         match source {
             CertificateSource::Files { certificate, key } => {
                 Ok(Self { certificate: read(certificate)?, key: read(key)? })
             }
-            CertificateSource::Made { folder: None, names } => make(names),
-            CertificateSource::Made { folder: Some(folder), names } => {
-                let (certificate, key) = (folder.join(KEPT_CERTIFICATE), folder.join(KEPT_KEY));
+            CertificateSource::SelfSigned { dir: None, names } => make(names),
+            CertificateSource::SelfSigned { dir: Some(dir), names } => {
+                let (certificate, key) = (dir.join(SAVED_CERTIFICATE), dir.join(SAVED_KEY));
                 if certificate.exists() && key.exists() {
                     return Ok(Self { certificate: read(&certificate)?, key: read(&key)? });
                 }
                 let pair = make(names)?;
-                fs::create_dir_all(folder).map_err(|error| failed(folder, &error))?;
-                keep(&key, &pair.key, 0o600)?;
-                keep(&certificate, &pair.certificate, 0o644)?;
+                fs::create_dir_all(dir).map_err(|error| failed(dir, &error))?;
+                save(&key, &pair.key, 0o600)?;
+                save(&certificate, &pair.certificate, 0o644)?;
                 Ok(pair)
             }
             CertificateSource::Kubelet { dir, host } => kubelet_pair(dir, host),
@@ -99,16 +99,16 @@ impl Pair {
 }
 
 /// upstream: cmd/kubelet/app/server.go InitializeTLS, client-go/util/cert
-fn kubelet_pair(dir: &Path, host: &str) -> Result<Pair, String> {
+fn kubelet_pair(dir: &Path, host: &str) -> Result<CertificatePair, String> {
     let (certificate, key) = (dir.join(KUBELET_CERTIFICATE), dir.join(KUBELET_KEY));
     match (certificate.exists(), key.exists()) {
-        (true, true) => Ok(Pair { certificate: read(&certificate)?, key: read(&key)? }),
+        (true, true) => Ok(CertificatePair { certificate: read(&certificate)?, key: read(&key)? }),
         (false, false) => {
             let pair = make_for_kubelet(host)
                 .map_err(|error| format!("unable to generate self signed cert: {error}"))?;
             fs::create_dir_all(dir).map_err(|error| failed(dir, &error))?;
-            keep(&key, &pair.key, 0o600)?;
-            keep(&certificate, &pair.certificate, 0o644)?;
+            save(&key, &pair.key, 0o600)?;
+            save(&certificate, &pair.certificate, 0o644)?;
             Ok(pair)
         }
         (has_certificate, _) => {
@@ -123,7 +123,7 @@ fn kubelet_pair(dir: &Path, host: &str) -> Result<Pair, String> {
 
 /// A certificate signed by an authority whose key is discarded; the file has both certificates.
 /// RSA, since cipher suites may be configured that allow nothing else.
-fn make_for_kubelet(host: &str) -> Result<Pair, rcgen::Error> {
+fn make_for_kubelet(host: &str) -> Result<CertificatePair, rcgen::Error> {
     let now = SystemTime::now();
     let second = now.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
     let begin = now - CLOCK_SKEW;
@@ -146,7 +146,7 @@ fn make_for_kubelet(host: &str) -> Result<Pair, rcgen::Error> {
     let key = KeyPair::generate_for(&PKCS_RSA_SHA256)?;
     let leaf = leaf.signed_by(&key, &Issuer::new(authority, authority_key))?;
     let certificate = format!("{}{authority_pem}", leaf.pem()).into_bytes();
-    Ok(Pair { certificate, key: key.serialize_pem().into_bytes() })
+    Ok(CertificatePair { certificate, key: key.serialize_pem().into_bytes() })
 }
 
 fn failed(path: &Path, error: &std::io::Error) -> String {
@@ -157,14 +157,14 @@ pub(crate) fn read(path: &Path) -> Result<Vec<u8>, String> {
     use std::io::Read as _;
     let file = fs::File::open(path).map_err(|error| failed(path, &error))?;
     let mut bytes = Vec::new();
-    file.take(LONGEST_PEM + 1).read_to_end(&mut bytes).map_err(|error| failed(path, &error))?;
-    if bytes.len() as u64 > LONGEST_PEM {
-        return Err(format!("{}: it has more than {LONGEST_PEM} bytes", path.display()));
+    file.take(MAX_PEM_BYTES + 1).read_to_end(&mut bytes).map_err(|error| failed(path, &error))?;
+    if bytes.len() as u64 > MAX_PEM_BYTES {
+        return Err(format!("{}: it has more than {MAX_PEM_BYTES} bytes", path.display()));
     }
     Ok(bytes)
 }
 
-fn keep(path: &Path, bytes: &[u8], mode: u32) -> Result<(), String> {
+fn save(path: &Path, bytes: &[u8], mode: u32) -> Result<(), String> {
     let new = path.with_extension("new");
     let written = fs::OpenOptions::new()
         .write(true)
@@ -177,19 +177,22 @@ fn keep(path: &Path, bytes: &[u8], mode: u32) -> Result<(), String> {
     written.map_err(|error| failed(path, &error))
 }
 
-fn make(names: &[String]) -> Result<Pair, String> {
+fn make(names: &[String]) -> Result<CertificatePair, String> {
     let failed = |error: rcgen::Error| format!("cannot make a certificate: {error}");
     let key = KeyPair::generate().map_err(failed)?;
     let mut params = CertificateParams::new(names.to_vec()).map_err(failed)?;
     params.distinguished_name.push(DnType::CommonName, "keelson-node-controller");
     params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
     let certificate = params.self_signed(&key).map_err(failed)?;
-    Ok(Pair { certificate: certificate.pem().into_bytes(), key: key.serialize_pem().into_bytes() })
+    Ok(CertificatePair {
+        certificate: certificate.pem().into_bytes(),
+        key: key.serialize_pem().into_bytes(),
+    })
 }
 
 /// TLS settings from the pair and the client certificate authorities (PEM).
 pub(crate) fn server_config(
-    pair: &Pair,
+    pair: &CertificatePair,
     settings: &TlsSettings,
     authorities: &[Vec<u8>],
 ) -> Result<ServerConfig, String> {
@@ -215,7 +218,7 @@ pub(crate) fn client_verifier(
 
 /// The same with a verifier of client certificates; without one no certificate is requested.
 pub(crate) fn server_config_with(
-    pair: &Pair,
+    pair: &CertificatePair,
     settings: &TlsSettings,
     verifier: Option<Arc<dyn ClientCertVerifier>>,
 ) -> Result<ServerConfig, String> {

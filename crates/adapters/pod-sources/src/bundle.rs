@@ -19,32 +19,32 @@ pub const CA_BUNDLES: &[&str] = &[
 ];
 
 #[derive(Debug)]
-pub(crate) struct Bundle {
-    places: Vec<PathBuf>,
-    known: Option<(PathBuf, SystemTime, Arc<ClientConfig>)>,
+pub(crate) struct CaBundle {
+    paths: Vec<PathBuf>,
+    cached: Option<(PathBuf, SystemTime, Arc<ClientConfig>)>,
 }
 
-impl Bundle {
-    pub(crate) fn new(places: Vec<PathBuf>) -> Self {
-        Self { places, known: None }
+impl CaBundle {
+    pub(crate) fn new(paths: Vec<PathBuf>) -> Self {
+        Self { paths, cached: None }
     }
 
     pub(crate) async fn settings(&mut self) -> Result<Arc<ClientConfig>, String> {
-        for place in &self.places {
-            let Ok(found) = tokio::fs::metadata(place).await else { continue };
+        for path in &self.paths {
+            let Ok(found) = tokio::fs::metadata(path).await else { continue };
             let changed = found.modified().map_err(|error| error.to_string())?;
-            if let Some((known, at, settings)) = &self.known
-                && known == place
+            if let Some((cached, at, settings)) = &self.cached
+                && cached == path
                 && *at == changed
             {
                 return Ok(settings.clone());
             }
-            let shown = place.display();
+            let shown = path.display();
             let bytes =
-                tokio::fs::read(place).await.map_err(|error| format!("read {shown}: {error}"))?;
-            let settings = http_once::servers_signed_by(&bytes)
+                tokio::fs::read(path).await.map_err(|error| format!("read {shown}: {error}"))?;
+            let settings = http_once::tls_config_for_bundle(&bytes)
                 .map_err(|error| format!("certificate authorities in {shown}: {error}"))?;
-            self.known = Some((place.clone(), changed, settings.clone()));
+            self.cached = Some((path.clone(), changed, settings.clone()));
             return Ok(settings);
         }
         Err("this machine has no bundle of certificate authorities to check the server with".into())

@@ -7,15 +7,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use base64::Engine as _;
-use http_once::{Ask, Target, dial, exchange, is_redirect};
+use http_once::{GetRequest, RequestTarget, dial, exchange, is_redirect};
 use rustls::ClientConfig;
 
-use crate::LONGEST_MANIFEST;
+use crate::MAX_MANIFEST_BYTES;
 
 /// For connecting, all redirects and the body together (upstream: config/http.go).
-const LIMIT: Duration = Duration::from_secs(10);
+const FETCH_TIMEOUT: Duration = Duration::from_secs(10);
 
-const MOST_REDIRECTS: usize = 10;
+const MAX_REDIRECTS: usize = 10;
 
 /// Headers that are dropped when a redirect leaves the domain.
 const SENSITIVE: &[&str] = &[
@@ -28,61 +28,66 @@ const SENSITIVE: &[&str] = &[
 ];
 
 pub(crate) async fn fetch(
-    start: &Target,
+    start: &RequestTarget,
     headers: &[(String, String)],
     tls: Option<Arc<ClientConfig>>,
 ) -> Result<Vec<u8>, String> {
-    match tokio::time::timeout(LIMIT, follow(start, headers, tls)).await {
+    match tokio::time::timeout(FETCH_TIMEOUT, follow(start, headers, tls)).await {
         Ok(answer) => answer,
-        Err(_) => Err(format!("{}: no whole answer within {LIMIT:?}", start.without_secrets())),
+        Err(_) => {
+            Err(format!("{}: no whole answer within {FETCH_TIMEOUT:?}", start.redacted_url()))
+        }
     }
 }
 
 async fn follow(
-    start: &Target,
-    given: &[(String, String)],
+    start: &RequestTarget,
+    configured: &[(String, String)],
     tls: Option<Arc<ClientConfig>>,
 ) -> Result<Vec<u8>, String> {
     let mut target = start.clone();
-    let mut headers = sent_headers(start, given);
-    for _ in 0..=MOST_REDIRECTS {
-        let shown = target.without_secrets();
+    let mut headers = sent_headers(start, configured);
+    for _ in 0..=MAX_REDIRECTS {
+        let shown = target.redacted_url();
         if target.secure && tls.is_none() {
             return Err(format!("{shown}: no certificate authorities to check the server with"));
         }
-        let ask = Ask {
+        let get_request = GetRequest {
             target: &target,
             headers: &headers,
-            body_limit: LONGEST_MANIFEST,
+            body_limit: MAX_MANIFEST_BYTES,
             tls: tls.clone(),
         };
-        let line =
+        let tcp_connection =
             dial(&target.host, target.port()).await.map_err(|error| format!("{shown}: {error}"))?;
-        let answer = exchange(line, &ask).await.map_err(|error| format!("{shown}: {error}"))?;
-        if let (true, Some(place)) = (is_redirect(answer.status), &answer.location) {
-            let next = target.join(place).map_err(|why| format!("{shown}: redirect: {why}"))?;
+        let answer = exchange(tcp_connection, &get_request)
+            .await
+            .map_err(|error| format!("{shown}: {error}"))?;
+        if let (true, Some(location)) = (is_redirect(answer.status), &answer.location) {
+            let next =
+                target.join(location).map_err(|reason| format!("{shown}: redirect: {reason}"))?;
             if !is_same_domain(&start.host, &next.host) {
                 headers.retain(|(name, _)| !is_sensitive(name));
             }
             target = next;
             continue;
         }
-        if answer.truncated || answer.body.len() >= LONGEST_MANIFEST {
-            return Err(format!("{shown}: longer than {} MiB", LONGEST_MANIFEST >> 20));
+        if answer.truncated || answer.body.len() >= MAX_MANIFEST_BYTES {
+            return Err(format!("{shown}: longer than {} MiB", MAX_MANIFEST_BYTES >> 20));
         }
         if answer.status != 200 {
             return Err(format!("{shown}: status {}", answer.status));
         }
         return Ok(answer.body);
     }
-    Err(format!("{}: stopped after {MOST_REDIRECTS} redirects", start.without_secrets()))
+    Err(format!("{}: stopped after {MAX_REDIRECTS} redirects", start.redacted_url()))
 }
 
-fn sent_headers(start: &Target, given: &[(String, String)]) -> Vec<(String, String)> {
+fn sent_headers(start: &RequestTarget, configured: &[(String, String)]) -> Vec<(String, String)> {
     // Go's client takes the host from the URL alone.
     let own = |name: &str| name.eq_ignore_ascii_case("host");
-    let mut headers: Vec<_> = given.iter().filter(|(name, _)| !own(name)).cloned().collect();
-    let has = |wanted: &str| given.iter().any(|(name, _)| name.eq_ignore_ascii_case(wanted));
+    let mut headers: Vec<_> = configured.iter().filter(|(name, _)| !own(name)).cloned().collect();
+    let has = |wanted: &str| configured.iter().any(|(name, _)| name.eq_ignore_ascii_case(wanted));
     if let Some(user) = start.user.as_ref().filter(|_| !has("authorization")) {
         let plain: Vec<u8> = percent_encoding::percent_decode_str(user).collect();
         let coded = base64::engine::general_purpose::STANDARD.encode(plain);

@@ -6,7 +6,7 @@
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher as _, Hash as _, Hasher as _};
 
-use ports::pod_sources::{ManifestContent, SourceTelling};
+use ports::pod_sources::{ManifestContent, SourceSnapshot};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Fingerprint(u64, u64);
@@ -18,16 +18,16 @@ pub(crate) struct Fingerprints {
 }
 
 impl Fingerprints {
-    pub(crate) fn of(&self, telling: &SourceTelling) -> Fingerprint {
-        Fingerprint(hash(&self.first, telling), hash(&self.second, telling))
+    pub(crate) fn of(&self, snapshot: &SourceSnapshot) -> Fingerprint {
+        Fingerprint(hash(&self.first, snapshot), hash(&self.second, snapshot))
     }
 }
 
-fn hash(keys: &RandomState, telling: &SourceTelling) -> u64 {
+fn hash(keys: &RandomState, snapshot: &SourceSnapshot) -> u64 {
     let mut hasher = keys.build_hasher();
-    match telling {
-        SourceTelling::Unreachable(why) => (0_u8, why).hash(&mut hasher),
-        SourceTelling::All(files) => {
+    match snapshot {
+        SourceSnapshot::Unreachable(why) => (0_u8, why).hash(&mut hasher),
+        SourceSnapshot::All(files) => {
             (1_u8, files.len()).hash(&mut hasher);
             for file in files {
                 file.name.hash(&mut hasher);

@@ -16,4 +16,4 @@ pub use file_source::FileSource;
 pub use url_source::UrlSource;
 
 /// Every manifest is shorter than this (upstream: config/common.go).
-pub const LONGEST_MANIFEST: usize = 10 << 20;
+pub const MAX_MANIFEST_BYTES: usize = 10 << 20;

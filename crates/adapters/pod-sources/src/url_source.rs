@@ -8,12 +8,12 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use http_once::Target;
+use http_once::RequestTarget;
 use ports::PortFuture;
-use ports::pod_sources::{ManifestContent, ManifestFile, ManifestSource, SourceTelling};
+use ports::pod_sources::{ManifestContent, ManifestFile, ManifestSource, SourceSnapshot};
 use tokio::time::Instant;
 
-use crate::bundle::{Bundle, CA_BUNDLES};
+use crate::bundle::{CA_BUNDLES, CaBundle};
 use crate::fetch::fetch;
 use crate::fingerprint::{Fingerprint, Fingerprints};
 
@@ -23,68 +23,68 @@ mod tests;
 #[derive(Debug)]
 pub struct UrlSource {
     /// The error if the URL is invalid.
-    target: Result<Target, String>,
+    target: Result<RequestTarget, String>,
     headers: Vec<(String, String)>,
     period: Duration,
-    bundle: Bundle,
+    bundle: CaBundle,
     fingerprints: Fingerprints,
-    told: Option<Fingerprint>,
-    ask_at: Instant,
+    last_reported: Option<Fingerprint>,
+    fetch_at: Instant,
 }
 
 impl UrlSource {
     /// `period` is the configuration's `httpCheckFrequency`.
     pub fn new(url: &str, headers: Vec<(String, String)>, period: Duration) -> Self {
         Self {
-            target: Target::parse(url).map_err(|why| format!("staticPodURL: {why}")),
+            target: RequestTarget::parse(url).map_err(|reason| format!("staticPodURL: {reason}")),
             headers,
             period,
-            bundle: Bundle::new(CA_BUNDLES.iter().map(PathBuf::from).collect()),
+            bundle: CaBundle::new(CA_BUNDLES.iter().map(PathBuf::from).collect()),
             fingerprints: Fingerprints::default(),
-            told: None,
-            ask_at: Instant::now(),
+            last_reported: None,
+            fetch_at: Instant::now(),
         }
     }
 
     /// Verifies https servers with this bundle instead of the machine's.
     #[must_use]
     pub fn with_bundle(mut self, bundle: &Path) -> Self {
-        self.bundle = Bundle::new(vec![bundle.to_owned()]);
+        self.bundle = CaBundle::new(vec![bundle.to_owned()]);
         self
     }
 
-    async fn tell(&mut self) -> SourceTelling {
+    async fn next_snapshot(&mut self) -> SourceSnapshot {
         loop {
-            if self.target.is_err() && self.told.is_some() {
+            if self.target.is_err() && self.last_reported.is_some() {
                 std::future::pending::<()>().await;
             }
-            tokio::time::sleep_until(self.ask_at).await;
-            let telling = self.ask().await;
-            self.ask_at = Instant::now() + self.period;
-            let print = self.fingerprints.of(&telling);
-            if self.told != Some(print) {
-                self.told = Some(print);
-                return telling;
+            tokio::time::sleep_until(self.fetch_at).await;
+            let snapshot = self.fetch_snapshot().await;
+            self.fetch_at = Instant::now() + self.period;
+            let fingerprint = self.fingerprints.of(&snapshot);
+            if self.last_reported != Some(fingerprint) {
+                self.last_reported = Some(fingerprint);
+                return snapshot;
             }
         }
     }
 
-    async fn ask(&mut self) -> SourceTelling {
+    async fn fetch_snapshot(&mut self) -> SourceSnapshot {
         let target = match &self.target {
             Ok(target) => target,
-            Err(why) => return SourceTelling::Unreachable(why.clone()),
+            Err(reason) => return SourceSnapshot::Unreachable(reason.clone()),
         };
         // A redirect may lead to https; without a bundle it fails there.
         let tls = match self.bundle.settings().await {
             Ok(settings) => Some(settings),
-            Err(why) if target.secure => return SourceTelling::Unreachable(why),
+            Err(reason) if target.secure => return SourceSnapshot::Unreachable(reason),
             Err(_) => None,
         };
         match fetch(target, &self.headers, tls).await {
-            Err(why) => SourceTelling::Unreachable(why),
-            Ok(bytes) if bytes.is_empty() => SourceTelling::All(Vec::new()),
-            Ok(bytes) => SourceTelling::All(vec![ManifestFile {
-                name: target.without_secrets(),
+            Err(reason) => SourceSnapshot::Unreachable(reason),
+            Ok(bytes) if bytes.is_empty() => SourceSnapshot::All(Vec::new()),
+            Ok(bytes) => SourceSnapshot::All(vec![ManifestFile {
+                name: target.redacted_url(),
                 content: ManifestContent::Bytes(bytes),
             }]),
         }
@@ -96,7 +96,7 @@ impl ManifestSource for UrlSource {
         "http"
     }
 
-    fn next(&mut self) -> PortFuture<'_, SourceTelling> {
-        Box::pin(self.tell())
+    fn next(&mut self) -> PortFuture<'_, SourceSnapshot> {
+        Box::pin(self.next_snapshot())
     }
 }

@@ -16,7 +16,7 @@ use rustix::fs::inotify::{self, CreateFlags, ReadFlags, Reader, WatchFlags};
 use rustix::io::Errno;
 use tokio::io::unix::AsyncFd;
 
-use crate::listing::Shape;
+use crate::listing::PathKind;
 
 const EVENTS: WatchFlags = WatchFlags::CLOSE_WRITE
     .union(WatchFlags::MODIFY)
@@ -31,11 +31,11 @@ const EVENTS: WatchFlags = WatchFlags::CLOSE_WRITE
 
 /// Symlinks whose targets are watched; changes of further ones are noticed by the next periodic
 /// read.
-const MOST_LINKED: usize = 256;
+const MAX_SYMLINK_TARGETS: usize = 256;
 
 /// What happened, as far as a reader of manifests cares.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Change {
+pub(crate) enum FileChange {
     /// A name appeared; whether something is being written to it is not known yet.
     Appeared(OsString),
     /// Something is being written to it.
@@ -43,34 +43,35 @@ pub(crate) enum Change {
     /// A name is complete.
     Finished(OsString),
     /// Read again, for any other reason.
-    Look,
+    Rescan,
 }
 
 /// Which names of a watched directory matter.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-struct Interest {
+struct WatchedNames {
     /// All names but dot names.
     all: bool,
     /// Dot names too (symlinks lead through them).
-    dots: bool,
+    include_dot_names: bool,
     names: Vec<OsString>,
 }
 
-impl Interest {
-    fn takes(&self, name: &OsStr) -> bool {
+impl WatchedNames {
+    fn includes(&self, name: &OsStr) -> bool {
         let dotted = name.as_bytes().starts_with(b".");
-        (self.all && (!dotted || self.dots)) || self.names.iter().any(|wanted| wanted == name)
+        (self.all && (!dotted || self.include_dot_names))
+            || self.names.iter().any(|wanted| wanted == name)
     }
 }
 
 /// The watched directories by watch descriptor.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(crate) struct Layout(HashMap<i32, Interest>);
+pub(crate) struct WatchLayout(HashMap<i32, WatchedNames>);
 
 #[derive(Debug)]
 pub(crate) struct Watches {
     descriptor: AsyncFd<Arc<OwnedFd>>,
-    layout: Layout,
+    layout: WatchLayout,
 }
 
 impl Watches {
@@ -78,16 +79,16 @@ impl Watches {
         let descriptor = inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK)?;
         #[expect(deprecated, reason = "what its unsafe successor asks, an owned descriptor keeps")]
         let descriptor = AsyncFd::new(Arc::new(descriptor))?;
-        Ok(Self { descriptor, layout: Layout::default() })
+        Ok(Self { descriptor, layout: WatchLayout::default() })
     }
 
-    /// For [`lay`], on any thread.
+    /// For [`add_watches`], on any thread.
     pub(crate) fn descriptor(&self) -> Arc<OwnedFd> {
         self.descriptor.get_ref().clone()
     }
 
-    /// Replaces the current layout by one that [`lay`] returned.
-    pub(crate) fn adopt(&mut self, layout: Layout) {
+    /// Replaces the current layout by one that [`add_watches`] returned.
+    pub(crate) fn adopt(&mut self, layout: WatchLayout) {
         for number in self.layout.0.keys().filter(|number| !layout.0.contains_key(number)) {
             // A directory that was removed has taken its watch with it.
             let _gone = inotify::remove_watch(&**self.descriptor.get_ref(), *number);
@@ -96,7 +97,7 @@ impl Watches {
     }
 
     /// Waits for changes. Cancel-safe.
-    pub(crate) async fn changes(&mut self) -> io::Result<Vec<Change>> {
+    pub(crate) async fn changes(&mut self) -> io::Result<Vec<FileChange>> {
         loop {
             let mut ready = self.descriptor.readable().await?;
             let mut changes = Vec::new();
@@ -115,99 +116,104 @@ impl Watches {
 
 /// Sets the watches that a path of this shape needs. May block on the file system. Watches that are
 /// no longer needed stay until the layout is adopted.
-pub(crate) fn lay(
+pub(crate) fn add_watches(
     descriptor: &OwnedFd,
     path: &Path,
-    shape: Shape,
-    linked: &[PathBuf],
-) -> (Layout, Result<(), Errno>) {
-    let mut wanted: Vec<(PathBuf, Interest)> = Vec::new();
-    let (above, name) = nearest_above(path, shape);
-    wanted.push((above, Interest { names: vec![name], ..Interest::default() }));
-    if shape == Shape::Folder {
-        let interest = Interest { all: true, dots: !linked.is_empty(), names: Vec::new() };
-        wanted.push((path.to_owned(), interest));
+    path_kind: PathKind,
+    symlink_targets: &[PathBuf],
+) -> (WatchLayout, Result<(), Errno>) {
+    let mut wanted: Vec<(PathBuf, WatchedNames)> = Vec::new();
+    let (above, name) = nearest_above(path, path_kind);
+    wanted.push((above, WatchedNames { names: vec![name], ..WatchedNames::default() }));
+    if path_kind == PathKind::Dir {
+        let watched_names = WatchedNames {
+            all: true,
+            include_dot_names: !symlink_targets.is_empty(),
+            names: Vec::new(),
+        };
+        wanted.push((path.to_owned(), watched_names));
     }
-    for end in linked.iter().take(MOST_LINKED) {
-        if let Some((folder, name)) = end.parent().zip(end.file_name()) {
-            let interest = Interest { names: vec![name.to_owned()], ..Interest::default() };
-            wanted.push((folder.to_owned(), interest));
+    for end in symlink_targets.iter().take(MAX_SYMLINK_TARGETS) {
+        if let Some((dir, name)) = end.parent().zip(end.file_name()) {
+            let watched_names =
+                WatchedNames { names: vec![name.to_owned()], ..WatchedNames::default() };
+            wanted.push((dir.to_owned(), watched_names));
         }
     }
-    let mut folders: HashMap<i32, Interest> = HashMap::new();
+    let mut dirs: HashMap<i32, WatchedNames> = HashMap::new();
     let mut failed = Ok(());
-    for (folder, interest) in wanted {
-        match inotify::add_watch(descriptor, &folder, EVENTS) {
+    for (dir, watched_names) in wanted {
+        match inotify::add_watch(descriptor, &dir, EVENTS) {
             Ok(number) => {
-                let entry = folders.entry(number).or_default();
-                entry.all |= interest.all;
-                entry.dots |= interest.dots;
-                entry.names.extend(interest.names);
+                let entry = dirs.entry(number).or_default();
+                entry.all |= watched_names.all;
+                entry.include_dot_names |= watched_names.include_dot_names;
+                entry.names.extend(watched_names.names);
             }
             // Removed since it was listed: the watch above it reports that.
             Err(Errno::NOENT | Errno::NOTDIR) => {}
             Err(errno) => failed = failed.and(Err(errno)),
         }
     }
-    (Layout(folders), failed)
+    (WatchLayout(dirs), failed)
 }
 
 fn read_all(
     descriptor: &OwnedFd,
-    folders: &HashMap<i32, Interest>,
-    changes: &mut Vec<Change>,
+    dirs: &HashMap<i32, WatchedNames>,
+    changes: &mut Vec<FileChange>,
 ) -> Result<(), Errno> {
     let mut buffer = [MaybeUninit::uninit(); 4096];
     let mut reader = Reader::new(descriptor, &mut buffer);
     loop {
         let event = reader.next()?;
         let name = event.file_name().map(|name| OsStr::from_bytes(name.to_bytes()));
-        if let Some(change) = meaning(event.wd(), event.events(), name, folders) {
+        if let Some(change) = to_change(event.wd(), event.events(), name, dirs) {
             changes.push(change);
         }
     }
 }
 
-fn meaning(
-    folder: i32,
+fn to_change(
+    dir: i32,
     events: ReadFlags,
     name: Option<&OsStr>,
-    folders: &HashMap<i32, Interest>,
-) -> Option<Change> {
+    dirs: &HashMap<i32, WatchedNames>,
+) -> Option<FileChange> {
     if events.contains(ReadFlags::QUEUE_OVERFLOW) {
-        return Some(Change::Look);
+        return Some(FileChange::Rescan);
     }
-    let interest = folders.get(&folder)?;
+    let watched_names = dirs.get(&dir)?;
     if events.contains(ReadFlags::IGNORED) {
         return None;
     }
     let Some(name) = name else {
         // The watched directory itself went away or changed.
-        return Some(Change::Look);
+        return Some(FileChange::Rescan);
     };
-    if !interest.takes(name) {
+    if !watched_names.includes(name) {
         return None;
     }
     if events.contains(ReadFlags::ISDIR) {
-        return Some(Change::Look);
+        return Some(FileChange::Rescan);
     }
     Some(if events.contains(ReadFlags::CREATE) {
-        Change::Appeared(name.to_owned())
+        FileChange::Appeared(name.to_owned())
     } else if events.contains(ReadFlags::MODIFY) {
-        Change::Written(name.to_owned())
+        FileChange::Written(name.to_owned())
     } else {
-        Change::Finished(name.to_owned())
+        FileChange::Finished(name.to_owned())
     })
 }
 
 /// The nearest existing directory above a path, and the name in it that leads to the path.
-fn nearest_above(path: &Path, shape: Shape) -> (PathBuf, OsString) {
+fn nearest_above(path: &Path, path_kind: PathKind) -> (PathBuf, OsString) {
     let mut above = path;
     loop {
         let name = above.file_name().unwrap_or_default().to_owned();
         let Some(parent) = above.parent() else { return (PathBuf::from("/"), name) };
         let parent = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
-        if shape != Shape::Missing || parent.is_dir() {
+        if path_kind != PathKind::Missing || parent.is_dir() {
             return (parent.to_owned(), name);
         }
         above = parent;

@@ -46,7 +46,7 @@ pub fn enforced(capacity: &ResourceList, reservations: &Reservations) -> Resourc
 }
 
 /// The allocatable resources in the node's status.
-pub fn told(capacity: &ResourceList, reservations: &Reservations) -> ResourceList {
+pub fn reported_allocatable(capacity: &ResourceList, reservations: &Reservations) -> ResourceList {
     let mut allocatable = less(capacity, |name, whole| {
         [
             reservations.system.get(name).copied(),

@@ -10,7 +10,7 @@ use pod_model::pod::resources::{CPU, MEMORY, qos_class};
 use pod_model::pod::{Pod, QosClass, ResourceList};
 use ports::pod_host::CgroupLimits;
 
-use crate::inputs::{NodeFacts, PodFacts};
+use crate::inputs::{NodeSetupInputs, PodSetupInputs};
 use crate::pod_resources::{amount, limits, pod_level, requests};
 use crate::{cpu, huge_pages, memory_qos, resources};
 
@@ -26,15 +26,15 @@ const POD_PREFIX: &str = "pod";
 pub const PIDS: &str = "pid";
 
 /// A cgroup's name as a list of its parts.
-pub type CgroupName = Vec<String>;
+pub type PodCgroupName = Vec<String>;
 
 /// The cgroup of all pods; `root` is the parts of `cgroupRoot`.
-pub fn all_pods(root: &[String]) -> CgroupName {
+pub fn all_pods(root: &[String]) -> PodCgroupName {
     with(root, ALL_PODS)
 }
 
 /// The cgroup of a QoS class.
-pub fn of_class(root: &[String], class: &QosClass) -> CgroupName {
+pub fn of_class(root: &[String], class: &QosClass) -> PodCgroupName {
     match class {
         QosClass::Burstable => with(&all_pods(root), BURSTABLE),
         QosClass::BestEffort => with(&all_pods(root), BEST_EFFORT),
@@ -43,7 +43,7 @@ pub fn of_class(root: &[String], class: &QosClass) -> CgroupName {
 }
 
 /// A pod's own cgroup.
-pub fn of_pod(root: &[String], pod: &Pod) -> CgroupName {
+pub fn of_pod(root: &[String], pod: &Pod) -> PodCgroupName {
     with(&of_class(root, &qos_class(pod)), &format!("{POD_PREFIX}{}", pod.metadata.uid))
 }
 
@@ -52,12 +52,12 @@ pub fn uid_of_name(last: &str) -> Option<&str> {
     last.strip_prefix(POD_PREFIX).filter(|uid| !uid.is_empty())
 }
 
-fn with(parent: &[String], last: &str) -> CgroupName {
+fn with(parent: &[String], last: &str) -> PodCgroupName {
     parent.iter().cloned().chain([last.to_owned()]).collect()
 }
 
 /// The limits of a pod's cgroup.
-pub fn pod_limits(pod: &Pod, node: &NodeFacts, facts: &PodFacts) -> CgroupLimits {
+pub fn pod_limits(pod: &Pod, node: &NodeSetupInputs, facts: &PodSetupInputs) -> CgroupLimits {
     let asked = requests(pod, &node.gates);
     let allowed = limits(pod, &node.gates);
     let class = qos_class(pod);
@@ -87,9 +87,11 @@ pub fn pod_limits(pod: &Pod, node: &NodeFacts, facts: &PodFacts) -> CgroupLimits
 
 /// Whether the pod as a whole has a limit: it sets one, or each of its containers does. An init
 /// container counts together with the sidecars before it, since it runs beside them.
-fn is_limit_declared(pod: &Pod, node: &NodeFacts, name: &str) -> bool {
+fn is_limit_declared(pod: &Pod, node: &NodeSetupInputs, name: &str) -> bool {
     let has = |list: &ResourceList| !amount(list, name).is_zero();
-    if pod_level(pod, &node.gates).is_some_and(|said| has(&said.limits)) {
+    if pod_level(pod, &node.gates)
+        .is_some_and(|pod_level_resources| has(&pod_level_resources.limits))
+    {
         return true;
     }
     let mut is_sidecar_limited = false;
@@ -111,7 +113,10 @@ pub struct ClassLimits {
 }
 
 /// `pods` are those that were admitted and have not terminated.
-pub fn class_limits<'p>(pods: impl IntoIterator<Item = &'p Pod>, node: &NodeFacts) -> ClassLimits {
+pub fn class_limits<'p>(
+    pods: impl IntoIterator<Item = &'p Pod>,
+    node: &NodeSetupInputs,
+) -> ClassLimits {
     let (mut burstable_cpu, mut burstable_memory, mut guaranteed_memory) = (0_i64, 0_i64, 0_i64);
     for pod in pods {
         let asked = requests(pod, &node.gates);
@@ -141,7 +146,7 @@ pub fn class_limits<'p>(pods: impl IntoIterator<Item = &'p Pod>, node: &NodeFact
 }
 
 /// The cgroup of all pods: what they may use together (see `allocatable::enforced`).
-pub fn all_pods_limits(allocatable: &ResourceList, node: &NodeFacts) -> CgroupLimits {
+pub fn all_pods_limits(allocatable: &ResourceList, node: &NodeSetupInputs) -> CgroupLimits {
     CgroupLimits {
         hugepages: huge_pages::unbounded(&node.machine),
         ..from_amounts(allocatable, false)
@@ -153,7 +158,7 @@ pub fn all_pods_limits(allocatable: &ResourceList, node: &NodeFacts) -> CgroupLi
 pub fn reserved_limits(
     reserved: &ResourceList,
     only_compressible: bool,
-    node: &NodeFacts,
+    node: &NodeSetupInputs,
 ) -> CgroupLimits {
     let mut limits = from_amounts(reserved, only_compressible);
     if let Some(memory) = limits.memory_bytes {

@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 use pod_model::pod::{Container, Pod};
 use ports::runtime_objects::{ContainerConfig, ImageSpec};
 
-use crate::environment::Source;
-use crate::inputs::{ContainerFacts, NodeFacts, PodFacts};
+use crate::environment::EnvironmentSource;
+use crate::inputs::{ContainerSetupInputs, NodeSetupInputs, PodSetupInputs};
 use crate::{
     SetupError, devices, environment, expansion, identity, log_paths, mounts, resources, security,
 };
@@ -20,12 +20,12 @@ mod tests;
 pub fn config(
     pod: &Pod,
     container: &Container,
-    node: &NodeFacts,
-    pod_facts: &PodFacts,
-    facts: &ContainerFacts,
+    node: &NodeSetupInputs,
+    pod_facts: &PodSetupInputs,
+    facts: &ContainerSetupInputs,
 ) -> Result<ContainerConfig, SetupError> {
     let devices = devices::of_container(container, facts)?;
-    let env = environment::make(&Source { pod, container, node, facts })?;
+    let env = environment::make(&EnvironmentSource { pod, container, node, facts })?;
     let mounts = mounts::of_container(pod, container, node, (pod_facts, facts), &env)?;
     let security = security::of_container(pod, container, node, pod_facts, facts)?;
     let values: BTreeMap<&str, &str> =
@@ -66,7 +66,7 @@ pub fn config(
     })
 }
 
-fn stop_signal(container: &Container, node: &NodeFacts) -> String {
+fn stop_signal(container: &Container, node: &NodeSetupInputs) -> String {
     let signal = container.lifecycle.as_ref().and_then(|lifecycle| lifecycle.stop_signal.as_ref());
     let signal = signal.filter(|_| node.gates.container_stop_signals);
     signal.map(ToString::to_string).unwrap_or_default()

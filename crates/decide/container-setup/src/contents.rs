@@ -23,21 +23,21 @@ pub type Contents = BTreeMap<(ContentKind, String), Result<ContentData, ContentE
 pub fn wanted(container: &Container) -> BTreeSet<(ContentKind, String)> {
     use ContentKind::{ConfigMap, Secret};
     let mut names = BTreeSet::new();
-    let mut want = |kind, name: &str| names.insert((kind, name.to_owned()));
+    let mut add_name = |kind, name: &str| names.insert((kind, name.to_owned()));
     for from in &container.env_from {
         if let Some(reference) = &from.config_map_ref {
-            want(ConfigMap, &reference.name);
+            add_name(ConfigMap, &reference.name);
         } else if let Some(reference) = &from.secret_ref {
-            want(Secret, &reference.name);
+            add_name(Secret, &reference.name);
         }
     }
     for variable in container.env.iter().filter(|variable| variable.value.is_empty()) {
         let Some(source) = &variable.value_from else { continue };
         if let Some(key) = &source.config_map_key_ref {
-            want(ConfigMap, &key.name);
+            add_name(ConfigMap, &key.name);
         }
         if let Some(key) = &source.secret_key_ref {
-            want(Secret, &key.name);
+            add_name(Secret, &key.name);
         }
     }
     names
@@ -45,14 +45,14 @@ pub fn wanted(container: &Container) -> BTreeSet<(ContentKind, String)> {
 
 /// One reference to a ConfigMap or a Secret.
 #[derive(Clone, Copy)]
-pub(crate) struct Reference<'a> {
+pub(crate) struct ContentReference<'a> {
     pub(crate) kind: ContentKind,
     pub(crate) namespace: &'a str,
     pub(crate) name: &'a str,
     pub(crate) optional: bool,
 }
 
-impl Reference<'_> {
+impl ContentReference<'_> {
     /// The whole object; None where it is optional and missing.
     pub(crate) fn data<'c>(
         &self,

@@ -7,7 +7,7 @@
 use pod_model::pod::Container;
 use ports::runtime_objects::Device;
 
-use crate::inputs::ContainerFacts;
+use crate::inputs::ContainerSetupInputs;
 use crate::{SetupError, refuse};
 
 #[cfg(test)]
@@ -15,7 +15,7 @@ mod tests;
 
 pub fn of_container(
     container: &Container,
-    facts: &ContainerFacts,
+    facts: &ContainerSetupInputs,
 ) -> Result<Vec<Device>, SetupError> {
     let mut devices = facts.given.devices.clone();
     for wanted in &container.volume_devices {

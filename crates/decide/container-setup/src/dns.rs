@@ -10,54 +10,56 @@ use pod_model::pod::Pod;
 use pod_model::pod::spec::{DnsPolicy, PodDnsConfig};
 use ports::runtime_objects::DnsConfig;
 
-use crate::inputs::{NodeDns, NodeFacts, SetupWarning};
+use crate::inputs::{NodeDns, NodeSetupInputs, SetupWarning};
 use crate::pod_text;
 use crate::resolv_conf::put_option;
 
 #[cfg(test)]
 mod tests;
 
-const MOST_SERVERS: usize = 3;
-const MOST_SEARCHES: usize = 32;
+const MAX_SERVERS: usize = 3;
+const MAX_SEARCHES: usize = 32;
 const LONGEST_SEARCH_LINE: usize = 2048;
 const LONGEST_DOMAIN: usize = 253;
 /// The option for cluster names: a name with fewer dots is tried with the search domains first.
 const CLUSTER_OPTION: &str = "ndots:5";
 
-enum Base {
+enum ResolverBase {
     Cluster,
     Host,
     Nothing,
 }
 
 /// The pod's resolver configuration, with warnings.
-pub fn of_pod(pod: &Pod, node: &NodeFacts) -> (DnsConfig, Vec<SetupWarning>) {
+pub fn of_pod(pod: &Pod, node: &NodeSetupInputs) -> (DnsConfig, Vec<SetupWarning>) {
     let mut warnings = Vec::new();
     let mut config = match base_of(pod) {
-        Base::Nothing => DnsConfig::default(),
-        Base::Cluster if !node.dns.cluster_servers.is_empty() => from_cluster(pod, &node.dns),
-        Base::Cluster => {
+        ResolverBase::Nothing => DnsConfig::default(),
+        ResolverBase::Cluster if !node.dns.cluster_servers.is_empty() => {
+            from_cluster(pod, &node.dns)
+        }
+        ResolverBase::Cluster => {
             warnings.extend(missing_servers(pod));
             from_host(node)
         }
-        Base::Host => from_host(node),
+        ResolverBase::Host => from_host(node),
     };
     if let Some(own) = &pod.spec.dns_config {
-        add_own(&mut config, own);
+        add_pod_config(&mut config, own);
     }
     warnings.extend(cut_servers(&mut config.servers));
     warnings.extend(cut_searches(&mut config.searches));
     (config, warnings)
 }
 
-fn base_of(pod: &Pod) -> Base {
+fn base_of(pod: &Pod) -> ResolverBase {
     match &pod.spec.dns_policy {
-        DnsPolicy::NoPolicy => Base::Nothing,
-        DnsPolicy::Default => Base::Host,
-        DnsPolicy::ClusterFirst if pod.spec.host_network => Base::Host,
+        DnsPolicy::NoPolicy => ResolverBase::Nothing,
+        DnsPolicy::Default => ResolverBase::Host,
+        DnsPolicy::ClusterFirst if pod.spec.host_network => ResolverBase::Host,
         // An unknown policy is treated as the default.
         DnsPolicy::ClusterFirst | DnsPolicy::ClusterFirstWithHostNet | DnsPolicy::Other(_) => {
-            Base::Cluster
+            ResolverBase::Cluster
         }
     }
 }
@@ -83,7 +85,7 @@ fn from_cluster(pod: &Pod, dns: &NodeDns) -> DnsConfig {
 }
 
 /// Without a resolver file, only the local machine is queried.
-fn from_host(node: &NodeFacts) -> DnsConfig {
+fn from_host(node: &NodeSetupInputs) -> DnsConfig {
     if let Some(host) = node.dns.resolver.clone() {
         return DnsConfig { servers: host.servers, searches: host.searches, options: host.options };
     }
@@ -103,7 +105,7 @@ fn missing_servers(pod: &Pod) -> [SetupWarning; 2] {
     [warning(true, text.to_owned()), warning(false, format!("pod: {:?}. {text}", pod_text(pod)))]
 }
 
-fn add_own(config: &mut DnsConfig, own: &PodDnsConfig) {
+fn add_pod_config(config: &mut DnsConfig, own: &PodDnsConfig) {
     let texts = |texts: &[Box<str>]| texts.iter().map(ToString::to_string).collect::<Vec<_>>();
     config.servers.extend(texts(&own.nameservers));
     leave_first(&mut config.servers);
@@ -135,10 +137,10 @@ fn forming(message: String) -> SetupWarning {
 }
 
 fn cut_servers(servers: &mut Vec<String>) -> Option<SetupWarning> {
-    if servers.len() <= MOST_SERVERS {
+    if servers.len() <= MAX_SERVERS {
         return None;
     }
-    servers.truncate(MOST_SERVERS);
+    servers.truncate(MAX_SERVERS);
     Some(forming(format!(
         "Nameserver limits were exceeded, some nameservers have been omitted, the applied \
          nameserver line is: {}",
@@ -148,7 +150,7 @@ fn cut_servers(servers: &mut Vec<String>) -> Option<SetupWarning> {
 
 fn cut_searches(searches: &mut Vec<String>) -> Option<SetupWarning> {
     let before = searches.len();
-    searches.truncate(MOST_SEARCHES);
+    searches.truncate(MAX_SEARCHES);
     // Some resolvers crash on a domain that is too long.
     searches.retain(|domain| domain.len() <= LONGEST_DOMAIN);
     let mut line = searches.iter().map(|domain| domain.len() + 1).sum::<usize>().saturating_sub(1);
@@ -173,7 +175,7 @@ pub const LIMITS_REASON: &str = "CheckLimitsForResolvConf";
 pub fn check_node(dns: &NodeDns, path: &str) -> Option<SetupWarning> {
     let searches = &dns.resolver.as_ref()?.searches;
     let cluster_domains = if dns.cluster_domain.is_empty() { 0 } else { 3 };
-    let most = MOST_SEARCHES - cluster_domains;
+    let most = MAX_SEARCHES - cluster_domains;
     let message = if searches.len() > most {
         format!(
             "Resolv.conf file '{path}' contains search line consisting of more than {most} domains!"

@@ -13,19 +13,19 @@ pub const LARGEST_FILE: usize = 1_048_576;
 
 /// A syntax error, with its line.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("line {line}: {what}")]
+#[error("line {line}: {message}")]
 pub struct EnvFileError {
     pub line: usize,
-    pub what: &'static str,
+    pub message: &'static str,
 }
 
 /// The value of `key`; empty where the file does not have it before its first error.
 pub fn value(content: &[u8], key: &str) -> Result<String, EnvFileError> {
     let text =
-        std::str::from_utf8(content).map_err(|_| EnvFileError { line: 0, what: "not UTF-8" })?;
+        std::str::from_utf8(content).map_err(|_| EnvFileError { line: 0, message: "not UTF-8" })?;
     let mut lines = text.lines().enumerate();
     while let Some((at, line)) = lines.next() {
-        let wrong = |what| EnvFileError { line: at + 1, what };
+        let wrong = |message| EnvFileError { line: at + 1, message };
         let line = line.trim_start_matches([' ', '\t']);
         if line.is_empty() || line.starts_with('#') {
             continue;
@@ -70,7 +70,7 @@ fn closed<'t>(
             if !after.is_empty() && !after.starts_with('#') {
                 return Err(EnvFileError {
                     line: at + 1,
-                    what: "something after the closing quote",
+                    message: "something after the closing quote",
                 });
             }
             return Ok(value);
@@ -79,6 +79,6 @@ fn closed<'t>(
         value.push('\n');
         (at, rest) = lines
             .next()
-            .ok_or(EnvFileError { line: began + 1, what: "a quote that is never closed" })?;
+            .ok_or(EnvFileError { line: began + 1, message: "a quote that is never closed" })?;
     }
 }

@@ -12,8 +12,8 @@ use pod_model::pod::container::{EnvFromSource, EnvVar};
 use pod_model::pod::{Container, Pod};
 use ports::ContentKind;
 
-use crate::contents::Reference;
-use crate::inputs::{ContainerFacts, NodeFacts};
+use crate::contents::ContentReference;
+use crate::inputs::{ContainerSetupInputs, NodeSetupInputs};
 use crate::{SetupError, env_file, expansion, fields, refuse, resource_fields};
 
 #[cfg(test)]
@@ -21,16 +21,16 @@ mod tests;
 
 /// The inputs of one container's variables.
 #[derive(Clone, Copy)]
-pub struct Source<'a> {
+pub struct EnvironmentSource<'a> {
     pub pod: &'a Pod,
     pub container: &'a Container,
-    pub node: &'a NodeFacts,
-    pub facts: &'a ContainerFacts,
+    pub node: &'a NodeSetupInputs,
+    pub facts: &'a ContainerSetupInputs,
 }
 
 /// The variables, those of devices first.
-pub fn make(source: &Source<'_>) -> Result<Vec<(String, String)>, SetupError> {
-    let mut values = Values::default();
+pub fn make(source: &EnvironmentSource<'_>) -> Result<Vec<(String, String)>, SetupError> {
+    let mut values = EnvironmentValues::default();
     for from in &source.container.env_from {
         for (name, value) in from_content(source, from)? {
             values.put(&name, value);
@@ -50,7 +50,7 @@ pub fn make(source: &Source<'_>) -> Result<Vec<(String, String)>, SetupError> {
 }
 
 /// The files that must be read before [`make`], as volume and path; their contents go into
-/// [`ContainerFacts::env_files`].
+/// [`ContainerSetupInputs::env_files`].
 pub fn wanted_files(container: &Container) -> Vec<(String, String)> {
     let sources = container.env.iter().filter(|variable| variable.value.is_empty());
     let files = sources.filter_map(|variable| variable.value_from.as_ref()?.file_key_ref.as_ref());
@@ -59,12 +59,12 @@ pub fn wanted_files(container: &Container) -> Vec<(String, String)> {
 
 /// Names with their values in the order of their first mention.
 #[derive(Default)]
-struct Values {
+struct EnvironmentValues {
     entries: Vec<(String, String)>,
     places: BTreeMap<String, usize>,
 }
 
-impl Values {
+impl EnvironmentValues {
     fn get(&self, name: &str) -> Option<&str> {
         let entry = self.entries.get(*self.places.get(name)?)?;
         Some(entry.1.as_str())
@@ -82,7 +82,7 @@ impl Values {
 }
 
 fn from_content(
-    source: &Source<'_>,
+    source: &EnvironmentSource<'_>,
     from: &EnvFromSource,
 ) -> Result<Vec<(String, String)>, SetupError> {
     let (kind, reference) = match (&from.config_map_ref, &from.secret_ref) {
@@ -90,7 +90,7 @@ fn from_content(
         (None, Some(reference)) => (ContentKind::Secret, reference),
         (None, None) => return Ok(Vec::new()),
     };
-    let reference = Reference {
+    let reference = ContentReference {
         kind,
         namespace: &source.pod.metadata.namespace,
         name: &reference.name,
@@ -105,9 +105,9 @@ fn from_content(
 
 /// None where the variable is left out: an optional source that is not there.
 fn value_of(
-    source: &Source<'_>,
+    source: &EnvironmentSource<'_>,
     variable: &EnvVar,
-    values: &Values,
+    values: &EnvironmentValues,
 ) -> Result<Option<String>, SetupError> {
     if !variable.value.is_empty() {
         let services = &source.facts.service_environment;
@@ -132,7 +132,7 @@ fn value_of(
     };
     if let Some((kind, selector)) = key {
         let optional = selector.optional == Some(true);
-        let reference = Reference { kind, namespace, name: &selector.name, optional };
+        let reference = ContentReference { kind, namespace, name: &selector.name, optional };
         return reference.value(&source.facts.contents, &selector.key);
     }
     match &from.file_key_ref {
@@ -142,7 +142,7 @@ fn value_of(
 }
 
 fn from_file(
-    source: &Source<'_>,
+    source: &EnvironmentSource<'_>,
     file: &pod_model::pod::container::FileKeySelector,
 ) -> Result<Option<String>, SetupError> {
     let volume = &*file.volume_name;

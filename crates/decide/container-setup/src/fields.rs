@@ -11,7 +11,7 @@ use pod_model::pod::container::ObjectFieldSelector;
 use pod_model::pod::{Pod, TextMap};
 use pod_model::{check_qualified_name, parse_ip};
 
-use crate::inputs::NodeFacts;
+use crate::inputs::NodeSetupInputs;
 use crate::{SetupError, refuse};
 
 #[cfg(test)]
@@ -22,7 +22,7 @@ mod tests;
 pub fn value(
     field: &ObjectFieldSelector,
     pod: &Pod,
-    node: &NodeFacts,
+    node: &NodeSetupInputs,
     pod_ips: &[String],
 ) -> Result<String, SetupError> {
     if &*field.api_version != "v1" {
@@ -85,8 +85,8 @@ fn in_map(pod: &Pod, map: &str, key: &str, path: &str) -> Result<String, SetupEr
         "metadata.labels" => (&pod.metadata.labels, key.to_owned()),
         _ => refuse!("field label does not support subscript: {path}"),
     };
-    if let Err(problem) = check_qualified_name(&checked) {
-        refuse!("invalid key subscript in {path}: {problem}");
+    if let Err(diagnostic) = check_qualified_name(&checked) {
+        refuse!("invalid key subscript in {path}: {diagnostic}");
     }
     Ok(entries.get(key).map(ToString::to_string).unwrap_or_default())
 }

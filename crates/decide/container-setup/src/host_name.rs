@@ -8,7 +8,7 @@
 use pod_model::pod::Pod;
 use pod_model::{check_dns_label, check_dns_subdomain};
 
-use crate::inputs::NodeFacts;
+use crate::inputs::NodeSetupInputs;
 use crate::{SetupError, refuse};
 
 #[cfg(test)]
@@ -25,28 +25,28 @@ pub struct HostName {
 }
 
 /// The short name and the domain, as the hosts file has them.
-pub fn of_pod(pod: &Pod, node: &NodeFacts) -> Result<HostName, SetupError> {
+pub fn of_pod(pod: &Pod, node: &NodeSetupInputs) -> Result<HostName, SetupError> {
     let spec = &pod.spec;
     if let Some(name) = &spec.hostname_override
         && node.gates.hostname_override
     {
-        if let Err(problem) = check_dns_subdomain(name) {
-            refuse!("pod HostnameOverride {name:?} is not a valid DNS subdomain: {problem}");
+        if let Err(diagnostic) = check_dns_subdomain(name) {
+            refuse!("pod HostnameOverride {name:?} is not a valid DNS subdomain: {diagnostic}");
         }
         return Ok(HostName { name: shortened(pod, name)?, domain: String::new() });
     }
     let wanted = if spec.hostname.is_empty() { &pod.metadata.name } else { &spec.hostname };
     if !spec.hostname.is_empty()
-        && let Err(problem) = check_dns_label(&spec.hostname)
+        && let Err(diagnostic) = check_dns_label(&spec.hostname)
     {
-        refuse!("pod Hostname {:?} is not a valid DNS label: {problem}", spec.hostname);
+        refuse!("pod Hostname {:?} is not a valid DNS label: {diagnostic}", spec.hostname);
     }
     let name = shortened(pod, wanted)?;
     if spec.subdomain.is_empty() {
         return Ok(HostName { name, domain: String::new() });
     }
-    if let Err(problem) = check_dns_label(&spec.subdomain) {
-        refuse!("pod Subdomain {:?} is not a valid DNS label: {problem}", spec.subdomain);
+    if let Err(diagnostic) = check_dns_label(&spec.subdomain) {
+        refuse!("pod Subdomain {:?} is not a valid DNS label: {diagnostic}", spec.subdomain);
     }
     let cluster = &node.dns.cluster_domain;
     let domain = format!("{}.{}.svc.{cluster}", spec.subdomain, pod.metadata.namespace);
@@ -54,7 +54,7 @@ pub fn of_pod(pod: &Pod, node: &NodeFacts) -> Result<HostName, SetupError> {
 }
 
 /// The host name for the kernel; empty on the host's network.
-pub fn for_kernel(pod: &Pod, node: &NodeFacts) -> Result<String, SetupError> {
+pub fn for_kernel(pod: &Pod, node: &NodeSetupInputs) -> Result<String, SetupError> {
     if pod.spec.host_network {
         return Ok(String::new());
     }

@@ -11,7 +11,7 @@ use pod_model::Quantity;
 use pod_model::pod::resources::HUGE_PAGES_PREFIX;
 use pod_model::pod::{Container, Pod, ResourceList};
 
-use crate::inputs::{Gates, Machine};
+use crate::inputs::{MachineProperties, SetupGates};
 use crate::pod_resources::pod_level;
 
 #[cfg(test)]
@@ -44,7 +44,7 @@ fn by_size(list: &ResourceList) -> BTreeMap<String, u64> {
     sizes
 }
 
-fn for_machine(machine: &Machine, wanted: &BTreeMap<String, u64>) -> Vec<(String, u64)> {
+fn for_machine(machine: &MachineProperties, wanted: &BTreeMap<String, u64>) -> Vec<(String, u64)> {
     let sizes = machine.huge_page_sizes.iter();
     sizes.map(|size| (size.clone(), wanted.get(size).copied().unwrap_or(0))).collect()
 }
@@ -53,20 +53,25 @@ fn for_machine(machine: &Machine, wanted: &BTreeMap<String, u64>) -> Vec<(String
 pub fn of_container(
     pod: &Pod,
     container: &Container,
-    machine: &Machine,
-    gates: &Gates,
+    machine: &MachineProperties,
+    gates: &SetupGates,
 ) -> Vec<(String, u64)> {
-    let mut wanted = pod_level(pod, gates).map(|said| by_size(&said.limits)).unwrap_or_default();
+    let mut wanted = pod_level(pod, gates)
+        .map(|pod_level_resources| by_size(&pod_level_resources.limits))
+        .unwrap_or_default();
     wanted.extend(by_size(&container.resources.limits));
     for_machine(machine, &wanted)
 }
 
 /// From the pod's total requests.
-pub(crate) fn of_requests(requests: &ResourceList, machine: &Machine) -> Vec<(String, u64)> {
+pub(crate) fn of_requests(
+    requests: &ResourceList,
+    machine: &MachineProperties,
+) -> Vec<(String, u64)> {
     for_machine(machine, &by_size(requests))
 }
 
 /// For the cgroups above the pods.
-pub(crate) fn unbounded(machine: &Machine) -> Vec<(String, u64)> {
+pub(crate) fn unbounded(machine: &MachineProperties) -> Vec<(String, u64)> {
     machine.huge_page_sizes.iter().map(|size| (size.clone(), UNBOUNDED)).collect()
 }

@@ -1,7 +1,7 @@
 //! Labels and annotations that identify sandboxes and containers.
 //!
 //! Rule: exactly the names and values of the reference, so that either agent can adopt the other's
-//! pods. What is written can be read back by [`notes`].
+//! pods. What is written can be read back by [`parse_annotations`].
 //!
 //! upstream: pkg/kubelet/kuberuntime/labels.go
 
@@ -57,8 +57,8 @@ pub fn container_annotations(
     restart_count: u32,
     given: &Labels,
 ) -> Labels {
-    let mut notes = given.clone();
-    let mut note = |name: &str, value: String| notes.insert(name.to_owned(), value);
+    let mut parse_annotations = given.clone();
+    let mut note = |name: &str, value: String| parse_annotations.insert(name.to_owned(), value);
     note(HASH, container_hash_text(container));
     note(RESTART_COUNT, restart_count.to_string());
     note(TERMINATION_MESSAGE_PATH, container.termination_message_path.to_string());
@@ -78,7 +78,7 @@ pub fn container_annotations(
     {
         note(PORTS, escaped_for_html(&json));
     }
-    notes
+    parse_annotations
 }
 
 /// Escapes HTML characters as the reference's JSON encoder does.
@@ -97,7 +97,7 @@ fn escaped_for_html(json: &str) -> String {
 
 /// The values of a container's annotations; what is missing or unreadable is zero, empty or none.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct ContainerNotes {
+pub struct ParsedAnnotations {
     pub hash: u64,
     pub restart_count: u32,
     pub termination_message_path: String,
@@ -110,10 +110,10 @@ pub struct ContainerNotes {
     pub ports: Option<String>,
 }
 
-pub fn notes(annotations: &Labels) -> ContainerNotes {
+pub fn parse_annotations(annotations: &Labels) -> ParsedAnnotations {
     let text = |name: &str| annotations.get(name).cloned();
     let number = |name: &str| annotations.get(name).and_then(|value| value.parse::<i64>().ok());
-    ContainerNotes {
+    ParsedAnnotations {
         hash: text(HASH).and_then(|hex| u64::from_str_radix(&hex, 16).ok()).unwrap_or(0),
         restart_count: number(RESTART_COUNT).and_then(|it| u32::try_from(it).ok()).unwrap_or(0),
         termination_message_path: text(TERMINATION_MESSAGE_PATH).unwrap_or_default(),

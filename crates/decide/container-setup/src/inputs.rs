@@ -1,7 +1,7 @@
 //! The node's data that setup needs, as plain values.
 //!
-//! Rule: three groups by lifetime: the node ([`NodeFacts`]), a pod ([`PodFacts`]), one start of one
-//! container ([`ContainerFacts`]). Nothing here is looked up.
+//! Rule: three groups by lifetime: the node ([`NodeSetupInputs`]), a pod ([`PodSetupInputs`]), one start of one
+//! container ([`ContainerSetupInputs`]). Nothing here is looked up.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -16,18 +16,18 @@ use crate::resolv_conf::ResolvConf;
 
 /// Facts of the node; they change only with its configuration.
 #[derive(Debug, Clone, PartialEq)]
-pub struct NodeFacts {
+pub struct NodeSetupInputs {
     /// The node's own addresses; the first one's family comes first in a pod's addresses too.
     pub node_ips: Vec<IpAddr>,
     /// The directory of the pods' log directories (`podLogsDir`).
     pub pod_logs_directory: String,
     pub dns: NodeDns,
     pub security: NodeSecurity,
-    pub machine: Machine,
+    pub machine: MachineProperties,
     pub limits: NodeLimits,
     /// The allocatable resources in the node's status; empty where there is no such status.
     pub allocatable: ResourceList,
-    pub gates: Gates,
+    pub gates: SetupGates,
 }
 
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -53,7 +53,7 @@ pub struct NodeSecurity {
 
 /// What the machine is and has.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub struct Machine {
+pub struct MachineProperties {
     pub cgroup_v2: bool,
     pub memory_bytes: i64,
     pub swap_bytes: i64,
@@ -106,7 +106,7 @@ pub enum SwapBehavior {
 
 /// The feature gates that affect a container's configuration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Gates {
+pub struct SetupGates {
     pub pod_level_resources: bool,
     pub memory_qos: bool,
     pub hostname_override: bool,
@@ -116,7 +116,7 @@ pub struct Gates {
     pub custom_cpu_period: bool,
 }
 
-impl Default for Gates {
+impl Default for SetupGates {
     /// The defaults of Kubernetes 1.36.
     fn default() -> Self {
         Self {
@@ -131,24 +131,24 @@ impl Default for Gates {
     }
 }
 
-impl Default for NodeFacts {
+impl Default for NodeSetupInputs {
     fn default() -> Self {
         Self {
             node_ips: Vec::new(),
             pod_logs_directory: "/var/log/pods".to_owned(),
             dns: NodeDns::default(),
             security: NodeSecurity::default(),
-            machine: Machine::default(),
+            machine: MachineProperties::default(),
             limits: NodeLimits::default(),
             allocatable: ResourceList::default(),
-            gates: Gates::default(),
+            gates: SetupGates::default(),
         }
     }
 }
 
 /// Facts of a pod; they are fixed for its lifetime.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct PodFacts {
+pub struct PodSetupInputs {
     /// The handler of its runtime class, and its features.
     pub handler: HandlerFeatures,
     /// In the runtime's form.
@@ -178,7 +178,7 @@ pub struct ReadyVolume {
 
 /// Devices and mounts that device plugins and claims give a container.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct GivenDevices {
+pub struct AllocatedDevices {
     pub devices: Vec<Device>,
     pub cdi_devices: Vec<String>,
     pub mounts: Vec<Mount>,
@@ -188,7 +188,7 @@ pub struct GivenDevices {
 
 /// Facts of one start of a container.
 #[derive(Debug, Clone, Default)]
-pub struct ContainerFacts {
+pub struct ContainerSetupInputs {
     /// The image ref in the runtime.
     pub image_ref: String,
     /// The image as the runtime reports it.
@@ -212,7 +212,7 @@ pub struct ContainerFacts {
     pub env_files: BTreeMap<(String, String), Vec<u8>>,
     /// Variables of services; empty without an API server.
     pub service_environment: BTreeMap<String, String>,
-    pub given: GivenDevices,
+    pub given: AllocatedDevices,
     /// Whether this container has exclusive CPUs.
     pub exclusive_cpus: bool,
 }

@@ -17,14 +17,14 @@ const LINK_SUFFIX: &str = ".log";
 const LONGEST_FILE_NAME: usize = 255;
 
 /// `<namespace>_<name>_<uid>`: the name of the pod's log directory.
-pub fn pod_folder(pod: &Pod) -> String {
+pub fn pod_dir(pod: &Pod) -> String {
     let meta = &pod.metadata;
     format!("{}_{}_{}", meta.namespace, meta.name, meta.uid)
 }
 
 /// The pod's log directory, absolute.
 pub fn pod_directory(pod_logs_directory: &str, pod: &Pod) -> String {
-    join(pod_logs_directory, &pod_folder(pod))
+    join(pod_logs_directory, &pod_dir(pod))
 }
 
 /// A container's log directory, absolute.
@@ -38,8 +38,8 @@ pub fn container_log(container: &str, restart_count: u32) -> String {
 }
 
 /// The UID in the name of a log directory. The oldest form is the UID alone.
-pub fn uid_of_folder(folder: &str) -> &str {
-    folder.rsplit('_').next().unwrap_or(folder)
+pub fn uid_of_dir(dir: &str) -> &str {
+    dir.rsplit('_').next().unwrap_or(dir)
 }
 
 /// The name of a container's symlink.
@@ -49,6 +49,6 @@ pub fn link_name(pod: &Pod, container: &str, container_id: &str) -> String {
     name + LINK_SUFFIX
 }
 
-pub(crate) fn join(folder: &str, name: &str) -> String {
-    format!("{}/{name}", folder.trim_end_matches('/'))
+pub(crate) fn join(dir: &str, name: &str) -> String {
+    format!("{}/{name}", dir.trim_end_matches('/'))
 }

@@ -9,7 +9,7 @@
 use pod_model::pod::resources::{MEMORY, qos_class};
 use pod_model::pod::{Container, Pod, QosClass};
 
-use crate::inputs::NodeFacts;
+use crate::inputs::NodeSetupInputs;
 use crate::pod_resources::{amount, requests};
 
 #[cfg(test)]
@@ -19,9 +19,9 @@ const MIN: &str = "memory.min";
 const LOW: &str = "memory.low";
 const HIGH: &str = "memory.high";
 
-type Files = Vec<(String, String)>;
+type CgroupFiles = Vec<(String, String)>;
 
-fn is_on(node: &NodeFacts) -> bool {
+fn is_on(node: &NodeSetupInputs) -> bool {
     node.gates.memory_qos && node.machine.cgroup_v2
 }
 
@@ -29,9 +29,9 @@ fn file(name: &str, bytes: i64) -> (String, String) {
     (name.to_owned(), bytes.to_string())
 }
 
-pub fn of_container(pod: &Pod, container: &Container, node: &NodeFacts) -> Files {
+pub fn of_container(pod: &Pod, container: &Container, node: &NodeSetupInputs) -> CgroupFiles {
     if !is_on(node) {
-        return Files::new();
+        return CgroupFiles::new();
     }
     let request = amount(&container.resources.requests, MEMORY).value();
     let limit = amount(&container.resources.limits, MEMORY).value();
@@ -55,7 +55,7 @@ fn protection(pod: &Pod) -> &'static str {
 }
 
 /// Between request and limit, in whole pages; zero where the page size is not known.
-fn throttled(request: i64, most: i64, node: &NodeFacts) -> i64 {
+fn throttled(request: i64, most: i64, node: &NodeSetupInputs) -> i64 {
     let page = node.machine.page_bytes;
     let (from, to) = (request as f64, most as f64);
     let pages = (from + (to - from) * node.limits.memory_throttling_factor) / page as f64;
@@ -63,18 +63,22 @@ fn throttled(request: i64, most: i64, node: &NodeFacts) -> i64 {
 }
 
 /// For a pod's cgroup.
-pub(crate) fn of_pod(pod: &Pod, node: &NodeFacts) -> Files {
+pub(crate) fn of_pod(pod: &Pod, node: &NodeSetupInputs) -> CgroupFiles {
     let request = amount(&requests(pod, &node.gates), MEMORY).value();
     if !is_on(node) || !node.limits.tiered_memory_reservation || request <= 0 {
-        return Files::new();
+        return CgroupFiles::new();
     }
     vec![file(protection(pod), request)]
 }
 
 /// For the cgroup of all pods and that of the burstable ones, from the requests of each class.
-pub(crate) fn of_classes(node: &NodeFacts, guaranteed: i64, burstable: i64) -> (Files, Files) {
+pub(crate) fn of_classes(
+    node: &NodeSetupInputs,
+    guaranteed: i64,
+    burstable: i64,
+) -> (CgroupFiles, CgroupFiles) {
     if !is_on(node) {
-        return (Files::new(), Files::new());
+        return (CgroupFiles::new(), CgroupFiles::new());
     }
     if !node.limits.tiered_memory_reservation {
         return (vec![file(MIN, 0)], vec![file(LOW, 0)]);
@@ -83,6 +87,6 @@ pub(crate) fn of_classes(node: &NodeFacts, guaranteed: i64, burstable: i64) -> (
 }
 
 /// For a cgroup of a system reservation.
-pub(crate) fn of_reserved(node: &NodeFacts, memory: i64) -> Files {
-    if node.gates.memory_qos { vec![file(MIN, memory)] } else { Files::new() }
+pub(crate) fn of_reserved(node: &NodeSetupInputs, memory: i64) -> CgroupFiles {
+    if node.gates.memory_qos { vec![file(MIN, memory)] } else { CgroupFiles::new() }
 }

@@ -13,7 +13,7 @@ use pod_model::pod::container::{MountPropagation, RecursiveReadOnly, VolumeMount
 use pod_model::pod::{Container, Pod};
 use ports::runtime_objects::{Mount, Propagation};
 
-use crate::inputs::{ContainerFacts, NodeFacts, PodFacts, ReadyVolume};
+use crate::inputs::{ContainerSetupInputs, NodeSetupInputs, PodSetupInputs, ReadyVolume};
 use crate::{SetupError, expansion, hosts_file, refuse};
 
 #[cfg(test)]
@@ -33,7 +33,7 @@ pub struct WantedSubPath {
 /// The sub-paths to pin; those of images are handled by the runtime.
 pub fn wanted_sub_paths(
     container: &Container,
-    facts: &ContainerFacts,
+    facts: &ContainerSetupInputs,
     env: &[(String, String)],
 ) -> Result<Vec<WantedSubPath>, SetupError> {
     let mut wanted = Vec::new();
@@ -56,8 +56,8 @@ pub fn wanted_sub_paths(
 pub fn of_container(
     pod: &Pod,
     container: &Container,
-    node: &NodeFacts,
-    (pod_facts, facts): (&PodFacts, &ContainerFacts),
+    node: &NodeSetupInputs,
+    (pod_facts, facts): (&PodSetupInputs, &ContainerSetupInputs),
     env: &[(String, String)],
 ) -> Result<Vec<Mount>, SetupError> {
     let selinux = node.security.selinux_enabled;
@@ -92,7 +92,7 @@ pub fn of_container(
             ..Mount::default()
         });
     }
-    mounts.extend(hosts_mount(pod, container, facts, selinux));
+    mounts.extend(hosts_file_mount(pod, container, facts, selinux));
     mounts.extend(termination_mount(container, facts, selinux));
     if let Some(users) = &pod_facts.user_namespace {
         for mount in &mut mounts {
@@ -106,7 +106,7 @@ pub fn of_container(
 fn volume_of<'f>(
     container: &Container,
     mount: &VolumeMount,
-    facts: &'f ContainerFacts,
+    facts: &'f ContainerSetupInputs,
 ) -> Result<&'f ReadyVolume, SetupError> {
     let volume = facts.volumes.get(&*mount.name).filter(|volume| volume.device.is_none());
     match volume {
@@ -173,9 +173,9 @@ fn propagation_of(mount: &VolumeMount) -> Result<Propagation, SetupError> {
 fn recursive(mount: &VolumeMount, is_supported: bool) -> Result<bool, SetupError> {
     const FAILED: &str = "failed to resolve recursive read-only mode";
     let name = &mount.name;
-    let wish = match &mount.recursive_read_only {
+    let requested_mode = match &mount.recursive_read_only {
         None | Some(RecursiveReadOnly::Disabled) => return Ok(false),
-        Some(wish) => wish,
+        Some(requested_mode) => requested_mode,
     };
     if !mount.read_only {
         refuse!(
@@ -191,7 +191,7 @@ fn recursive(mount: &VolumeMount, is_supported: bool) -> Result<bool, SetupError
             propagation.as_str()
         );
     }
-    match wish {
+    match requested_mode {
         RecursiveReadOnly::IfPossible => Ok(is_supported),
         RecursiveReadOnly::Enabled if is_supported => Ok(true),
         RecursiveReadOnly::Enabled => refuse!(
@@ -202,10 +202,10 @@ fn recursive(mount: &VolumeMount, is_supported: bool) -> Result<bool, SetupError
     }
 }
 
-fn hosts_mount(
+fn hosts_file_mount(
     pod: &Pod,
     container: &Container,
-    facts: &ContainerFacts,
+    facts: &ContainerSetupInputs,
     selinux: bool,
 ) -> Option<Mount> {
     let mut own = container.volume_mounts.iter();
@@ -221,7 +221,7 @@ fn hosts_mount(
 
 fn termination_mount(
     container: &Container,
-    facts: &ContainerFacts,
+    facts: &ContainerSetupInputs,
     selinux: bool,
 ) -> Option<Mount> {
     let file = facts.termination_file.as_ref()?;

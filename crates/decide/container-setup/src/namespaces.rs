@@ -8,13 +8,13 @@
 use pod_model::pod::Pod;
 use ports::runtime_objects::{NamespaceMode, NamespaceOptions, UserNamespace};
 
-use crate::inputs::PodFacts;
+use crate::inputs::PodSetupInputs;
 use crate::{SetupError, refuse};
 
 #[cfg(test)]
 mod tests;
 
-pub fn of_pod(pod: &Pod, facts: &PodFacts) -> Result<NamespaceOptions, SetupError> {
+pub fn of_pod(pod: &Pod, facts: &PodSetupInputs) -> Result<NamespaceOptions, SetupError> {
     let spec = &pod.spec;
     let host = |asked: bool| if asked { NamespaceMode::Node } else { NamespaceMode::Pod };
     Ok(NamespaceOptions {
@@ -32,8 +32,8 @@ pub fn of_pod(pod: &Pod, facts: &PodFacts) -> Result<NamespaceOptions, SetupErro
     })
 }
 
-fn users(pod: &Pod, facts: &PodFacts) -> Result<UserNamespace, SetupError> {
-    if !pod.spec.has_own_users() {
+fn users(pod: &Pod, facts: &PodSetupInputs) -> Result<UserNamespace, SetupError> {
+    if !pod.spec.has_user_namespace() {
         return Ok(UserNamespace { mode: NamespaceMode::Node, ..UserNamespace::default() });
     }
     let handler = &facts.handler;
@@ -56,7 +56,7 @@ fn users(pod: &Pod, facts: &PodFacts) -> Result<UserNamespace, SetupError> {
 /// As for the pod; a container with its own PID namespace may join that of another one.
 pub fn of_container(
     pod: &Pod,
-    facts: &PodFacts,
+    facts: &PodSetupInputs,
     target_id: Option<&str>,
 ) -> Result<NamespaceOptions, SetupError> {
     let mut options = of_pod(pod, facts)?;

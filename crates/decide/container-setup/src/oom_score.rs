@@ -5,10 +5,10 @@
 //!
 //! upstream: pkg/kubelet/qos/policy.go
 
-use pod_model::pod::resources::{MEMORY, Side, containers_total, qos_class};
+use pod_model::pod::resources::{MEMORY, ResourceSide, containers_total, qos_class};
 use pod_model::pod::{Container, Pod, QosClass};
 
-use crate::inputs::{Gates, NodeFacts};
+use crate::inputs::{NodeSetupInputs, SetupGates};
 use crate::pod_resources::{amount, has_pod_level_requests};
 
 #[cfg(test)]
@@ -19,7 +19,7 @@ const BEST_EFFORT: i64 = 1000;
 const LOWEST_BURSTABLE: i64 = 1000 + GUARANTEED;
 const NODE_CRITICAL_CLASS: &str = "system-node-critical";
 
-pub fn of_container(pod: &Pod, container: &Container, node: &NodeFacts) -> i64 {
+pub fn of_container(pod: &Pod, container: &Container, node: &NodeSetupInputs) -> i64 {
     if pod.is_critical() && &*pod.spec.priority_class_name == NODE_CRITICAL_CLASS {
         return GUARANTEED;
     }
@@ -50,13 +50,15 @@ fn memory_request(container: &Container) -> i64 {
 }
 
 /// Each container's share of the pod-level request beyond its containers' requests.
-fn unshared_request(pod: &Pod, gates: &Gates) -> i64 {
-    let said = pod.spec.resources.as_deref().filter(|_| has_pod_level_requests(pod, gates));
-    let whole = said.map_or(0, |said| amount(&said.requests, MEMORY).value());
+fn unshared_request(pod: &Pod, gates: &SetupGates) -> i64 {
+    let pod_level_resources =
+        pod.spec.resources.as_deref().filter(|_| has_pod_level_requests(pod, gates));
+    let whole = pod_level_resources
+        .map_or(0, |pod_level_resources| amount(&pod_level_resources.requests, MEMORY).value());
     if whole == 0 {
         return 0;
     }
-    let asked = amount(&containers_total(&pod.spec, Side::Requests), MEMORY).value();
+    let asked = amount(&containers_total(&pod.spec, ResourceSide::Requests), MEMORY).value();
     let count = pod.spec.containers.len() + pod.spec.init_containers.len();
     (whole - asked).checked_div(i64::try_from(count).unwrap_or(i64::MAX)).unwrap_or(0)
 }

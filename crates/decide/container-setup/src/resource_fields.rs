@@ -6,11 +6,13 @@
 //! upstream: pkg/api/v1/resource/helpers.go, pkg/kubelet/kubelet_resources.go
 
 use pod_model::pod::container::ResourceFieldSelector;
-use pod_model::pod::resources::{CPU, HUGE_PAGES_PREFIX, MEMORY, Side, is_pod_level_resource};
+use pod_model::pod::resources::{
+    CPU, HUGE_PAGES_PREFIX, MEMORY, ResourceSide, is_pod_level_resource,
+};
 use pod_model::pod::{Container, Pod};
 use pod_model::{Quantity, QuantityFormat};
 
-use crate::inputs::NodeFacts;
+use crate::inputs::NodeSetupInputs;
 use crate::pod_resources::has_pod_level_limits;
 use crate::{SetupError, refuse};
 
@@ -24,7 +26,7 @@ pub fn value(
     selector: &ResourceFieldSelector,
     pod: &Pod,
     container: &Container,
-    node: &NodeFacts,
+    node: &NodeSetupInputs,
 ) -> Result<String, SetupError> {
     let (container, is_filled_in) = match &*selector.container_name {
         "" => (container, true),
@@ -32,8 +34,8 @@ pub fn value(
     };
     let resource = &*selector.resource;
     let (side, name) = match resource.split_once('.') {
-        Some(("limits", name)) => (Side::Limits, name),
-        Some(("requests", name)) => (Side::Requests, name),
+        Some(("limits", name)) => (ResourceSide::Limits, name),
+        Some(("requests", name)) => (ResourceSide::Requests, name),
         _ => refuse!("unsupported container resource : {resource}"),
     };
     let is_defaulted = matches!(name, CPU | MEMORY | EPHEMERAL_STORAGE);
@@ -43,7 +45,9 @@ pub fn value(
     let own = container.resources.side(side).get(name).copied();
     let amount = match own {
         Some(amount) if !amount.is_zero() => amount,
-        _ if side == Side::Limits && is_defaulted && is_filled_in => default_limit(pod, node, name),
+        _ if side == ResourceSide::Limits && is_defaulted && is_filled_in => {
+            default_limit(pod, node, name)
+        }
         _ => Quantity::ZERO,
     };
     let divisor = if selector.divisor.is_zero() {
@@ -72,7 +76,7 @@ fn named<'p>(pod: &'p Pod, name: &str) -> Result<(&'p Container, bool), SetupErr
     }
 }
 
-fn default_limit(pod: &Pod, node: &NodeFacts, name: &str) -> Quantity {
+fn default_limit(pod: &Pod, node: &NodeSetupInputs, name: &str) -> Quantity {
     let Some(allocatable) = node.allocatable.get(name).copied() else { return Quantity::ZERO };
     let of_pod = pod.spec.resources.as_ref().and_then(|it| it.limits.get(name)).copied();
     match of_pod {

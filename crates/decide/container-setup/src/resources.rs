@@ -6,11 +6,11 @@
 //! upstream: pkg/kubelet/kuberuntime/kuberuntime_container_linux.go, kuberuntime_sandbox_linux.go
 
 use pod_model::Quantity;
-use pod_model::pod::resources::{CPU, MEMORY, Side};
+use pod_model::pod::resources::{CPU, MEMORY, ResourceSide};
 use pod_model::pod::{Container, Pod};
 use ports::runtime_objects::LinuxResources;
 
-use crate::inputs::{NodeFacts, PodFacts};
+use crate::inputs::{NodeSetupInputs, PodSetupInputs};
 use crate::pod_resources::{amount, limit_of, without_overhead};
 use crate::{cpu, huge_pages, memory_qos, oom_score, swap};
 
@@ -31,7 +31,7 @@ struct Amounts {
 pub fn of_container(
     pod: &Pod,
     container: &Container,
-    node: &NodeFacts,
+    node: &NodeSetupInputs,
     exclusive_cpus: bool,
 ) -> LinuxResources {
     let mut resources = made(
@@ -52,9 +52,9 @@ pub fn of_container(
 }
 
 /// The pod's total, without overhead.
-pub fn of_sandbox(pod: &Pod, node: &NodeFacts, facts: &PodFacts) -> LinuxResources {
-    let requests = without_overhead(pod, &node.gates, Side::Requests);
-    let limits = without_overhead(pod, &node.gates, Side::Limits);
+pub fn of_sandbox(pod: &Pod, node: &NodeSetupInputs, facts: &PodSetupInputs) -> LinuxResources {
+    let requests = without_overhead(pod, &node.gates, ResourceSide::Requests);
+    let limits = without_overhead(pod, &node.gates, ResourceSide::Limits);
     let amounts = Amounts {
         cpu_request: requests.get(CPU).copied(),
         cpu_limit: amount(&limits, CPU),
@@ -65,7 +65,7 @@ pub fn of_sandbox(pod: &Pod, node: &NodeFacts, facts: &PodFacts) -> LinuxResourc
 }
 
 /// The pod's overhead, as request and limit alike.
-pub fn of_overhead(pod: &Pod, node: &NodeFacts) -> LinuxResources {
+pub fn of_overhead(pod: &Pod, node: &NodeSetupInputs) -> LinuxResources {
     let overhead = &pod.spec.overhead;
     if overhead.is_empty() {
         return LinuxResources::default();
@@ -81,11 +81,11 @@ pub fn of_overhead(pod: &Pod, node: &NodeFacts) -> LinuxResources {
 }
 
 /// The period in microseconds that quotas on this node are counted in.
-pub(crate) fn cpu_period(node: &NodeFacts) -> i64 {
+pub(crate) fn cpu_period(node: &NodeSetupInputs) -> i64 {
     if node.gates.custom_cpu_period { node.limits.cpu_period } else { cpu::DEFAULT_PERIOD }
 }
 
-fn made(amounts: &Amounts, node: &NodeFacts) -> LinuxResources {
+fn made(amounts: &Amounts, node: &NodeSetupInputs) -> LinuxResources {
     let request = amounts.cpu_request.unwrap_or(amounts.cpu_limit);
     let mut resources = LinuxResources {
         cpu_shares: cpu::shares(request.milli_value()),

@@ -5,7 +5,7 @@
 use pod_model::pod::Pod;
 use ports::runtime_objects::SandboxConfig;
 
-use crate::inputs::{NodeFacts, PodFacts, SetupWarning};
+use crate::inputs::{NodeSetupInputs, PodSetupInputs, SetupWarning};
 use crate::{
     SetupError, dns, host_name, identity, log_paths, port_mappings, resources, security, sysctls,
 };
@@ -16,8 +16,8 @@ mod tests;
 /// The configuration, with warnings.
 pub fn config(
     pod: &Pod,
-    node: &NodeFacts,
-    facts: &PodFacts,
+    node: &NodeSetupInputs,
+    facts: &PodSetupInputs,
     attempt: u32,
 ) -> Result<(SandboxConfig, Vec<SetupWarning>), SetupError> {
     let (dns, warnings) = dns::of_pod(pod, node);

@@ -11,7 +11,7 @@ use pod_model::pod::security::{
 use pod_model::pod::{Container, Pod};
 use ports::runtime_objects::{self as runtime, ContainerSecurity, SandboxSecurity, SeLinuxLabel};
 
-use crate::inputs::{ContainerFacts, NodeFacts, NodeSecurity, PodFacts};
+use crate::inputs::{ContainerSetupInputs, NodeSecurity, NodeSetupInputs, PodSetupInputs};
 use crate::user::ImageUser;
 use crate::{SetupError, namespaces, profiles, refuse, user};
 
@@ -40,7 +40,7 @@ const READ_ONLY: [&str; 5] =
 
 /// The settings of a pod and a container as one.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Effective<'a> {
+pub(crate) struct EffectiveSecurity<'a> {
     pub(crate) run_as_user: Option<i64>,
     pub(crate) run_as_group: Option<i64>,
     pub(crate) run_as_non_root: Option<bool>,
@@ -48,7 +48,7 @@ pub(crate) struct Effective<'a> {
     own: Option<&'a SecurityContext>,
 }
 
-impl<'a> Effective<'a> {
+impl<'a> EffectiveSecurity<'a> {
     pub(crate) fn of(pod: &'a Pod, container: &'a Container) -> Self {
         let shared = pod.spec.security_context.as_deref();
         let own = container.security_context.as_deref();
@@ -81,13 +81,13 @@ fn first<'a, T>(
 pub fn of_container(
     pod: &Pod,
     container: &Container,
-    node: &NodeFacts,
-    pod_facts: &PodFacts,
-    facts: &ContainerFacts,
+    node: &NodeSetupInputs,
+    pod_facts: &PodSetupInputs,
+    facts: &ContainerSetupInputs,
 ) -> Result<ContainerSecurity, SetupError> {
     let image_user = user::of_image(&facts.image);
     user::check_non_root(pod, container, &image_user)?;
-    let effective = Effective::of(pod, container);
+    let effective = EffectiveSecurity::of(pod, container);
     let own = effective.own;
     let capabilities = own.and_then(|own| own.capabilities.as_deref());
     let texts = |texts: Option<&Vec<Box<str>>>| -> Vec<String> {
@@ -125,7 +125,7 @@ fn masked(security: &NodeSecurity) -> Vec<String> {
 
 /// A sandbox's security settings. Its own process gets the runtime's seccomp profile whatever the
 /// pod sets, so that a strict profile of the pod need not allow what only that process does.
-pub fn of_sandbox(pod: &Pod, facts: &PodFacts) -> Result<SandboxSecurity, SetupError> {
+pub fn of_sandbox(pod: &Pod, facts: &PodSetupInputs) -> Result<SandboxSecurity, SetupError> {
     let mut security = SandboxSecurity {
         privileged: pod.spec.all_containers().any(|(_, _, container)| {
             container.security_context.as_deref().is_some_and(SecurityContext::is_privileged)
@@ -146,7 +146,7 @@ pub fn of_sandbox(pod: &Pod, facts: &PodFacts) -> Result<SandboxSecurity, SetupE
     Ok(security)
 }
 
-fn container_groups(pod: &Pod, facts: &PodFacts) -> Vec<i64> {
+fn container_groups(pod: &Pod, facts: &PodSetupInputs) -> Vec<i64> {
     let shared = pod.spec.security_context.as_deref();
     let own = shared.into_iter().flat_map(|it| it.fs_group.iter().chain(&it.supplemental_groups));
     own.chain(&facts.volume_groups).copied().collect()

@@ -10,7 +10,7 @@ use pod_model::pod::resources::{MEMORY, qos_class};
 use pod_model::pod::{Container, Pod, QosClass};
 use ports::runtime_objects::LinuxResources;
 
-use crate::inputs::{NodeFacts, SwapBehavior};
+use crate::inputs::{NodeSetupInputs, SwapBehavior};
 use crate::pod_resources::amount;
 
 #[cfg(test)]
@@ -19,7 +19,12 @@ mod tests;
 const SWAP_FILE: &str = "memory.swap.max";
 
 /// Sets the limit where the kernel supports it.
-pub fn apply(resources: &mut LinuxResources, pod: &Pod, container: &Container, node: &NodeFacts) {
+pub fn apply(
+    resources: &mut LinuxResources,
+    pod: &Pod,
+    container: &Container,
+    node: &NodeSetupInputs,
+) {
     let machine = &node.machine;
     if !machine.swap_controller {
         return;
@@ -33,7 +38,7 @@ pub fn apply(resources: &mut LinuxResources, pod: &Pod, container: &Container, n
     resources.unified.insert(SWAP_FILE.to_owned(), swap.to_string());
 }
 
-fn is_limited(pod: &Pod, container: &Container, node: &NodeFacts) -> bool {
+fn is_limited(pod: &Pod, container: &Container, node: &NodeSetupInputs) -> bool {
     let request = amount(&container.resources.requests, MEMORY);
     let limit = amount(&container.resources.limits, MEMORY);
     node.limits.swap == SwapBehavior::LimitedSwap
@@ -44,7 +49,7 @@ fn is_limited(pod: &Pod, container: &Container, node: &NodeFacts) -> bool {
 }
 
 /// In whole bytes; exact, where the reference uses floating point.
-fn part_of(container: &Container, node: &NodeFacts) -> i64 {
+fn part_of(container: &Container, node: &NodeSetupInputs) -> i64 {
     let request = amount(&container.resources.requests, MEMORY).value();
     let (memory, swap) = (node.machine.memory_bytes, node.machine.swap_bytes);
     if memory <= 0 || request > memory {

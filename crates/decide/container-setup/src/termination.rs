@@ -31,7 +31,7 @@ pub const LOG_TAIL: usize = LOG_CAP + 2 * LOG_LINES * LONGEST_LINE_START;
 
 /// The sources of a message.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Sources {
+pub struct TerminationSources {
     /// The message file on the host; none where there is none.
     pub file: Option<String>,
     /// The log, where it is the fallback for an empty file.
@@ -39,18 +39,18 @@ pub struct Sources {
 }
 
 /// The sources of an exited container's message.
-pub fn sources(record: &ContainerRecord) -> Sources {
+pub fn sources(record: &ContainerRecord) -> TerminationSources {
     if record.state != ContainerState::Exited {
-        return Sources::default();
+        return TerminationSources::default();
     }
-    let notes = identity::notes(&record.annotations);
-    let path = absolute(&notes.termination_message_path);
+    let parse_annotations = identity::parse_annotations(&record.annotations);
+    let path = absolute(&parse_annotations.termination_message_path);
     let mount = record.mounts.iter().find(|mount| mount.container_path == path);
     // A container that could not be started has no log.
-    let is_log_wanted = notes.termination_message_policy == "FallbackToLogsOnError"
+    let is_log_wanted = parse_annotations.termination_message_policy == "FallbackToLogsOnError"
         && record.exit_code != 0
         && record.reason != "ContainerCannotRun";
-    Sources {
+    TerminationSources {
         file: mount.filter(|_| path != "/").map(|mount| mount.host_path.clone()),
         log: is_log_wanted.then(|| record.log_path.clone()),
     }
@@ -62,7 +62,7 @@ fn absolute(path: &str) -> String {
 
 /// The data read; an error as text.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Readings {
+pub struct TerminationReadings {
     /// The end of the message file; none where it does not exist.
     pub file: Option<Result<Vec<u8>, String>>,
     /// The last [`LOG_TAIL`] bytes of the log, where it is needed; whether that is all of it.
@@ -70,7 +70,10 @@ pub struct Readings {
 }
 
 /// The termination message. The runtime's own message is in the record and comes before it.
-pub fn left_behind(sources: &Sources, readings: &Readings) -> String {
+pub fn read_termination_message(
+    sources: &TerminationSources,
+    readings: &TerminationReadings,
+) -> String {
     match (&readings.file, &sources.file) {
         (Some(Ok(bytes)), _) if !bytes.is_empty() => {
             let from = bytes.len().saturating_sub(FILE_CAP);

@@ -2,12 +2,12 @@
 //!
 //! Rule: a typo in a test's pod fails the test; no default is filled in unless asked for.
 
-use document::problem::Origin;
+use document::diagnostic::Origin;
 use pod_manifest::{ListPolicy, Strictness, decode};
 use pod_model::Quantity;
 use pod_model::pod::{Container, Pod, ResourceList};
 
-use crate::inputs::NodeFacts;
+use crate::inputs::NodeSetupInputs;
 
 /// The pod `web` of namespace `shop` with this specification, in YAML's flow style.
 pub(crate) fn pod(spec: &str) -> Pod {
@@ -20,7 +20,7 @@ pub(crate) fn pod_with(metadata: &str, spec: &str) -> Pod {
         "apiVersion: v1\nkind: Pod\nmetadata: {{name: web, namespace: shop, uid: u-1, {metadata}}}\nspec: {spec}"
     );
     let decoded = decode(text.as_bytes(), &Origin::Default, Strictness::Strict, ListPolicy::OnePod);
-    assert!(decoded.problems.is_empty(), "{text}: {:?}", decoded.problems);
+    assert!(decoded.diagnostics.is_empty(), "{text}: {:?}", decoded.diagnostics);
     decoded.pods.into_iter().next().expect("one pod").pod
 }
 
@@ -47,11 +47,11 @@ pub(crate) fn texts(list: &[&str]) -> Vec<String> {
 }
 
 /// A node with a machine of 10 GiB, half as much swap, and cgroup v2.
-pub(crate) fn node() -> NodeFacts {
-    let mut node = NodeFacts {
+pub(crate) fn node() -> NodeSetupInputs {
+    let mut node = NodeSetupInputs {
         node_ips: vec!["192.168.1.5".parse().expect("an address")],
         allocatable: amounts(&[("cpu", "4"), ("memory", "8Gi"), ("ephemeral-storage", "20Gi")]),
-        ..NodeFacts::default()
+        ..NodeSetupInputs::default()
     };
     node.dns.cluster_domain = "cluster.local".to_owned();
     node.dns.cluster_servers = vec!["10.96.0.10".parse().expect("an address")];

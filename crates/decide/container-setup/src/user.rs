@@ -8,7 +8,7 @@
 use pod_model::pod::{Container, Pod};
 use ports::runtime_objects::ImageRecord;
 
-use crate::security::Effective;
+use crate::security::EffectiveSecurity;
 use crate::{SetupError, pod_text, refuse};
 
 #[cfg(test)]
@@ -35,7 +35,7 @@ pub fn check_non_root(
     container: &Container,
     image_user: &ImageUser,
 ) -> Result<(), SetupError> {
-    let effective = Effective::of(pod, container);
+    let effective = EffectiveSecurity::of(pod, container);
     if effective.run_as_non_root != Some(true) {
         return Ok(());
     }

@@ -14,7 +14,7 @@ mod world;
 
 use std::process::ExitCode;
 
-use world::{LARGE_ABOVE, Plan, Report, run};
+use world::{LARGE_ABOVE, SimulationPlan, SimulationReport, run};
 
 fn main() -> ExitCode {
     let mut numbers = std::env::args().skip(1).map(|text| text.parse::<u64>());
@@ -37,9 +37,9 @@ fn main() -> ExitCode {
         );
         return ExitCode::from(2);
     };
-    let mut total = Report::default();
+    let mut total = SimulationReport::default();
     for seed in first..first.saturating_add(runs) {
-        let plan = Plan {
+        let plan = SimulationPlan {
             nodes: usize::try_from(nodes).unwrap_or(1).max(1),
             zones: usize::try_from(zones).unwrap_or(1).max(1),
             seconds: i64::try_from(seconds).unwrap_or(1),
@@ -70,7 +70,7 @@ fn main() -> ExitCode {
         total.clashes_averted,
         total.fences,
         total.touches,
-        total.fences_given_up
+        total.fences_abandoned
     );
     println!("{total:#?}");
     if violations == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }

@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use pod_model::{Cidr, parse_cidr};
 
 use crate::facts::NodeId;
-use crate::time::Moment;
+use crate::time::ControllerTime;
 
 pub mod fence;
 mod pool;
@@ -23,7 +23,7 @@ pub use pool::{Block, Pool, PoolError};
 /// What is wrong with a node's pod CIDRs. Reported, never fatal: one bad node does not stop the
 /// rest.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Problem {
+pub enum NodeCidrError {
     /// Not a CIDR.
     #[error("pod range {text:?} is no network; expected something like \"10.1.2.0/24\"")]
     Malformed { text: String },
@@ -35,7 +35,7 @@ pub enum Problem {
     Outside { text: String, cluster: String },
     /// Equals or overlaps another node's CIDR.
     #[error("pod range {text} overlaps with a range of another node")]
-    Clash { text: String, with: NodeId },
+    Overlap { text: String, with: NodeId },
 }
 
 /// Allocation result for a node without pod CIDRs.
@@ -56,7 +56,7 @@ pub enum Assignment {
 
 /// Outcome of the write of an assignment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum WriteFate {
+pub enum AssignmentOutcome {
     /// The node has the CIDRs.
     Written,
     /// The API server refused it: the blocks are free again.
@@ -66,7 +66,7 @@ pub enum WriteFate {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Holding {
+struct NodeAllocation {
     blocks: Vec<Block>,
     /// Written or observed on the node; otherwise the write is in flight.
     settled: bool,
@@ -74,21 +74,21 @@ struct Holding {
 
 /// All cluster CIDRs and the holders of their blocks.
 #[derive(Clone, Debug)]
-pub struct Ranges {
+pub struct CidrAllocator {
     pools: Vec<Pool>,
-    holdings: BTreeMap<NodeId, Holding>,
+    allocations: BTreeMap<NodeId, NodeAllocation>,
     fence: Fence,
 }
 
-impl Ranges {
+impl CidrAllocator {
     /// Excludes the service CIDRs and records the CIDRs that nodes already have. `nodes` must be
     /// complete: no block may be allocated before.
     pub fn new<'a>(
         pools: Vec<Pool>,
         service_ranges: &[Cidr],
         nodes: impl IntoIterator<Item = (NodeId, &'a [String])>,
-    ) -> (Self, Vec<(NodeId, Problem)>) {
-        let mut ranges = Self { pools, holdings: BTreeMap::new(), fence: Fence::default() };
+    ) -> (Self, Vec<(NodeId, NodeCidrError)>) {
+        let mut ranges = Self { pools, allocations: BTreeMap::new(), fence: Fence::default() };
         for service in service_ranges {
             for pool in &mut ranges.pools {
                 pool.exclude(service);
@@ -103,8 +103,8 @@ impl Ranges {
 
     /// Fences off, before the first allocation, those of these nodes that have no CIDR: an earlier
     /// leader may still have writes to them in flight.
-    pub fn raise_fence(&mut self, now: Moment, nodes: impl IntoIterator<Item = NodeId>) {
-        let without = nodes.into_iter().filter(|node| !self.holdings.contains_key(node));
+    pub fn raise_fence(&mut self, now: ControllerTime, nodes: impl IntoIterator<Item = NodeId>) {
+        let without = nodes.into_iter().filter(|node| !self.allocations.contains_key(node));
         self.fence = Fence::around(now, without);
     }
 
@@ -119,7 +119,7 @@ impl Ranges {
     }
 
     /// Records the CIDRs a node was observed with. They count, whatever was assigned to it.
-    pub fn seen(&mut self, node: NodeId, texts: &[String]) -> Vec<Problem> {
+    pub fn seen(&mut self, node: NodeId, texts: &[String]) -> Vec<NodeCidrError> {
         if texts.is_empty() {
             return Vec::new();
         }
@@ -132,50 +132,51 @@ impl Ranges {
                 Err(problem) => problems.push(problem),
             }
         }
-        let known = self.holdings.get(&node);
-        let news = known.is_none_or(|holding| !holding.settled || holding.blocks != blocks);
-        if news {
-            self.drop_holding(node);
+        let known = self.allocations.get(&node);
+        let watch_events =
+            known.is_none_or(|allocation| !allocation.settled || allocation.blocks != blocks);
+        if watch_events {
+            self.release_allocation(node);
             for block in &blocks {
-                self.hold(node, block, &mut problems);
+                self.add_holder(node, block, &mut problems);
             }
         } else {
             // Already reported when first observed; every heartbeat shows the same CIDRs again.
             problems.clear();
         }
         // A node with an unparsable CIDR still has one: it gets no other.
-        self.holdings.insert(node, Holding { blocks, settled: true });
+        self.allocations.insert(node, NodeAllocation { blocks, settled: true });
         problems
     }
 
-    fn locate(&self, number: usize, text: &str) -> Result<Block, Problem> {
+    fn locate(&self, number: usize, text: &str) -> Result<Block, NodeCidrError> {
         let owned = || text.to_owned();
-        let cidr = parse_cidr(text).map_err(|_| Problem::Malformed { text: owned() })?;
-        let pool = self.pools.get(number).ok_or_else(|| Problem::TooMany {
+        let cidr = parse_cidr(text).map_err(|_| NodeCidrError::Malformed { text: owned() })?;
+        let pool = self.pools.get(number).ok_or_else(|| NodeCidrError::TooMany {
             text: owned(),
             number: number + 1,
             pools: self.pools.len(),
         })?;
-        let (first, last) = pool.blocks_of(&cidr).ok_or_else(|| Problem::Outside {
+        let (first, last) = pool.blocks_of(&cidr).ok_or_else(|| NodeCidrError::Outside {
             text: owned(),
             cluster: pool.cluster().to_owned(),
         })?;
         Ok(Block { pool: number, first, last })
     }
 
-    fn hold(&mut self, node: NodeId, block: &Block, problems: &mut Vec<Problem>) {
+    fn add_holder(&mut self, node: NodeId, block: &Block, problems: &mut Vec<NodeCidrError>) {
         let Some(pool) = self.pools.get_mut(block.pool) else { return };
-        if let Some(with) = pool.hold(node, block) {
+        if let Some(with) = pool.add_holder(node, block) {
             let text = pool.text(block);
-            problems.push(Problem::Clash { text, with });
+            problems.push(NodeCidrError::Overlap { text, with });
         }
     }
 
-    fn drop_holding(&mut self, node: NodeId) {
-        let Some(holding) = self.holdings.remove(&node) else { return };
-        for block in &holding.blocks {
+    fn release_allocation(&mut self, node: NodeId) {
+        let Some(allocation) = self.allocations.remove(&node) else { return };
+        for block in &allocation.blocks {
             if let Some(pool) = self.pools.get_mut(block.pool) {
-                pool.drop_holder(node, block);
+                pool.remove_holder(node, block);
             }
         }
     }
@@ -195,8 +196,8 @@ impl Ranges {
                 Some(block) => blocks.push(block),
                 None => {
                     // All or nothing: release the CIDRs allocated so far.
-                    self.holdings.insert(node, Holding { blocks, settled: false });
-                    self.drop_holding(node);
+                    self.allocations.insert(node, NodeAllocation { blocks, settled: false });
+                    self.release_allocation(node);
                     let cluster =
                         self.pools.get(number).map_or("", |pool| pool.cluster()).to_owned();
                     return Assignment::Exhausted { cluster };
@@ -207,43 +208,43 @@ impl Ranges {
             .iter()
             .filter_map(|block| self.pools.get(block.pool).map(|pool| pool.text(block)))
             .collect();
-        self.holdings.insert(node, Holding { blocks, settled: false });
+        self.allocations.insert(node, NodeAllocation { blocks, settled: false });
         Assignment::Write(texts)
     }
 
     /// Records the outcome of the write.
-    pub fn written(&mut self, node: NodeId, fate: WriteFate) {
-        match fate {
-            WriteFate::Written => {
-                if let Some(holding) = self.holdings.get_mut(&node) {
-                    holding.settled = true;
+    pub fn written(&mut self, node: NodeId, outcome: AssignmentOutcome) {
+        match outcome {
+            AssignmentOutcome::Written => {
+                if let Some(allocation) = self.allocations.get_mut(&node) {
+                    allocation.settled = true;
                 }
             }
-            WriteFate::Refused => {
-                if self.holdings.get(&node).is_some_and(|holding| !holding.settled) {
-                    self.drop_holding(node);
+            AssignmentOutcome::Refused => {
+                if self.allocations.get(&node).is_some_and(|allocation| !allocation.settled) {
+                    self.release_allocation(node);
                 }
             }
-            WriteFate::Unknown => {}
+            AssignmentOutcome::Unknown => {}
         }
     }
 
     /// The CIDRs of a write with an unknown outcome, to be written again unchanged.
     pub fn pending(&self, node: NodeId) -> Option<Vec<String>> {
-        let holding = self.holdings.get(&node).filter(|holding| !holding.settled)?;
+        let allocation = self.allocations.get(&node).filter(|allocation| !allocation.settled)?;
         let text = |block: &Block| self.pools.get(block.pool).map(|pool| pool.text(block));
-        Some(holding.blocks.iter().filter_map(text).collect())
+        Some(allocation.blocks.iter().filter_map(text).collect())
     }
 
     /// Whether a node has CIDRs, or a write of some is in flight.
     pub fn holds(&self, node: NodeId) -> bool {
-        self.holdings.contains_key(&node)
+        self.allocations.contains_key(&node)
     }
 
     /// Records that a node is gone. Its blocks become free unless another node holds them too.
     pub fn gone(&mut self, node: NodeId) {
         self.fence.passes(node);
-        self.drop_holding(node);
+        self.release_allocation(node);
     }
 
     /// The cluster CIDRs, for metrics.

@@ -11,13 +11,13 @@ use std::net::IpAddr;
 
 use pod_model::{TaintEffect, parse_ip};
 
-use crate::facts::{Taint, TaintKey, Truth};
+use crate::facts::{ConditionState, Taint, TaintKey};
 use crate::taints::TaintPatch;
-use crate::time::Moment;
+use crate::time::ControllerTime;
 
 /// Whether the cloud has an instance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Instance {
+pub enum InstanceStatus {
     /// The instance is running.
     Running,
     /// The instance exists but is shut down.
@@ -32,9 +32,9 @@ pub enum Instance {
 
 /// What to do with a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Fate {
+pub enum CloudAction {
     /// Nothing.
-    Stays,
+    Keep,
     /// Patch its shutdown taint.
     Taint(TaintPatch),
     /// Delete it and record an event.
@@ -42,31 +42,37 @@ pub enum Fate {
 }
 
 /// Whether the cloud has to be queried about a node.
-pub fn must_ask(ready: Option<Truth>) -> bool {
-    ready != Some(Truth::True)
+pub fn needs_cloud_query(ready: Option<ConditionState>) -> bool {
+    ready != Some(ConditionState::True)
 }
 
 /// Decides about a node. `instance` is ignored for a node that is ready.
-pub fn fate(ready: Option<Truth>, taints: &[Taint], instance: Instance, now: Moment) -> Fate {
+pub fn cloud_action(
+    ready: Option<ConditionState>,
+    taints: &[Taint],
+    instance: InstanceStatus,
+    now: ControllerTime,
+) -> CloudAction {
     let effect = TaintEffect::NoSchedule;
     let tainted = taints.iter().any(|taint| taint.is(&TaintKey::CloudShutdown, effect));
-    if !must_ask(ready) {
+    if !needs_cloud_query(ready) {
         let remove = vec![(TaintKey::CloudShutdown, effect)];
         return if tainted {
-            Fate::Taint(TaintPatch { add: Vec::new(), remove })
+            CloudAction::Taint(TaintPatch { add: Vec::new(), remove })
         } else {
-            Fate::Stays
+            CloudAction::Keep
         };
     }
     match instance {
-        Instance::Gone => Fate::Delete,
-        Instance::ShutDown if !tainted => {
+        InstanceStatus::Gone => CloudAction::Delete,
+        InstanceStatus::ShutDown if !tainted => {
             let taint = Taint::new(TaintKey::CloudShutdown, effect, Some(now.stamp()));
-            Fate::Taint(TaintPatch { add: vec![taint], remove: Vec::new() })
+            CloudAction::Taint(TaintPatch { add: vec![taint], remove: Vec::new() })
         }
-        Instance::ShutDown | Instance::Running | Instance::Exists | Instance::NoAnswer => {
-            Fate::Stays
-        }
+        InstanceStatus::ShutDown
+        | InstanceStatus::Running
+        | InstanceStatus::Exists
+        | InstanceStatus::NoAnswer => CloudAction::Keep,
     }
 }
 
@@ -126,7 +132,7 @@ pub struct CloudNode {
 
 /// Cloud data that cannot be used; retried later.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum CloudProblem {
+pub enum CloudDescriptionError {
     /// Neither cloud nor node has a provider id; it could never be set later.
     #[error("the cloud gives no provider id for this node")]
     NoProviderId,
@@ -140,7 +146,7 @@ pub enum CloudProblem {
 
 /// The initialization of a node: one write, which also removes the taint.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Description {
+pub struct NodeDescription {
     /// The provider id to set, if the node has none.
     pub provider_id: Option<String>,
     /// Labels to set.
@@ -163,16 +169,16 @@ pub fn describe(
     node: &CloudNode,
     taints: &[Taint],
     instance: &InstanceFacts,
-) -> Result<Option<Description>, CloudProblem> {
+) -> Result<Option<NodeDescription>, CloudDescriptionError> {
     let uninitialized = taints.iter().filter(|taint| taint.key == TaintKey::CloudUninitialized);
     let remove: Vec<_> = uninitialized.map(|taint| (taint.key.clone(), taint.effect)).collect();
     if remove.is_empty() {
         return Ok(None);
     }
     if node.provider_id.is_empty() && instance.provider_id.is_empty() {
-        return Err(CloudProblem::NoProviderId);
+        return Err(CloudDescriptionError::NoProviderId);
     }
-    prefer_own(node, instance.addresses.clone())?;
+    prefer_kubelet_addresses(node, instance.addresses.clone())?;
     let mut labels = BTreeMap::new();
     let pairs = [
         (TYPE_LABELS, &instance.instance_type),
@@ -195,7 +201,7 @@ pub fn describe(
     }
     let provider_id = node.provider_id.is_empty().then(|| instance.provider_id.clone());
     let patch = TaintPatch { add: Vec::new(), remove };
-    Ok(Some(Description { provider_id, labels, refused_labels, patch }))
+    Ok(Some(NodeDescription { provider_id, labels, refused_labels, patch }))
 }
 
 /// Whether a label's prefix is reserved for Kubernetes.
@@ -211,7 +217,7 @@ pub fn addresses(
     node: &CloudNode,
     taints: &[Taint],
     instance: &InstanceFacts,
-) -> Result<Option<Vec<NodeAddress>>, CloudProblem> {
+) -> Result<Option<Vec<NodeAddress>>, CloudDescriptionError> {
     let undescribed = taints.iter().any(|taint| taint.key == TaintKey::CloudUninitialized);
     if undescribed || instance.addresses.is_empty() {
         return Ok(None);
@@ -221,7 +227,7 @@ pub fn addresses(
     if !wanted.iter().any(|it| it.kind == AddressKind::HostName) {
         wanted.extend(node.addresses.iter().filter(|it| it.kind == AddressKind::HostName).cloned());
     }
-    let wanted = prefer_own(node, wanted)?;
+    let wanted = prefer_kubelet_addresses(node, wanted)?;
     let same = {
         let sorted = |list: &[NodeAddress]| {
             let mut list = list.to_vec();
@@ -235,15 +241,19 @@ pub fn addresses(
 
 /// The addresses that the kubelet was configured with come first, and are the only ones of their
 /// type.
-fn prefer_own(node: &CloudNode, known: Vec<NodeAddress>) -> Result<Vec<NodeAddress>, CloudProblem> {
+fn prefer_kubelet_addresses(
+    node: &CloudNode,
+    known: Vec<NodeAddress>,
+) -> Result<Vec<NodeAddress>, CloudDescriptionError> {
     let Some(text) = &node.wanted_addresses else { return Ok(known) };
     let mut first = Vec::new();
     for part in text.split(',').map(str::trim) {
-        let own = parse_ip(part).map_err(|_| CloudProblem::BadAddress { text: text.clone() })?;
+        let own =
+            parse_ip(part).map_err(|_| CloudDescriptionError::BadAddress { text: text.clone() })?;
         let before = first.len();
         first.extend(known.iter().filter(|it| parse_ip(&it.address) == Ok(own)).cloned());
         if first.len() == before {
-            return Err(CloudProblem::UnknownAddress { address: own });
+            return Err(CloudDescriptionError::UnknownAddress { address: own });
         }
     }
     let kinds: Vec<AddressKind> = first.iter().map(|it| it.kind).collect();

@@ -7,31 +7,31 @@ use std::time::Duration;
 use pod_model::TaintEffect;
 
 use crate::cidr::fence::Fence;
-use crate::facts::{ConditionKind, NodeFacts, NodeId, Taint, TaintKey, Truth};
+use crate::facts::{ConditionKind, ConditionState, NodeHealthFacts, NodeId, Taint, TaintKey};
 use crate::lifecycle::NodeLifecycle;
-use crate::no_execute::{Evictions, PodFacts, Verdict, judge};
-use crate::time::Moment;
+use crate::no_execute::{BoundPod, EvictionDecision, Evictions, decide_eviction};
+use crate::time::ControllerTime;
 use crate::zones::{Zone, ZoneState};
 
 /// Why the node has each of its taints.
-pub fn why_tainted(facts: &NodeFacts) -> Vec<String> {
+pub fn explain_taints(facts: &NodeHealthFacts) -> Vec<String> {
     if facts.taints.is_empty() {
         return vec!["The node has no taints.".to_owned()];
     }
-    facts.taints.iter().map(|taint| why(facts, taint)).collect()
+    facts.taints.iter().map(|taint| taint_reason(facts, taint)).collect()
 }
 
-fn why(facts: &NodeFacts, taint: &Taint) -> String {
+fn taint_reason(facts: &NodeHealthFacts, taint: &Taint) -> String {
     let name = format!("{}:{}", taint.key.as_str(), taint.effect);
     let lost = taint.effect == TaintEffect::NoExecute;
     let because = match &taint.key {
         TaintKey::Unreachable
-            if facts.conditions.status(ConditionKind::Ready) == Some(Truth::Unknown) =>
+            if facts.conditions.status(ConditionKind::Ready) == Some(ConditionState::Unknown) =>
         {
             "nothing was heard of the node for longer than its grace"
         }
         TaintKey::NotReady
-            if facts.conditions.status(ConditionKind::Ready) == Some(Truth::False) =>
+            if facts.conditions.status(ConditionKind::Ready) == Some(ConditionState::False) =>
         {
             "the node itself says that it is not ready"
         }
@@ -53,12 +53,16 @@ fn why(facts: &NodeFacts, taint: &Taint) -> String {
 }
 
 /// How far a node is from its NoExecute taint, and what delays that.
-pub fn what_holds_it_back(lifecycle: &NodeLifecycle, node: NodeId, now: Moment) -> String {
+pub fn explain_eviction_progress(
+    lifecycle: &NodeLifecycle,
+    node: NodeId,
+    now: ControllerTime,
+) -> String {
     let Some(facts) = lifecycle.facts(node) else {
         return "This controller does not know the node.".to_owned();
     };
     if facts.conditions.is_ready() {
-        return still_ready(lifecycle, node, now);
+        return explain_ready(lifecycle, node, now);
     }
     if facts
         .taints
@@ -82,26 +86,26 @@ pub fn what_holds_it_back(lifecycle: &NodeLifecycle, node: NodeId, now: Moment) 
         return waits.to_owned();
     };
     let zone = lifecycle.zone_of(node).and_then(|zone| lifecycle.zones().get(zone));
-    let Some((turn_at, interval)) = outlook.turn_at.zip(outlook.interval) else {
+    let Some((next_eviction_at, interval)) = outlook.next_eviction_at.zip(outlook.interval) else {
         let (bad, size) = zone.map_or((0, 0), |zone| (zone.not_ready(), zone.size()));
         return format!(
             "{bad} of the {size} nodes of its zone are not ready, which is too many for a zone this small: nobody there is given up until that changes."
         );
     };
     let turns = u32::try_from(outlook.ahead).unwrap_or(u32::MAX);
-    let wait = turn_at.since(now).saturating_add(interval.saturating_mul(turns));
+    let wait = next_eviction_at.since(now).saturating_add(interval.saturating_mul(turns));
     let slow = match zone.map(Zone::state) {
         Some(ZoneState::Partial) => " (slowed down, since most of the zone is not ready)",
         _ => "",
     };
-    let attention = lifecycle.attention();
-    if attention.is_fresh(now) && !attention.may_act(now) {
-        let left = span(attention.settled_at().since(now));
+    let observation_clock = lifecycle.observation_clock();
+    if observation_clock.is_fresh(now) && !observation_clock.may_act(now) {
+        let left = span(observation_clock.settled_at().since(now));
         return format!(
             "This controller, or its sight, has only just come back and acts against nobody for another {left}."
         );
     }
-    if !attention.is_fresh(now) {
+    if !observation_clock.is_fresh(now) {
         return "This controller cannot see the cluster at the moment and acts against nobody."
             .to_owned();
     }
@@ -113,9 +117,9 @@ pub fn what_holds_it_back(lifecycle: &NodeLifecycle, node: NodeId, now: Moment) 
     )
 }
 
-fn still_ready(lifecycle: &NodeLifecycle, node: NodeId, now: Moment) -> String {
+fn explain_ready(lifecycle: &NodeLifecycle, node: NodeId, now: ControllerTime) -> String {
     let silence = lifecycle.silence(node).unwrap_or_default();
-    let ends = lifecycle.patience_ends(node).unwrap_or(now);
+    let ends = lifecycle.grace_ends_at(node).unwrap_or(now);
     if silence < Duration::from_secs(20) {
         return "Nothing is wrong: the node is ready and was heard of lately.".to_owned();
     }
@@ -127,10 +131,10 @@ fn still_ready(lifecycle: &NodeLifecycle, node: NodeId, now: Moment) -> String {
 }
 
 /// Why no node gets a pod CIDR now, if the reason is the same for all nodes.
-pub fn why_no_ranges(fence: &Fence, now: Moment) -> Option<String> {
+pub fn explain_missing_pod_cidr(fence: &Fence, now: ControllerTime) -> Option<String> {
     let outlook = fence.outlook()?;
     let left = count(outlook.left, "node");
-    let failing = match (outlook.failing, outlook.patience_ends) {
+    let failing = match (outlook.failing, outlook.grace_ends_at) {
         (0, _) => String::new(),
         (failing, None) => format!("; {failing} could not be, and will be tried again"),
         (failing, Some(ends)) => {
@@ -146,31 +150,36 @@ pub fn why_no_ranges(fence: &Fence, now: Moment) -> Option<String> {
 }
 
 /// When a pod on the node is evicted.
-pub fn when_it_goes(
+pub fn explain_pod_eviction(
     evictions: &Evictions,
     node: NodeId,
-    pod: &PodFacts<'_>,
-    now: Moment,
+    pod: &BoundPod<'_>,
+    now: ControllerTime,
 ) -> String {
     if pod.terminating {
         return "It is being deleted already.".to_owned();
     }
-    let threats = evictions.threats(node);
-    if threats.is_empty() {
+    let no_execute_taints = evictions.no_execute_taints(node);
+    if no_execute_taints.is_empty() {
         return "It stays: no taint on its node sends pods away.".to_owned();
     }
-    match judge(threats, pod, evictions.compares()) {
-        Verdict::Stays => "It stays: it tolerates its node's taints for ever.".to_owned(),
-        Verdict::GoesNow => {
-            let bears = |key: &Taint| {
+    match decide_eviction(no_execute_taints, pod, evictions.compares()) {
+        EvictionDecision::Keep => "It stays: it tolerates its node's taints for ever.".to_owned(),
+        EvictionDecision::EvictNow => {
+            let tolerations_of = |key: &Taint| {
                 pod.tolerations.iter().any(|it| it.tolerates(key, evictions.compares()))
             };
-            let unborne = threats.iter().find(|threat| !bears(&threat.taint));
-            let key = unborne.map_or("its node's taint", |threat| threat.taint.key.as_str());
+            let unborne = no_execute_taints
+                .iter()
+                .find(|no_execute_taint| !tolerations_of(&no_execute_taint.taint));
+            let key = unborne
+                .map_or("its node's taint", |no_execute_taint| no_execute_taint.taint.key.as_str());
             format!("It goes now: it does not tolerate {key}.")
         }
-        Verdict::Goes(when) if when <= now => "It goes now: its toleration is used up.".to_owned(),
-        Verdict::Goes(when) => {
+        EvictionDecision::EvictAt(when) if when <= now => {
+            "It goes now: its toleration is used up.".to_owned()
+        }
+        EvictionDecision::EvictAt(when) => {
             format!("It goes in {}, when its toleration ends.", span(when.since(now)))
         }
     }

@@ -5,7 +5,7 @@
 
 use pod_model::TaintEffect;
 
-use crate::time::Stamp;
+use crate::time::RemoteTime;
 use crate::zones::ZoneKey;
 
 /// A node's handle: small, dense, and reused when a node of the same name is created again.
@@ -18,7 +18,7 @@ pub struct PodId(pub u32);
 
 /// A condition's status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Truth {
+pub enum ConditionState {
     /// It holds.
     True,
     /// It does not hold.
@@ -70,40 +70,40 @@ impl ConditionKind {
 
 /// One condition as last written to the API.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Condition {
+pub struct NodeConditionFacts {
     /// Whether it holds.
-    pub status: Truth,
+    pub status: ConditionState,
     /// When its writer last updated it, on the writer's clock.
-    pub heartbeat: Stamp,
+    pub heartbeat: RemoteTime,
     /// When it last changed, on the writer's clock.
-    pub transition: Stamp,
+    pub transition: RemoteTime,
 }
 
 /// The conditions of one node; any may be missing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Conditions([Option<Condition>; 5]);
+pub struct Conditions([Option<NodeConditionFacts>; 5]);
 
 impl Conditions {
     /// One of them.
-    pub fn get(&self, kind: ConditionKind) -> Option<Condition> {
+    pub fn get(&self, kind: ConditionKind) -> Option<NodeConditionFacts> {
         self.0.get(kind.slot()).copied().flatten()
     }
 
     /// Writes or removes one.
-    pub fn set(&mut self, kind: ConditionKind, condition: Option<Condition>) {
+    pub fn set(&mut self, kind: ConditionKind, condition: Option<NodeConditionFacts>) {
         if let Some(slot) = self.0.get_mut(kind.slot()) {
             *slot = condition;
         }
     }
 
     /// The status of one of them.
-    pub fn status(&self, kind: ConditionKind) -> Option<Truth> {
+    pub fn status(&self, kind: ConditionKind) -> Option<ConditionState> {
         self.get(kind).map(|condition| condition.status)
     }
 
     /// Whether the Ready condition is True.
     pub fn is_ready(&self) -> bool {
-        self.status(ConditionKind::Ready) == Some(Truth::True)
+        self.status(ConditionKind::Ready) == Some(ConditionState::True)
     }
 }
 
@@ -190,12 +190,12 @@ pub struct Taint {
     /// Its effect on pods.
     pub effect: TaintEffect,
     /// When it was added, on the clock of the client that added it.
-    pub added: Option<Stamp>,
+    pub added: Option<RemoteTime>,
 }
 
 impl Taint {
     /// A taint without a value.
-    pub fn new(key: TaintKey, effect: TaintEffect, added: Option<Stamp>) -> Self {
+    pub fn new(key: TaintKey, effect: TaintEffect, added: Option<RemoteTime>) -> Self {
         Self { key, value: "".into(), effect, added }
     }
 
@@ -207,9 +207,9 @@ impl Taint {
 
 /// The fields of a node that decisions read.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct NodeFacts {
+pub struct NodeHealthFacts {
     /// When the API server created it.
-    pub created: Stamp,
+    pub created: RemoteTime,
     /// Its resource version; grows with each write.
     pub version: u64,
     /// Its conditions.

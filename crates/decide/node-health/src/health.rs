@@ -12,9 +12,11 @@
 
 use std::time::Duration;
 
-use crate::attention::Attended;
-use crate::facts::{Condition, ConditionKind, Conditions, NodeFacts, Truth};
-use crate::time::{Moment, Stamp};
+use crate::facts::{
+    ConditionKind, ConditionState, Conditions, NodeConditionFacts, NodeHealthFacts,
+};
+use crate::observation_clock::ObservedTime;
+use crate::time::{ControllerTime, RemoteTime};
 
 /// How long a node may be silent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,71 +35,75 @@ impl Default for Grace {
 
 /// The last heartbeats observed from one node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct LifeSigns {
-    heard: Attended,
-    heartbeat: Option<Stamp>,
-    renewed: Option<Stamp>,
+pub struct NodeHeartbeats {
+    last_seen: ObservedTime,
+    heartbeat: Option<RemoteTime>,
+    renewed: Option<RemoteTime>,
 }
 
-impl LifeSigns {
+impl NodeHeartbeats {
     /// A node observed for the first time counts as seen now, whatever its timestamps are.
-    pub fn first_sight(conditions: &Conditions, renewed: Option<Stamp>, at: Attended) -> Self {
-        Self { heard: at, heartbeat: heartbeat(conditions), renewed }
+    pub fn first_seen(
+        conditions: &Conditions,
+        renewed: Option<RemoteTime>,
+        at: ObservedTime,
+    ) -> Self {
+        Self { last_seen: at, heartbeat: heartbeat(conditions), renewed }
     }
 
     /// Records the node's status. Losing or gaining Ready counts as a heartbeat.
-    pub fn status_seen(&mut self, conditions: &Conditions, at: Attended) {
+    pub fn observe_status(&mut self, conditions: &Conditions, at: ObservedTime) {
         let seen = heartbeat(conditions);
         if seen != self.heartbeat {
             self.heartbeat = seen;
-            self.heard = at;
+            self.last_seen = at;
         }
     }
 
     /// Records the node's lease.
-    pub fn lease_seen(&mut self, renewed: Stamp, at: Attended) {
+    pub fn observe_lease(&mut self, renewed: RemoteTime, at: ObservedTime) {
         if self.renewed != Some(renewed) {
             self.renewed = Some(renewed);
-            self.heard = at;
+            self.last_seen = at;
         }
     }
 
     /// Resets the silence so far.
-    pub fn forgive(&mut self, at: Attended) {
-        self.heard = at;
+    pub fn reset_silence(&mut self, at: ObservedTime) {
+        self.last_seen = at;
     }
 
     /// When a heartbeat was last observed.
-    pub fn heard(&self) -> Attended {
-        self.heard
+    pub fn last_seen(&self) -> ObservedTime {
+        self.last_seen
     }
 
     /// When its lease was last renewed, on its own clock.
-    pub fn renewed(&self) -> Option<Stamp> {
+    pub fn renewed(&self) -> Option<RemoteTime> {
         self.renewed
     }
 
     /// The end of its grace period.
-    pub fn patience_ends(&self, grace: &Grace) -> Attended {
+    pub fn grace_ends_at(&self, grace: &Grace) -> ObservedTime {
         let posted = self.heartbeat.is_some();
-        self.heard.after(if posted { grace.monitor } else { grace.startup })
+        self.last_seen.after(if posted { grace.monitor } else { grace.startup })
     }
 }
 
-fn heartbeat(conditions: &Conditions) -> Option<Stamp> {
+fn heartbeat(conditions: &Conditions) -> Option<RemoteTime> {
     conditions.get(ConditionKind::Ready).map(|ready| ready.heartbeat)
 }
 
 /// Why a condition became Unknown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum UnknownBecause {
+pub enum UnknownReason {
     /// It was posted before, and no longer is.
     Stopped,
     /// It was never posted.
     Never,
 }
 
-impl UnknownBecause {
+impl UnknownReason {
     /// The condition's reason.
     pub const fn reason(self) -> &'static str {
         match self {
@@ -121,9 +127,9 @@ pub struct ConditionWrite {
     /// Which one.
     pub kind: ConditionKind,
     /// Why; gives reason and message.
-    pub because: UnknownBecause,
+    pub because: UnknownReason,
     /// The whole condition as it is to stand.
-    pub condition: Condition,
+    pub condition: NodeConditionFacts,
 }
 
 /// What a node's silence means for it now.
@@ -135,36 +141,41 @@ pub struct Assessment {
     pub writes: Vec<ConditionWrite>,
     /// Whether the write takes the node from Ready to not ready: once it succeeded, its pods must
     /// be marked and one event recorded.
-    pub falls: bool,
+    pub not_ready_transition: bool,
 }
 
 /// The status that a silent node should get. As upstream, nothing is written unless Ready itself
 /// changes.
 pub fn assess(
-    signs: &LifeSigns,
-    facts: &NodeFacts,
+    heartbeats: &NodeHeartbeats,
+    facts: &NodeHealthFacts,
     grace: &Grace,
-    at: Attended,
-    now: Moment,
+    at: ObservedTime,
+    now: ControllerTime,
 ) -> Assessment {
-    let silent = at > signs.patience_ends(grace);
+    let silent = at > heartbeats.grace_ends_at(grace);
     let ready = facts.conditions.status(ConditionKind::Ready);
-    if !silent || ready == Some(Truth::Unknown) {
-        return Assessment { silent, writes: Vec::new(), falls: false };
+    if !silent || ready == Some(ConditionState::Unknown) {
+        return Assessment { silent, writes: Vec::new(), not_ready_transition: false };
     }
     let own =
         ConditionKind::ALL.into_iter().filter(|kind| *kind != ConditionKind::NetworkUnavailable);
     let writes = own.filter_map(|kind| unknown(kind, facts, now)).collect();
-    Assessment { silent, writes, falls: ready == Some(Truth::True) }
+    Assessment { silent, writes, not_ready_transition: ready == Some(ConditionState::True) }
 }
 
-fn unknown(kind: ConditionKind, facts: &NodeFacts, now: Moment) -> Option<ConditionWrite> {
+fn unknown(
+    kind: ConditionKind,
+    facts: &NodeHealthFacts,
+    now: ControllerTime,
+) -> Option<ConditionWrite> {
     let (because, heartbeat) = match facts.conditions.get(kind) {
-        Some(Condition { status: Truth::Unknown, .. }) => return None,
-        Some(condition) => (UnknownBecause::Stopped, condition.heartbeat),
-        None => (UnknownBecause::Never, facts.created),
+        Some(NodeConditionFacts { status: ConditionState::Unknown, .. }) => return None,
+        Some(condition) => (UnknownReason::Stopped, condition.heartbeat),
+        None => (UnknownReason::Never, facts.created),
     };
-    let condition = Condition { status: Truth::Unknown, heartbeat, transition: now.stamp() };
+    let condition =
+        NodeConditionFacts { status: ConditionState::Unknown, heartbeat, transition: now.stamp() };
     Some(ConditionWrite { kind, because, condition })
 }
 
@@ -172,16 +183,16 @@ fn unknown(kind: ConditionKind, facts: &NodeFacts, now: Moment) -> Option<Condit
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PodReadiness {
     /// Its status; absent where the pod has no such condition.
-    pub ready: Option<Truth>,
+    pub ready: Option<ConditionState>,
     /// The status of its node's Ready condition; absent where the node has none.
-    pub node_ready: Option<Truth>,
+    pub node_ready: Option<ConditionState>,
 }
 
 /// Whether this pod's Ready must be set to False because its node is not ready. Pods that never had
 /// the condition, and pods on a node without a Ready condition, are left alone.
-pub fn pod_to_be_marked(pod: PodReadiness) -> bool {
-    let node_lost = matches!(pod.node_ready, Some(Truth::False | Truth::Unknown));
-    let pod_claims = matches!(pod.ready, Some(Truth::True | Truth::Unknown));
+pub fn must_mark_not_ready(pod: PodReadiness) -> bool {
+    let node_lost = matches!(pod.node_ready, Some(ConditionState::False | ConditionState::Unknown));
+    let pod_claims = matches!(pod.ready, Some(ConditionState::True | ConditionState::Unknown));
     node_lost && pod_claims
 }
 
@@ -190,7 +201,7 @@ pub const POD_EVENT: (&str, &str) = ("NodeNotReady", "Node is not ready");
 
 /// Events of type Normal on a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum NodeEvent {
+pub enum NodeHealthEvent {
     /// First observed.
     Registered,
     /// Deleted.
@@ -207,7 +218,7 @@ pub enum NodeEvent {
     Synced,
 }
 
-impl NodeEvent {
+impl NodeHealthEvent {
     /// The event's reason.
     pub const fn reason(self) -> &'static str {
         match self {

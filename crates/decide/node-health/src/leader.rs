@@ -9,26 +9,26 @@
 
 use std::time::Duration;
 
-use crate::time::{Moment, Stamp};
+use crate::time::{ControllerTime, RemoteTime};
 
 /// The election record in a Lease's spec.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Record {
+pub struct LeaderElectionRecord {
     /// The leader's identity; empty if there is none.
     pub holder: String,
     /// How long candidates wait after its last change.
     pub duration_seconds: i32,
     /// When the holder acquired it.
-    pub acquired: Stamp,
+    pub acquired: RemoteTime,
     /// When the holder last renewed it.
-    pub renewed: Stamp,
+    pub renewed: RemoteTime,
     /// How often the holder changed.
     pub transitions: i32,
 }
 
 /// The three times of the `--leader-elect-*` flags.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct LeaderTimes {
+pub struct LeaderElectionTimes {
     lease: Duration,
     renew: Duration,
     retry: Duration,
@@ -36,7 +36,7 @@ pub struct LeaderTimes {
 
 /// Invalid combinations of times.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum LeaderTimesError {
+pub enum LeaderElectionTimesError {
     /// Others could take over while the leader still retries.
     #[error("lease duration {lease:?} must be greater than renew deadline {renew:?}")]
     LeaseTooShort { lease: Duration, renew: Duration },
@@ -51,32 +51,32 @@ pub enum LeaderTimesError {
     NoRetry,
 }
 
-impl Default for LeaderTimes {
+impl Default for LeaderElectionTimes {
     fn default() -> Self {
         let secs = Duration::from_secs;
         Self { lease: secs(15), renew: secs(10), retry: secs(2) }
     }
 }
 
-impl LeaderTimes {
+impl LeaderElectionTimes {
     /// Checks what client-go checks.
     pub fn new(
         lease: Duration,
         renew: Duration,
         retry: Duration,
-    ) -> Result<Self, LeaderTimesError> {
+    ) -> Result<Self, LeaderElectionTimesError> {
         if lease < Duration::from_secs(1) {
-            return Err(LeaderTimesError::NoLease { lease });
+            return Err(LeaderElectionTimesError::NoLease { lease });
         }
         if retry.is_zero() {
-            return Err(LeaderTimesError::NoRetry);
+            return Err(LeaderElectionTimesError::NoRetry);
         }
         // The record has whole seconds, and candidates wait as long as it says.
         if Duration::from_secs(lease.as_secs()) <= renew {
-            return Err(LeaderTimesError::LeaseTooShort { lease, renew });
+            return Err(LeaderElectionTimesError::LeaseTooShort { lease, renew });
         }
         if renew <= jittered(retry, Jitter::MOST) {
-            return Err(LeaderTimesError::RenewTooShort { renew, retry });
+            return Err(LeaderElectionTimesError::RenewTooShort { renew, retry });
         }
         Ok(Self { lease, renew, retry })
     }
@@ -102,33 +102,33 @@ fn jittered(period: Duration, jitter: Jitter) -> Duration {
 
 /// The next request for the lease.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Step {
+pub enum LeaseStep {
     /// None before this time.
-    Wait(Moment),
+    Wait(ControllerTime),
     /// Read the lease, past all caches.
     Read,
     /// Create the lease with this record.
-    Create(Record),
+    Create(LeaderElectionRecord),
     /// Update the lease as it was last read or written, with this record.
-    Update(Record),
+    Update(LeaderElectionRecord),
 }
 
 /// Result of that request.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Answer {
+pub enum LeaseResult {
     /// The record that is there.
-    Found(Record),
+    Found(LeaderElectionRecord),
     /// There is no lease.
     NotFound,
     /// Our record is there now.
-    Written(Record),
+    Written(LeaderElectionRecord),
     /// Refused, conflicting, or no answer.
     Failed,
 }
 
 /// Changes of leadership to log or record.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Change {
+pub enum LeadershipChange {
     /// We became the leader.
     Began,
     /// We are no longer the leader.
@@ -138,8 +138,8 @@ pub enum Change {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Next {
-    At(Moment),
+enum NextLeaseStep {
+    At(ControllerTime),
     Read,
     Write { create: bool },
 }
@@ -148,44 +148,48 @@ enum Next {
 #[derive(Clone, Debug)]
 pub struct Candidate {
     identity: String,
-    times: LeaderTimes,
-    observed: Record,
-    observed_at: Moment,
-    may_act_until: Option<Moment>,
-    next: Next,
+    times: LeaderElectionTimes,
+    observed: LeaderElectionRecord,
+    observed_at: ControllerTime,
+    may_act_until: Option<ControllerTime>,
+    next: NextLeaseStep,
     reported: String,
     /// We created the record that we lead by, where there was none, and have not released it since.
-    founded: bool,
+    created_lease: bool,
 }
 
 impl Candidate {
     /// `identity` must be unique among the candidates.
-    pub fn new(identity: impl Into<String>, times: LeaderTimes, now: Moment) -> Self {
+    pub fn new(
+        identity: impl Into<String>,
+        times: LeaderElectionTimes,
+        now: ControllerTime,
+    ) -> Self {
         Self {
             identity: identity.into(),
             times,
-            observed: Record::default(),
+            observed: LeaderElectionRecord::default(),
             observed_at: now,
             may_act_until: None,
-            next: Next::At(now),
+            next: NextLeaseStep::At(now),
             reported: String::new(),
-            founded: false,
+            created_lease: false,
         }
     }
 
     /// Whether there was no leader before us, not even ourselves: no record existed. A released
     /// record does not count: its holder's requests may still be in flight.
     pub fn is_first(&self) -> bool {
-        self.founded
+        self.created_lease
     }
 
     /// Whether we may act now.
-    pub fn may_act(&self, now: Moment) -> bool {
+    pub fn may_act(&self, now: ControllerTime) -> bool {
         self.may_act_until.is_some_and(|until| now < until)
     }
 
     /// Until when we may act.
-    pub fn may_act_until(&self) -> Option<Moment> {
+    pub fn may_act_until(&self) -> Option<ControllerTime> {
         self.may_act_until
     }
 
@@ -199,35 +203,39 @@ impl Candidate {
     }
 
     /// Whether the record that we know is still valid, by our clock.
-    fn binds(&self, now: Moment) -> bool {
+    fn is_record_valid(&self, now: ControllerTime) -> bool {
         let seconds = u64::try_from(self.observed.duration_seconds).unwrap_or(0);
         now < self.observed_at.after(Duration::from_secs(seconds))
     }
 
     /// What to do now.
-    pub fn step(&self, now: Moment) -> Step {
+    pub fn step(&self, now: ControllerTime) -> LeaseStep {
         match self.next {
-            Next::At(moment) if now < moment => Step::Wait(moment),
+            NextLeaseStep::At(instant) if now < instant => LeaseStep::Wait(instant),
             // A leader with a valid record updates without reading first.
-            Next::At(_) if self.holds() && self.binds(now) => Step::Update(self.renewal(now)),
-            Next::At(_) | Next::Read => Step::Read,
-            Next::Write { create: true } => Step::Create(self.claim(now)),
-            Next::Write { create: false } if self.holds() => Step::Update(self.renewal(now)),
-            Next::Write { create: false } => Step::Update(self.claim(now)),
+            NextLeaseStep::At(_) if self.holds() && self.is_record_valid(now) => {
+                LeaseStep::Update(self.renewal(now))
+            }
+            NextLeaseStep::At(_) | NextLeaseStep::Read => LeaseStep::Read,
+            NextLeaseStep::Write { create: true } => LeaseStep::Create(self.claim(now)),
+            NextLeaseStep::Write { create: false } if self.holds() => {
+                LeaseStep::Update(self.renewal(now))
+            }
+            NextLeaseStep::Write { create: false } => LeaseStep::Update(self.claim(now)),
         }
     }
 
     /// When `step` next returns a request, or leadership ends.
-    pub fn next_wake(&self) -> Option<Moment> {
+    pub fn next_wake(&self) -> Option<ControllerTime> {
         let next = match self.next {
-            Next::At(moment) => Some(moment),
-            Next::Read | Next::Write { .. } => None,
+            NextLeaseStep::At(instant) => Some(instant),
+            NextLeaseStep::Read | NextLeaseStep::Write { .. } => None,
         };
         [next, self.may_act_until].into_iter().flatten().min()
     }
 
-    fn renewal(&self, now: Moment) -> Record {
-        Record {
+    fn renewal(&self, now: ControllerTime) -> LeaderElectionRecord {
+        LeaderElectionRecord {
             holder: self.identity.clone(),
             duration_seconds: self.duration_seconds(),
             renewed: now.stamp(),
@@ -235,10 +243,10 @@ impl Candidate {
         }
     }
 
-    fn claim(&self, now: Moment) -> Record {
-        let known = self.observed != Record::default();
+    fn claim(&self, now: ControllerTime) -> LeaderElectionRecord {
+        let known = self.observed != LeaderElectionRecord::default();
         let transitions = self.observed.transitions.saturating_add(i32::from(known));
-        Record {
+        LeaderElectionRecord {
             holder: self.identity.clone(),
             duration_seconds: self.duration_seconds(),
             acquired: now.stamp(),
@@ -253,79 +261,79 @@ impl Candidate {
 
     /// Records the result of the last step. `sent`: when the request left; `now`: when the response
     /// came.
-    pub fn answered(
+    pub fn on_result(
         &mut self,
-        sent: Moment,
-        now: Moment,
-        answer: Answer,
+        sent: ControllerTime,
+        now: ControllerTime,
+        lease_result: LeaseResult,
         jitter: Jitter,
-    ) -> Vec<Change> {
-        let was_writing = matches!(self.step(sent), Step::Create(_) | Step::Update(_));
-        let was_optimistic = was_writing && matches!(self.next, Next::At(_));
-        let was_creating = self.next == Next::Write { create: true };
-        match answer {
-            Answer::Written(record) => {
-                self.founded |= was_creating;
+    ) -> Vec<LeadershipChange> {
+        let was_writing = matches!(self.step(sent), LeaseStep::Create(_) | LeaseStep::Update(_));
+        let was_optimistic = was_writing && matches!(self.next, NextLeaseStep::At(_));
+        let was_creating = self.next == NextLeaseStep::Write { create: true };
+        match lease_result {
+            LeaseResult::Written(record) => {
+                self.created_lease |= was_creating;
                 self.observe(record, now);
                 self.may_act_until = Some(sent.after(self.times.renew));
-                self.next = Next::At(now.after(self.times.retry));
+                self.next = NextLeaseStep::At(now.after(self.times.retry));
             }
-            Answer::Found(record) => {
+            LeaseResult::Found(record) => {
                 if record != self.observed {
                     self.observe(record, now);
                 }
                 let held_by_other = !self.observed.holder.is_empty() && !self.holds();
-                self.next = if held_by_other && self.binds(now) {
+                self.next = if held_by_other && self.is_record_valid(now) {
                     self.pause(now, jitter)
                 } else {
-                    Next::Write { create: false }
+                    NextLeaseStep::Write { create: false }
                 };
             }
-            Answer::NotFound => {
-                self.observed = Record::default();
-                self.next = Next::Write { create: true };
+            LeaseResult::NotFound => {
+                self.observed = LeaderElectionRecord::default();
+                self.next = NextLeaseStep::Write { create: true };
             }
             // The record may have changed without the leader reading it: read at once.
-            Answer::Failed if was_optimistic => self.next = Next::Read,
-            Answer::Failed => self.next = self.pause(now, jitter),
+            LeaseResult::Failed if was_optimistic => self.next = NextLeaseStep::Read,
+            LeaseResult::Failed => self.next = self.pause(now, jitter),
         }
         self.changes(now)
     }
 
-    fn pause(&self, now: Moment, jitter: Jitter) -> Next {
+    fn pause(&self, now: ControllerTime, jitter: Jitter) -> NextLeaseStep {
         // The leader retries at a fixed period; candidates add jitter.
         let leading = self.may_act_until.is_some();
         let wait = if leading { self.times.retry } else { jittered(self.times.retry, jitter) };
-        Next::At(now.after(wait))
+        NextLeaseStep::At(now.after(wait))
     }
 
-    fn observe(&mut self, record: Record, now: Moment) {
+    fn observe(&mut self, record: LeaderElectionRecord, now: ControllerTime) {
         self.observed = record;
         self.observed_at = now;
     }
 
     /// Detects that leadership began or ended; call it at every wake-up too.
-    pub fn changes(&mut self, now: Moment) -> Vec<Change> {
+    pub fn changes(&mut self, now: ControllerTime) -> Vec<LeadershipChange> {
         let mut changes = Vec::new();
         let led = self.reported == self.identity;
         let over = !self.holds() || !self.may_act(now);
         if over {
             self.may_act_until = None;
-            self.founded = false;
+            self.created_lease = false;
         }
         let leads = self.may_act_until.is_some();
         if led && !leads {
             self.reported.clear();
-            changes.push(Change::Ended);
+            changes.push(LeadershipChange::Ended);
         }
         if !led && leads {
             self.reported.clone_from(&self.identity);
-            changes.push(Change::Began);
+            changes.push(LeadershipChange::Began);
         }
         if !leads && !self.holds() && self.observed.holder != self.reported {
             self.reported.clone_from(&self.observed.holder);
             if !self.reported.is_empty() {
-                changes.push(Change::NewLeader(self.reported.clone()));
+                changes.push(LeadershipChange::NewLeader(self.reported.clone()));
             }
         }
         changes
@@ -333,9 +341,9 @@ impl Candidate {
 
     /// On shutdown: the record that releases the lease, to be written over the last one read. None
     /// if we do not hold it. We may not act from here on.
-    pub fn release(&mut self, now: Moment) -> Option<Record> {
+    pub fn release(&mut self, now: ControllerTime) -> Option<LeaderElectionRecord> {
         self.may_act_until = None;
-        let record = self.holds().then(|| Record {
+        let record = self.holds().then(|| LeaderElectionRecord {
             holder: String::new(),
             duration_seconds: 1,
             acquired: now.stamp(),

@@ -10,7 +10,6 @@
 //! [`no_execute`], [`pod_cleanup`], [`cidr`], [`leader`] and [`cloud`] stand alone; [`explain`]
 //! prints their state as sentences.
 
-pub mod attention;
 pub mod cidr;
 pub mod cloud;
 pub mod eviction_queue;
@@ -20,12 +19,14 @@ pub mod health;
 pub mod leader;
 pub mod lifecycle;
 pub mod no_execute;
+pub mod observation_clock;
 pub mod pod_cleanup;
 pub mod taints;
 pub mod time;
 pub mod zones;
 
 pub use facts::{
-    Condition, ConditionKind, Conditions, NodeFacts, NodeId, PodId, Taint, TaintKey, Truth,
+    ConditionKind, ConditionState, Conditions, NodeConditionFacts, NodeHealthFacts, NodeId, PodId,
+    Taint, TaintKey,
 };
-pub use time::{Moment, Stamp};
+pub use time::{ControllerTime, RemoteTime};

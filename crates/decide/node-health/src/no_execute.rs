@@ -15,9 +15,9 @@ use std::time::Duration;
 
 use pod_model::TaintEffect;
 
-use crate::attention::Attention;
-use crate::facts::{NodeFacts, NodeId, PodId, Taint};
-use crate::time::{Moment, Stamp};
+use crate::facts::{NodeHealthFacts, NodeId, PodId, Taint};
+use crate::observation_clock::ObservationClock;
+use crate::time::{ControllerTime, RemoteTime};
 
 mod tolerations;
 pub use tolerations::{Operator, Toleration};
@@ -52,13 +52,13 @@ pub fn cancel_message(pod: &str) -> String {
 
 /// The fields of a bound pod that decisions read.
 #[derive(Clone, Copy, Debug)]
-pub struct PodFacts<'a> {
+pub struct BoundPod<'a> {
     /// The pod.
     pub pod: PodId,
     /// Its tolerations, in order: for each taint the first match counts.
     pub tolerations: &'a [Toleration],
     /// When it was bound, from [`bound_at`].
-    pub bound: Option<Moment>,
+    pub bound: Option<ControllerTime>,
     /// Whether it is being deleted already, so that no decision is needed.
     pub terminating: bool,
 }
@@ -67,52 +67,62 @@ pub struct PodFacts<'a> {
 /// ahead of ours: then the pod counts as bound when we first saw it so, and that is passed as
 /// `known` from then on. If it were clamped to the present each time, its deadline would move and
 /// never come.
-pub fn bound_at(claimed: Option<Stamp>, known: Option<Moment>, now: Moment) -> Option<Moment> {
+pub fn bound_at(
+    claimed: Option<RemoteTime>,
+    known: Option<ControllerTime>,
+    now: ControllerTime,
+) -> Option<ControllerTime> {
     let latest = known.unwrap_or(now);
-    claimed.map_or(known, |claimed| Some(claimed.taken_as_ours().min(latest)))
+    claimed.map_or(known, |claimed| Some(claimed.assume_local_clock().min(latest)))
 }
 
 /// A NoExecute taint and the time from which it counts.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Threat {
+pub struct NoExecuteTaint {
     /// The taint.
     pub taint: Taint,
     /// Start of the pods' toleration times.
-    pub since: Moment,
+    pub since: ControllerTime,
 }
 
 /// The decision about a pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum EvictionDecision {
     /// It stays.
-    Stays,
+    Keep,
     /// Evict it at this time, or now if that is past.
-    Goes(Moment),
+    EvictAt(ControllerTime),
     /// Evict it now: a taint is not tolerated.
-    GoesNow,
+    EvictNow,
 }
 
 /// Decides about one pod. The same facts always give the same decision.
-pub fn judge(threats: &[Threat], pod: &PodFacts<'_>, comparisons: bool) -> Verdict {
-    let mut first: Option<Moment> = None;
-    for threat in threats {
-        let found = pod.tolerations.iter().find(|it| it.tolerates(&threat.taint, comparisons));
-        let Some(toleration) = found else { return Verdict::GoesNow };
+pub fn decide_eviction(
+    no_execute_taints: &[NoExecuteTaint],
+    pod: &BoundPod<'_>,
+    comparisons: bool,
+) -> EvictionDecision {
+    let mut first: Option<ControllerTime> = None;
+    for no_execute_taint in no_execute_taints {
+        let found =
+            pod.tolerations.iter().find(|it| it.tolerates(&no_execute_taint.taint, comparisons));
+        let Some(toleration) = found else { return EvictionDecision::EvictNow };
         let Some(seconds) = toleration.seconds else { continue };
-        let from = pod.bound.map_or(threat.since, |bound| bound.max(threat.since));
+        let from =
+            pod.bound.map_or(no_execute_taint.since, |bound| bound.max(no_execute_taint.since));
         let ends = from.after(Duration::from_secs(seconds.max(0).unsigned_abs()));
         first = Some(first.map_or(ends, |first| first.min(ends)));
     }
-    first.map_or(Verdict::Stays, Verdict::Goes)
+    first.map_or(EvictionDecision::Keep, EvictionDecision::EvictAt)
 }
 
-impl Verdict {
+impl EvictionDecision {
     /// Whether the eviction is due at this time.
-    pub fn has_to_go(self, now: Moment) -> bool {
+    pub fn is_eviction_due(self, now: ControllerTime) -> bool {
         match self {
-            Self::Stays => false,
-            Self::GoesNow => true,
-            Self::Goes(when) => when <= now,
+            Self::Keep => false,
+            Self::EvictNow => true,
+            Self::EvictAt(when) => when <= now,
         }
     }
 }
@@ -123,29 +133,29 @@ pub enum PodAction {
     /// Write the condition, record the event, delete.
     Delete(PodId),
     /// Record an event that a later deletion is cancelled.
-    TellCancelled(PodId),
+    EmitCancelled(PodId),
 }
 
 /// What is known of a node's NoExecute taints.
 #[derive(Clone, Debug, Default)]
-pub struct NodeThreats {
-    threats: Vec<Threat>,
+pub struct NodeNoExecuteTaints {
+    no_execute_taints: Vec<NoExecuteTaint>,
     /// The last time at which the node was observed without any such taint.
-    clean_at: Option<Moment>,
+    clean_at: Option<ControllerTime>,
 }
 
 /// All nodes with NoExecute taints and all pods with a scheduled eviction.
 #[derive(Clone, Debug, Default)]
 pub struct Evictions {
     comparisons: bool,
-    nodes: BTreeMap<NodeId, NodeThreats>,
-    deadlines: BTreeSet<(Moment, PodId)>,
-    scheduled: BTreeMap<PodId, Scheduled>,
+    nodes: BTreeMap<NodeId, NodeNoExecuteTaints>,
+    deadlines: BTreeSet<(ControllerTime, PodId)>,
+    scheduled: BTreeMap<PodId, ScheduledEviction>,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Scheduled {
-    when: Moment,
+struct ScheduledEviction {
+    when: ControllerTime,
     node: NodeId,
     /// A deletion failed, and this is its retry time.
     again: bool,
@@ -158,23 +168,23 @@ impl Evictions {
     }
 
     /// Records a node's taints, with the pods on it.
-    pub fn node_seen<'a>(
+    pub fn observe_node<'a>(
         &mut self,
-        now: Moment,
+        now: ControllerTime,
         node: NodeId,
-        facts: &NodeFacts,
-        pods: impl IntoIterator<Item = PodFacts<'a>>,
+        facts: &NodeHealthFacts,
+        pods: impl IntoIterator<Item = BoundPod<'a>>,
     ) -> Vec<PodAction> {
         let known = self.nodes.entry(node).or_default();
-        let threats = known.seen(now, facts.conditions.is_ready(), &facts.taints);
+        let no_execute_taints = known.seen(now, facts.conditions.is_ready(), &facts.taints);
         known.clean_at = Some(now);
-        if threats.is_empty() && known.threats.is_empty() {
+        if no_execute_taints.is_empty() && known.no_execute_taints.is_empty() {
             return Vec::new();
         }
-        known.threats = threats;
+        known.no_execute_taints = no_execute_taints;
         let mut actions = Vec::new();
         for pod in pods {
-            self.weigh(now, node, &pod, &mut actions);
+            self.reevaluate(now, node, &pod, &mut actions);
         }
         actions
     }
@@ -182,9 +192,9 @@ impl Evictions {
     /// Records that a node known without such taints had none up to this time, since the view was
     /// complete. Without this the last *change* of a quiet node would be the bound for a taint with
     /// an untrusted `timeAdded`.
-    pub fn still_clean(&mut self, node: NodeId, through: Moment) {
+    pub fn confirm_untainted(&mut self, node: NodeId, through: ControllerTime) {
         if let Some(known) = self.nodes.get_mut(&node)
-            && known.threats.is_empty()
+            && known.no_execute_taints.is_empty()
         {
             known.clean_at = known.clean_at.max(Some(through));
         }
@@ -192,7 +202,7 @@ impl Evictions {
 
     /// Records that a node with these pods is gone; its evictions are left to the garbage
     /// collection of orphans.
-    pub fn node_gone(&mut self, node: NodeId, pods: impl IntoIterator<Item = PodId>) {
+    pub fn on_node_deleted(&mut self, node: NodeId, pods: impl IntoIterator<Item = PodId>) {
         self.nodes.remove(&node);
         for pod in pods {
             if self.scheduled.get(&pod).is_some_and(|scheduled| scheduled.node == node) {
@@ -202,37 +212,43 @@ impl Evictions {
     }
 
     /// Records a new or changed pod on a node.
-    pub fn pod_seen(&mut self, now: Moment, node: NodeId, pod: &PodFacts<'_>) -> Vec<PodAction> {
+    pub fn observe_pod(
+        &mut self,
+        now: ControllerTime,
+        node: NodeId,
+        pod: &BoundPod<'_>,
+    ) -> Vec<PodAction> {
         let mut actions = Vec::new();
-        self.weigh(now, node, pod, &mut actions);
+        self.reevaluate(now, node, pod, &mut actions);
         actions
     }
 
     /// Records that a pod is gone. Returns its deadline, if it had one: before that time the caller
     /// emits a cancellation event.
-    pub fn pod_gone(&mut self, pod: PodId) -> Option<Moment> {
+    pub fn on_pod_deleted(&mut self, pod: PodId) -> Option<ControllerTime> {
         self.drop_schedule(pod)
     }
 
-    fn weigh(
+    fn reevaluate(
         &mut self,
-        now: Moment,
+        now: ControllerTime,
         node: NodeId,
-        pod: &PodFacts<'_>,
+        pod: &BoundPod<'_>,
         actions: &mut Vec<PodAction>,
     ) {
-        let threats = self.nodes.get(&node).map_or(&[][..], |known| &known.threats);
-        let verdict = judge(threats, pod, self.comparisons);
+        let no_execute_taints =
+            self.nodes.get(&node).map_or(&[][..], |known| &known.no_execute_taints);
+        let eviction_decision = decide_eviction(no_execute_taints, pod, self.comparisons);
         let known = self.scheduled.get(&pod.pod).copied();
         if let Some(known) = known
             && known.again
             && !pod.terminating
-            && verdict.has_to_go(now)
+            && eviction_decision.is_eviction_due(now)
         {
             return;
         }
         // Nothing left to do; the deadline is kept for the cancellation event when the pod is gone.
-        if pod.terminating && verdict != Verdict::Stays {
+        if pod.terminating && eviction_decision != EvictionDecision::Keep {
             if let Some(known) = known {
                 self.deadlines.remove(&(known.when, pod.pod));
             }
@@ -240,39 +256,44 @@ impl Evictions {
         }
         self.drop_schedule(pod.pod);
         let due_later = known.is_some_and(|known| known.when > now);
-        match verdict {
-            Verdict::Stays if known.is_some() => {
-                actions.push(PodAction::TellCancelled(pod.pod));
+        match eviction_decision {
+            EvictionDecision::Keep if known.is_some() => {
+                actions.push(PodAction::EmitCancelled(pod.pod));
             }
-            Verdict::Stays => {}
-            Verdict::Goes(when) => self.schedule(pod.pod, when, node, false),
-            Verdict::GoesNow => {
+            EvictionDecision::Keep => {}
+            EvictionDecision::EvictAt(when) => self.schedule(pod.pod, when, node, false),
+            EvictionDecision::EvictNow => {
                 // An eviction due now replaces the one scheduled for later.
                 if due_later {
-                    actions.push(PodAction::TellCancelled(pod.pod));
+                    actions.push(PodAction::EmitCancelled(pod.pod));
                 }
                 self.schedule(pod.pod, now, node, false);
             }
         }
     }
 
-    fn schedule(&mut self, pod: PodId, when: Moment, node: NodeId, again: bool) {
+    fn schedule(&mut self, pod: PodId, when: ControllerTime, node: NodeId, again: bool) {
         // One deadline per pod: a second one would outlive its entry.
         self.drop_schedule(pod);
         self.deadlines.insert((when, pod));
-        self.scheduled.insert(pod, Scheduled { when, node, again });
+        self.scheduled.insert(pod, ScheduledEviction { when, node, again });
     }
 
-    fn drop_schedule(&mut self, pod: PodId) -> Option<Moment> {
+    fn drop_schedule(&mut self, pod: PodId) -> Option<ControllerTime> {
         let known = self.scheduled.remove(&pod)?;
         self.deadlines.remove(&(known.when, pod));
         Some(known.when)
     }
 
     /// Pods whose deadline has passed, as far as the view is proven.
-    pub fn due(&mut self, now: Moment, attention: &Attention) -> Vec<PodAction> {
+    pub fn due(
+        &mut self,
+        now: ControllerTime,
+        observation_clock: &ObservationClock,
+    ) -> Vec<PodAction> {
         let mut actions = Vec::new();
-        let Some(reach) = attention.through().filter(|_| attention.may_act(now)) else {
+        let Some(reach) = observation_clock.through().filter(|_| observation_clock.may_act(now))
+        else {
             return actions;
         };
         while let Some((when, pod)) = self.deadlines.first().copied() {
@@ -287,29 +308,29 @@ impl Evictions {
 
     /// Records a failed deletion. It is due again at this time, if the node's taints still evict
     /// the pod.
-    pub fn delete_failed(&mut self, node: NodeId, pod: PodId, again_at: Moment) {
-        if !self.threats(node).is_empty() {
+    pub fn delete_failed(&mut self, node: NodeId, pod: PodId, again_at: ControllerTime) {
+        if !self.no_execute_taints(node).is_empty() {
             self.schedule(pod, again_at, node, true);
         }
     }
 
     /// When the next pod is due.
-    pub fn next_wake(&self) -> Option<Moment> {
+    pub fn next_wake(&self) -> Option<ControllerTime> {
         self.deadlines.first().map(|(when, _)| *when)
     }
 
     /// A pod's deadline.
-    pub fn deadline(&self, pod: PodId) -> Option<Moment> {
+    pub fn deadline(&self, pod: PodId) -> Option<ControllerTime> {
         self.scheduled.get(&pod).map(|scheduled| scheduled.when)
     }
 
     /// The taints that count on a node.
-    pub fn threats(&self, node: NodeId) -> &[Threat] {
-        self.nodes.get(&node).map_or(&[], |known| &known.threats)
+    pub fn no_execute_taints(&self, node: NodeId) -> &[NoExecuteTaint] {
+        self.nodes.get(&node).map_or(&[], |known| &known.no_execute_taints)
     }
 
     /// What is known of a node's taints, for a caller that reads the node again.
-    pub fn known(&self, node: NodeId) -> NodeThreats {
+    pub fn known(&self, node: NodeId) -> NodeNoExecuteTaints {
         self.nodes.get(&node).cloned().unwrap_or_default()
     }
 
@@ -319,37 +340,39 @@ impl Evictions {
     }
 }
 
-impl NodeThreats {
+impl NodeNoExecuteTaints {
     /// Those of the node's current taints that count, each with its start.
-    pub fn seen(&self, now: Moment, ready: bool, taints: &[Taint]) -> Vec<Threat> {
+    pub fn seen(&self, now: ControllerTime, ready: bool, taints: &[Taint]) -> Vec<NoExecuteTaint> {
         let counts = |taint: &&Taint| {
             taint.effect == TaintEffect::NoExecute && !(ready && taint.key.means_lost())
         };
-        taints.iter().filter(counts).map(|taint| self.threat(taint, now)).collect()
+        taints.iter().filter(counts).map(|taint| self.no_execute_taint(taint, now)).collect()
     }
 
-    fn threat(&self, taint: &Taint, now: Moment) -> Threat {
+    fn no_execute_taint(&self, taint: &Taint, now: ControllerTime) -> NoExecuteTaint {
         let since = self.inherited(taint).unwrap_or_else(|| {
-            let added = taint.added.map_or(now, Stamp::taken_as_ours);
-            let earliest = self.clean_at.unwrap_or(Moment::from_nanos(i64::MIN));
+            let added = taint.added.map_or(now, RemoteTime::assume_local_clock);
+            let earliest = self.clean_at.unwrap_or(ControllerTime::from_nanos(i64::MIN));
             added.max(earliest).min(now)
         });
-        Threat { taint: taint.clone(), since }
+        NoExecuteTaint { taint: taint.clone(), since }
     }
 
     /// The same taint, or the twin that it replaced, keeps its start. A taint with the same key and
     /// another `timeAdded` was removed and set again while we did not look: it is new.
-    fn inherited(&self, taint: &Taint) -> Option<Moment> {
-        if let Some(known) = self.threats.iter().find(|known| known.taint.key == taint.key) {
-            return same_time(known.taint.added, taint.added).then_some(known.since);
+    fn inherited(&self, taint: &Taint) -> Option<ControllerTime> {
+        if let Some(known) =
+            self.no_execute_taints.iter().find(|known| known.taint.key == taint.key)
+        {
+            return is_same_second(known.taint.added, taint.added).then_some(known.since);
         }
-        let twin = |known: &&Threat| known.taint.key.means_lost() && taint.key.means_lost();
-        self.threats.iter().find(twin).map(|known| known.since)
+        let twin = |known: &&NoExecuteTaint| known.taint.key.means_lost() && taint.key.means_lost();
+        self.no_execute_taints.iter().find(twin).map(|known| known.since)
     }
 }
 
 /// The API server keeps whole seconds, and we know our own taint before it comes back truncated.
-fn same_time(known: Option<Stamp>, seen: Option<Stamp>) -> bool {
+fn is_same_second(known: Option<RemoteTime>, seen: Option<RemoteTime>) -> bool {
     match (known, seen) {
         (Some(known), Some(seen)) => known.nanos().abs_diff(seen.nanos()) < 1_000_000_000,
         (known, seen) => known == seen,

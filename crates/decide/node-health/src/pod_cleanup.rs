@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use crate::no_execute::DisruptionTarget;
-use crate::time::{Moment, Stamp};
+use crate::time::{ControllerTime, RemoteTime};
 
 /// The interval between passes, as upstream.
 pub const PERIOD: Duration = Duration::from_secs(20);
@@ -76,7 +76,7 @@ pub struct CleanupPod<'a, P> {
     /// Whether it is being deleted.
     pub terminating: bool,
     /// When it was created.
-    pub created: Stamp,
+    pub created: RemoteTime,
 }
 
 /// The fields of a node that the rules read.
@@ -90,7 +90,7 @@ pub struct CleanupNode {
 
 /// Why a pod is deleted; also the metric's label.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Why {
+pub enum CleanupReason {
     /// It terminated, and there are too many such pods.
     Terminated,
     /// It cannot terminate: its node is out of service.
@@ -101,7 +101,7 @@ pub enum Why {
     Unscheduled,
 }
 
-impl Why {
+impl CleanupReason {
     /// The label of the metrics.
     pub const fn label(self) -> &'static str {
         match self {
@@ -119,7 +119,7 @@ pub struct ForceDelete<P> {
     /// Which.
     pub pod: P,
     /// Why.
-    pub why: Why,
+    pub why: CleanupReason,
     /// Whether its phase has to be set to Failed first.
     pub fail_first: bool,
     /// A condition to set with it; only where the phase is written at all.
@@ -128,12 +128,12 @@ pub struct ForceDelete<P> {
 
 /// The result of a pass.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Pass<P> {
+pub struct CleanupPass<P> {
     /// Pods to delete, in this order.
     pub deletes: Vec<ForceDelete<P>>,
-    /// Nodes to read from the API server, past all caches; report with `node_is_gone` or
-    /// `node_is_there` and make another pass.
-    pub look_for: Vec<Box<str>>,
+    /// Nodes to read from the API server, past all caches; report with `confirm_node_absent` or
+    /// `confirm_node_present` and make another pass.
+    pub nodes_to_verify: Vec<Box<str>>,
 }
 
 /// State between passes: nodes that pods name and that were not observed.
@@ -141,7 +141,7 @@ pub struct Pass<P> {
 pub struct PodCleanup {
     threshold: usize,
     quarantine: Duration,
-    missing: BTreeMap<Box<str>, Moment>,
+    missing: BTreeMap<Box<str>, ControllerTime>,
     gone: BTreeSet<Box<str>>,
 }
 
@@ -161,20 +161,20 @@ impl PodCleanup {
     /// Evaluates all cached pods and nodes.
     pub fn pass<P: Copy>(
         &mut self,
-        now: Moment,
+        now: ControllerTime,
         pods: &[CleanupPod<'_, P>],
         nodes: &BTreeMap<&str, CleanupNode>,
-    ) -> Pass<P> {
+    ) -> CleanupPass<P> {
         let mut deletes = self.surplus(pods);
         deletes.extend(out_of_service(pods, nodes));
-        let look_for = self.quarantined(now, pods, nodes);
+        let nodes_to_verify = self.quarantined(now, pods, nodes);
         let orphans = pods.iter().filter(|pod| self.gone.contains(pod.node));
-        deletes.extend(orphans.map(|pod| force(pod, Why::Orphaned)));
+        deletes.extend(orphans.map(|pod| force(pod, CleanupReason::Orphaned)));
         let unbound = pods.iter().filter(|pod| pod.terminating && pod.node.is_empty());
-        deletes.extend(unbound.map(|pod| force(pod, Why::Unscheduled)));
+        deletes.extend(unbound.map(|pod| force(pod, CleanupReason::Unscheduled)));
         // A confirmation serves one pass; a node still missing then is looked up again.
         self.gone.clear();
-        Pass { deletes, look_for }
+        CleanupPass { deletes, nodes_to_verify }
     }
 
     fn surplus<P: Copy>(&self, pods: &[CleanupPod<'_, P>]) -> Vec<ForceDelete<P>> {
@@ -186,12 +186,12 @@ impl PodCleanup {
         if surplus > 0 {
             ended.sort_by(|a, b| by_eviction_and_age(a, b));
         }
-        ended.into_iter().take(surplus).map(|pod| force(pod, Why::Terminated)).collect()
+        ended.into_iter().take(surplus).map(|pod| force(pod, CleanupReason::Terminated)).collect()
     }
 
     fn quarantined<P>(
         &mut self,
-        now: Moment,
+        now: ControllerTime,
         pods: &[CleanupPod<'_, P>],
         nodes: &BTreeMap<&str, CleanupNode>,
     ) -> Vec<Box<str>> {
@@ -207,7 +207,7 @@ impl PodCleanup {
                 self.missing.insert((*node).into(), now);
             }
         }
-        let over = |since: &Moment| now.since(*since) >= self.quarantine;
+        let over = |since: &ControllerTime| now.since(*since) >= self.quarantine;
         self.missing
             .iter()
             .filter(|(node, since)| over(since) && !self.gone.contains(*node))
@@ -216,7 +216,7 @@ impl PodCleanup {
     }
 
     /// Records that the API server has no such node.
-    pub fn node_is_gone(&mut self, node: &str) {
+    pub fn confirm_node_absent(&mut self, node: &str) {
         // Ignore a result that was not requested: the node has no quarantine.
         if self.missing.contains_key(node) {
             self.gone.insert(node.into());
@@ -224,33 +224,33 @@ impl PodCleanup {
     }
 
     /// Records that the node exists, or that the read failed; its quarantine restarts.
-    pub fn node_is_there(&mut self, now: Moment, node: &str) {
+    pub fn confirm_node_present(&mut self, now: ControllerTime, node: &str) {
         if let Some(since) = self.missing.get_mut(node) {
             *since = now;
         }
     }
 
     /// Records that a node of this name exists: if it goes again, the quarantine starts from zero.
-    pub fn node_came(&mut self, node: &str) {
+    pub fn on_node_added(&mut self, node: &str) {
         self.missing.remove(node);
         self.gone.remove(node);
     }
 
     /// Records that no pod names a missing node; a pass would find the same.
-    pub fn nobody_is_missed(&mut self) {
+    pub fn clear_missing_nodes(&mut self) {
         self.missing.clear();
         self.gone.clear();
     }
 
     /// When the next quarantine ends, if nothing else happens.
-    pub fn next_wake(&self) -> Option<Moment> {
+    pub fn next_wake(&self) -> Option<ControllerTime> {
         self.missing.values().map(|since| since.after(self.quarantine)).min()
     }
 }
 
-fn force<P: Copy>(pod: &CleanupPod<'_, P>, why: Why) -> ForceDelete<P> {
+fn force<P: Copy>(pod: &CleanupPod<'_, P>, why: CleanupReason) -> ForceDelete<P> {
     let fail_first = pod.phase.must_be_failed_first();
-    let condition = (fail_first && why == Why::Orphaned).then_some(DELETION_BY_CLEANUP);
+    let condition = (fail_first && why == CleanupReason::Orphaned).then_some(DELETION_BY_CLEANUP);
     ForceDelete { pod: pod.pod, why, fail_first, condition }
 }
 
@@ -264,7 +264,7 @@ fn out_of_service<P: Copy>(
     };
     let mut found: Vec<_> = pods.iter().filter(stuck).collect();
     found.sort_by(|a, b| by_eviction_and_age(a, b));
-    found.into_iter().map(|pod| force(pod, Why::OutOfService)).collect()
+    found.into_iter().map(|pod| force(pod, CleanupReason::OutOfService)).collect()
 }
 
 /// Evicted pods first, then the oldest, then by name.

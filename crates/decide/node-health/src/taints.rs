@@ -10,8 +10,8 @@ use std::collections::BTreeMap;
 
 use pod_model::TaintEffect;
 
-use crate::facts::{ConditionKind, Conditions, NodeFacts, Taint, TaintKey, Truth};
-use crate::time::Moment;
+use crate::facts::{ConditionKind, ConditionState, Conditions, NodeHealthFacts, Taint, TaintKey};
+use crate::time::ControllerTime;
 
 /// A change of a node's taints, by key and effect.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -55,20 +55,22 @@ impl TaintPatch {
 }
 
 /// The NoSchedule taint for a condition with this status.
-fn condition_taint(kind: ConditionKind, status: Truth) -> Option<TaintKey> {
+fn condition_taint(kind: ConditionKind, status: ConditionState) -> Option<TaintKey> {
     match (kind, status) {
-        (ConditionKind::Ready, Truth::False) => Some(TaintKey::NotReady),
-        (ConditionKind::Ready, Truth::Unknown) => Some(TaintKey::Unreachable),
-        (ConditionKind::MemoryPressure, Truth::True) => Some(TaintKey::MemoryPressure),
-        (ConditionKind::DiskPressure, Truth::True) => Some(TaintKey::DiskPressure),
-        (ConditionKind::PidPressure, Truth::True) => Some(TaintKey::PidPressure),
-        (ConditionKind::NetworkUnavailable, Truth::True) => Some(TaintKey::NetworkUnavailable),
+        (ConditionKind::Ready, ConditionState::False) => Some(TaintKey::NotReady),
+        (ConditionKind::Ready, ConditionState::Unknown) => Some(TaintKey::Unreachable),
+        (ConditionKind::MemoryPressure, ConditionState::True) => Some(TaintKey::MemoryPressure),
+        (ConditionKind::DiskPressure, ConditionState::True) => Some(TaintKey::DiskPressure),
+        (ConditionKind::PidPressure, ConditionState::True) => Some(TaintKey::PidPressure),
+        (ConditionKind::NetworkUnavailable, ConditionState::True) => {
+            Some(TaintKey::NetworkUnavailable)
+        }
         _ => None,
     }
 }
 
 /// Whether this controller adds and removes the NoSchedule taint of this key.
-fn follows_conditions(key: &TaintKey) -> bool {
+fn is_condition_taint(key: &TaintKey) -> bool {
     matches!(
         key,
         TaintKey::NotReady
@@ -82,7 +84,7 @@ fn follows_conditions(key: &TaintKey) -> bool {
 }
 
 /// The NoSchedule taints that its conditions and a cordon require.
-fn wanted_no_schedule(conditions: &Conditions, unschedulable: bool) -> Vec<TaintKey> {
+fn desired_no_schedule(conditions: &Conditions, unschedulable: bool) -> Vec<TaintKey> {
     let by_condition = ConditionKind::ALL
         .into_iter()
         .filter_map(|kind| condition_taint(kind, conditions.status(kind)?));
@@ -90,9 +92,9 @@ fn wanted_no_schedule(conditions: &Conditions, unschedulable: bool) -> Vec<Taint
 }
 
 /// The patch that brings the NoSchedule taints in line with the conditions.
-pub fn no_schedule(facts: &NodeFacts, now: Moment) -> TaintPatch {
+pub fn no_schedule(facts: &NodeHealthFacts, now: ControllerTime) -> TaintPatch {
     let effect = TaintEffect::NoSchedule;
-    let wanted = wanted_no_schedule(&facts.conditions, facts.unschedulable);
+    let wanted = desired_no_schedule(&facts.conditions, facts.unschedulable);
     let has = |key: &TaintKey| facts.taints.iter().any(|taint| taint.is(key, effect));
     let add = wanted
         .iter()
@@ -100,7 +102,7 @@ pub fn no_schedule(facts: &NodeFacts, now: Moment) -> TaintPatch {
         .map(|key| Taint::new(key.clone(), effect, Some(now.stamp())))
         .collect();
     let unwanted = |taint: &&Taint| {
-        taint.effect == effect && follows_conditions(&taint.key) && !wanted.contains(&taint.key)
+        taint.effect == effect && is_condition_taint(&taint.key) && !wanted.contains(&taint.key)
     };
     let remove = facts.taints.iter().filter(unwanted).map(|taint| (taint.key.clone(), effect));
     TaintPatch { add, remove: remove.collect() }
@@ -108,7 +110,7 @@ pub fn no_schedule(facts: &NodeFacts, now: Moment) -> TaintPatch {
 
 /// What the NoExecute taints of a node need.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum NoExecute {
+pub enum NoExecuteChange {
     /// They are right.
     Settled,
     /// Change them at once: a swap, or a removal.
@@ -119,10 +121,10 @@ pub enum NoExecute {
 
 /// Decides on the pair of "lost" taints. In a blackout (every zone fully not ready) the fault is
 /// most likely ours or the network's, and no node may have one.
-pub fn no_execute(facts: &NodeFacts, blackout: bool, now: Moment) -> NoExecute {
+pub fn no_execute(facts: &NodeHealthFacts, blackout: bool, now: ControllerTime) -> NoExecuteChange {
     let Some(ready) = facts.conditions.status(ConditionKind::Ready) else {
         // The node has no Ready condition yet.
-        return NoExecute::Settled;
+        return NoExecuteChange::Settled;
     };
     let carried: Vec<&TaintKey> = facts
         .taints
@@ -135,26 +137,30 @@ pub fn no_execute(facts: &NodeFacts, blackout: bool, now: Moment) -> NoExecute {
         return change(no_execute_patch(None, &carried, now));
     };
     if carried.is_empty() {
-        return NoExecute::Wait;
+        return NoExecuteChange::Wait;
     }
     change(no_execute_patch(Some(wanted), &carried, now))
 }
 
 /// The taint patch of a node with an eviction token; none if it recovered meanwhile.
-pub fn take_turn(facts: &NodeFacts, now: Moment) -> Option<TaintPatch> {
+pub fn eviction_patch(facts: &NodeHealthFacts, now: ControllerTime) -> Option<TaintPatch> {
     let wanted = lost_key(facts.conditions.status(ConditionKind::Ready)?)?;
     Some(no_execute_patch(Some(wanted), &[], now))
 }
 
-fn lost_key(ready: Truth) -> Option<TaintKey> {
+fn lost_key(ready: ConditionState) -> Option<TaintKey> {
     condition_taint(ConditionKind::Ready, ready)
 }
 
-fn change(patch: TaintPatch) -> NoExecute {
-    if patch.is_empty() { NoExecute::Settled } else { NoExecute::Now(patch) }
+fn change(patch: TaintPatch) -> NoExecuteChange {
+    if patch.is_empty() { NoExecuteChange::Settled } else { NoExecuteChange::Now(patch) }
 }
 
-fn no_execute_patch(wanted: Option<TaintKey>, carried: &[&TaintKey], now: Moment) -> TaintPatch {
+fn no_execute_patch(
+    wanted: Option<TaintKey>,
+    carried: &[&TaintKey],
+    now: ControllerTime,
+) -> TaintPatch {
     let effect = TaintEffect::NoExecute;
     let unwanted = carried.iter().filter(|key| Some(**key) != wanted.as_ref());
     let remove = unwanted.map(|key| ((*key).clone(), effect)).collect();

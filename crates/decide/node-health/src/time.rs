@@ -1,20 +1,20 @@
 //! Two kinds of time: our own clock's, and timestamps written by others.
 //!
-//! A [`Moment`] supports comparison and addition. A [`Stamp`] may only be compared with another
-//! stamp for equality, since its clock may be years off; where one is used as a `Moment` (a taint's
+//! A [`ControllerTime`] supports comparison and addition. A [`RemoteTime`] may only be compared with another
+//! stamp for equality, since its clock may be years off; where one is used as a `ControllerTime` (a taint's
 //! `timeAdded`, a pod's binding) it is bounded once by what we observed. All arithmetic saturates.
 
 use std::time::Duration;
 
 /// Nanoseconds on the controller's own clock, counted from the Unix epoch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Moment(i64);
+pub struct ControllerTime(i64);
 
 /// A timestamp of another clock, in nanoseconds since the Unix epoch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Stamp(i64);
+pub struct RemoteTime(i64);
 
-impl Moment {
+impl ControllerTime {
     /// The time this many nanoseconds after the epoch.
     pub const fn from_nanos(nanos: i64) -> Self {
         Self(nanos)
@@ -42,12 +42,12 @@ impl Moment {
     }
 
     /// As the timestamp that others will read.
-    pub const fn stamp(self) -> Stamp {
-        Stamp(self.0)
+    pub const fn stamp(self) -> RemoteTime {
+        RemoteTime(self.0)
     }
 }
 
-impl Stamp {
+impl RemoteTime {
     /// The timestamp this many nanoseconds after the epoch.
     pub const fn from_nanos(nanos: i64) -> Self {
         Self(nanos)
@@ -59,8 +59,8 @@ impl Stamp {
     }
 
     /// As if our clock had written it. The caller bounds the result.
-    pub(crate) const fn taken_as_ours(self) -> Moment {
-        Moment(self.0)
+    pub(crate) const fn assume_local_clock(self) -> ControllerTime {
+        ControllerTime(self.0)
     }
 }
 

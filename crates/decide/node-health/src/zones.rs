@@ -64,9 +64,9 @@ pub enum ZoneState {
 
 /// An eviction rate: never, or one node per interval.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Rate(Option<Duration>);
+pub struct EvictionRate(Option<Duration>);
 
-impl Rate {
+impl EvictionRate {
     /// Never.
     pub const NEVER: Self = Self(None);
 
@@ -85,9 +85,9 @@ impl Rate {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ZoneSettings {
     /// Rate in a healthy or fully not-ready zone.
-    pub rate: Rate,
+    pub rate: EvictionRate,
     /// Rate in a large zone that is mostly not ready.
-    pub secondary_rate: Rate,
+    pub secondary_rate: EvictionRate,
     /// A zone is large above this number of nodes.
     pub large_above: usize,
     /// A zone is mostly not ready from this share of nodes.
@@ -97,8 +97,8 @@ pub struct ZoneSettings {
 impl Default for ZoneSettings {
     fn default() -> Self {
         Self {
-            rate: Rate::per_second(0.1),
-            secondary_rate: Rate::per_second(0.01),
+            rate: EvictionRate::per_second(0.1),
+            secondary_rate: EvictionRate::per_second(0.01),
             large_above: 50,
             unhealthy_share: 0.55,
         }
@@ -122,11 +122,11 @@ impl ZoneSettings {
     }
 
     /// The rate in a zone of this size and state, outside a blackout.
-    pub fn rate_in(&self, state: ZoneState, size: usize) -> Rate {
+    pub fn rate_in(&self, state: ZoneState, size: usize) -> EvictionRate {
         match state {
             ZoneState::Initial | ZoneState::Normal | ZoneState::Full => self.rate,
             ZoneState::Partial if size > self.large_above => self.secondary_rate,
-            ZoneState::Partial => Rate::NEVER,
+            ZoneState::Partial => EvictionRate::NEVER,
         }
     }
 }
@@ -168,7 +168,7 @@ impl Zone {
 }
 
 /// More zones than any cluster has; beyond this number empty zones are swept now and then.
-const MANY: usize = 256;
+const MAX_UNSWEPT_ZONES: usize = 256;
 
 /// What an evaluation changed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -178,7 +178,7 @@ pub struct ZoneChanges {
     /// A node is ready again: all silence so far is reset.
     pub blackout_ended: bool,
     /// New rates.
-    pub rates: Vec<(ZoneId, Rate)>,
+    pub rates: Vec<(ZoneId, EvictionRate)>,
 }
 
 /// All zones. A zone keeps its handle while it has nodes; an empty one is evaluated as Initial, and
@@ -226,7 +226,7 @@ impl Zones {
     /// Whether this zone would be new and there are so many that empty ones should be swept first.
     pub fn is_crowded(&self, key: &ZoneKey) -> bool {
         let count = self.zones.len();
-        let full = count >= MANY && count.is_power_of_two() && self.free.is_empty();
+        let full = count >= MAX_UNSWEPT_ZONES && count.is_power_of_two() && self.free.is_empty();
         full && !self.handles.contains_key(key)
     }
 
@@ -266,7 +266,7 @@ impl Zones {
     }
 
     /// Whether a count changed since the last evaluation.
-    pub fn await_judgement(&self) -> bool {
+    pub fn needs_evaluation(&self) -> bool {
         self.changed
     }
 
@@ -291,7 +291,8 @@ impl Zones {
             };
             if state != zone.state || turned {
                 zone.state = state;
-                let rate = if dark { Rate::NEVER } else { settings.rate_in(state, zone.size()) };
+                let rate =
+                    if dark { EvictionRate::NEVER } else { settings.rate_in(state, zone.size()) };
                 changes.rates.push((ZoneId(number), rate));
             }
         }

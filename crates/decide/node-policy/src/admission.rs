@@ -12,22 +12,22 @@ use std::collections::BTreeMap;
 use pod_model::pod::Pod;
 use pod_model::pod::spec::OsName;
 
-mod abilities;
 mod affinity;
 mod declared_features;
-mod ending;
 mod host_ports;
+mod node_capacity;
+mod node_support;
 mod preemption;
-mod room;
+mod present_pods;
 mod sysctls;
 #[cfg(test)]
 mod tests;
 
-pub use abilities::{NodeAbilities, judge_all};
 pub use affinity::matches_node;
 pub use declared_features::{DeclaredFeatures, FeatureGates};
-pub use ending::{PresentPods, judge_beside};
+pub use node_support::{NodeSupport, check_all};
 pub use preemption::{PREEMPTED_DISRUPTION, PREEMPTED_MESSAGE, PREEMPTED_REASON};
+pub use present_pods::{PresentPods, admit_beside};
 pub use sysctls::{AllowedSysctls, kernel_version};
 
 const OS_LABEL: &str = "kubernetes.io/os";
@@ -35,7 +35,7 @@ const THIS_OS: &str = "linux";
 
 /// The node's capacity for pods.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub struct NodeRoom {
+pub struct NodeCapacity {
     pub name: String,
     pub labels: BTreeMap<String, String>,
     /// `maxPods`.
@@ -44,49 +44,52 @@ pub struct NodeRoom {
     /// resource is zero.
     pub allocatable: pod_model::pod::ResourceList,
     /// Whether a pod waits for terminating pods where only they stand against it.
-    pub waits_for_ending: bool,
+    pub waits_for_terminating_pods: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Verdict {
+pub enum AdmissionDecision {
     Admitted,
     /// Admitted after preemption of these pods, by UID.
-    AdmittedInPlaceOf(Vec<String>),
+    AdmittedByPreemption(Vec<String>),
     /// As soon as enough of these pods, by UID, have terminated; they are terminating already.
-    AdmittedAfter(Vec<String>),
+    AdmittedAfterTermination(Vec<String>),
     Rejected {
         reason: String,
         message: String,
     },
 }
 
-fn rejected(reason: impl Into<String>, message: impl Into<String>) -> Verdict {
-    Verdict::Rejected { reason: reason.into(), message: message.into() }
+fn rejected(reason: impl Into<String>, message: impl Into<String>) -> AdmissionDecision {
+    AdmissionDecision::Rejected { reason: reason.into(), message: message.into() }
 }
 
 /// The first resource that is insufficient for one more pod.
-pub fn lacking(pod: &Pod, room: &NodeRoom, others: &[&Pod]) -> Option<String> {
-    room::shortages(pod, room, others).into_iter().next().map(|shortage| shortage.resource)
+pub fn lacking(pod: &Pod, node_capacity: &NodeCapacity, others: &[&Pod]) -> Option<String> {
+    node_capacity::shortages(pod, node_capacity, others)
+        .into_iter()
+        .next()
+        .map(|shortage| shortage.resource)
 }
 
 /// Checks `pod`; `others` are those that were admitted and have not terminated.
-pub fn judge(pod: &Pod, room: &NodeRoom, others: &[&Pod]) -> Verdict {
-    if let Some(refusal) = other_system(pod) {
-        return refusal;
+pub fn admit(pod: &Pod, node_capacity: &NodeCapacity, others: &[&Pod]) -> AdmissionDecision {
+    if let Some(rejection) = os_mismatch(pod) {
+        return rejection;
     }
-    let shortages = room::shortages(pod, room, others);
-    let misfit = misfit(pod, room, others);
+    let shortages = node_capacity::shortages(pod, node_capacity, others);
+    let failed_predicate = failed_predicate(pod, node_capacity, others);
     if let Some(shortage) = shortages.first().filter(|_| !pod.is_critical()) {
         return rejected(shortage.reason(), shortage.message());
     }
-    if let Some((predicate, why)) = misfit {
+    if let Some((predicate, why)) = failed_predicate {
         return rejected(predicate, format!("Predicate {predicate} failed: {why}"));
     }
     if shortages.is_empty() {
-        return Verdict::Admitted;
+        return AdmissionDecision::Admitted;
     }
     match preemption::victims(pod, others, &shortages) {
-        Ok(victims) => Verdict::AdmittedInPlaceOf(
+        Ok(victims) => AdmissionDecision::AdmittedByPreemption(
             victims.iter().map(|victim| victim.metadata.uid.to_string()).collect(),
         ),
         Err(problem) => rejected(
@@ -99,7 +102,7 @@ pub fn judge(pod: &Pod, room: &NodeRoom, others: &[&Pod]) -> Verdict {
     }
 }
 
-fn other_system(pod: &Pod) -> Option<Verdict> {
+fn os_mismatch(pod: &Pod) -> Option<AdmissionDecision> {
     if pod.metadata.labels.get(OS_LABEL).is_some_and(|os| **os != *THIS_OS) {
         let message =
             "Failed to admit pod as the `kubernetes.io/os` label doesn't match node label";
@@ -113,12 +116,16 @@ fn other_system(pod: &Pod) -> Option<Verdict> {
 }
 
 /// The failed predicate that preemption cannot resolve: its name and message.
-fn misfit(pod: &Pod, room: &NodeRoom, others: &[&Pod]) -> Option<(&'static str, &'static str)> {
-    if !matches_node(pod, &room.labels, &room.name) {
+fn failed_predicate(
+    pod: &Pod,
+    node_capacity: &NodeCapacity,
+    others: &[&Pod],
+) -> Option<(&'static str, &'static str)> {
+    if !matches_node(pod, &node_capacity.labels, &node_capacity.name) {
         return Some(("NodeAffinity", "node(s) didn't match Pod's node affinity/selector"));
     }
     let asked = &*pod.spec.node_name;
-    if !asked.is_empty() && asked != room.name {
+    if !asked.is_empty() && asked != node_capacity.name {
         return Some(("NodeName", "node(s) didn't match the requested node name"));
     }
     if host_ports::conflict(pod, others) {

@@ -29,11 +29,11 @@ const VERSIONS: [&str; 3] = [
 ];
 /// The maximum number of cached responses; a plugin that returns one per image must not exhaust
 /// memory.
-const MOST_KEPT: usize = 1024;
+const MAX_CACHED_RESPONSES: usize = 1024;
 
 /// Whether a plugin needs a token of the pod's service account.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum AccountToken {
+pub enum ServiceAccountTokenUse {
     #[default]
     Unused,
     /// Called without one for pods that have no account.
@@ -44,7 +44,7 @@ pub enum AccountToken {
 
 /// A plugin's configuration, as far as decisions need it.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct CredentialProvider {
+pub struct CredentialPlugin {
     pub name: String,
     /// Patterns such as `*.registry.example/team`.
     pub match_images: Vec<String>,
@@ -52,19 +52,21 @@ pub struct CredentialProvider {
     pub default_cache_duration: GoDuration,
     /// The version of request and answer.
     pub message_version: String,
-    pub account_token: AccountToken,
+    pub service_account_token: ServiceAccountTokenUse,
 }
 
-impl CredentialProvider {
+impl CredentialPlugin {
     /// Whether it is called for an image (its full name) of a pod with this service account, which
     /// is empty where it has none. Err: it should be, and cannot.
-    pub fn is_asked(&self, image: &str, service_account: &str) -> Result<bool, String> {
+    pub fn applies_to(&self, image: &str, service_account: &str) -> Result<bool, String> {
         if !self.match_images.iter().any(|place| matches(place, image)) {
             return Ok(false);
         }
-        match (self.account_token, service_account) {
-            (AccountToken::Unused, _) | (AccountToken::Optional, "") => Ok(true),
-            (AccountToken::Required, "") => Ok(false),
+        match (self.service_account_token, service_account) {
+            (ServiceAccountTokenUse::Unused, _) | (ServiceAccountTokenUse::Optional, "") => {
+                Ok(true)
+            }
+            (ServiceAccountTokenUse::Required, "") => Ok(false),
             (_, account) => Err(format!(
                 "credential provider {} wants a token of the service account {account:?} \
                  (tokenAttributes), and there is no API server to get one from",
@@ -84,7 +86,7 @@ impl CredentialProvider {
     }
 
     /// Parses its standard output.
-    pub fn read_answer(&self, bytes: &[u8]) -> Result<Answer, String> {
+    pub fn parse_response(&self, bytes: &[u8]) -> Result<CredentialResponse, String> {
         let failed = |why: String| format!("credential provider {}: its answer: {why}", self.name);
         read(bytes, &self.message_version).map_err(failed)
     }
@@ -92,7 +94,7 @@ impl CredentialProvider {
 
 /// The scope of a response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Scope {
+enum CredentialScope {
     Image,
     Registry,
     Global,
@@ -100,22 +102,22 @@ enum Scope {
 
 /// A valid response.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Answer {
-    scope: Scope,
+pub struct CredentialResponse {
+    scope: CredentialScope,
     /// None: the configured duration.
-    holds_for: Option<GoDuration>,
+    cache_duration: Option<GoDuration>,
     pub logins: RegistryLogins,
 }
 
-fn read(bytes: &[u8], version: &str) -> Result<Answer, String> {
+fn read(bytes: &[u8], version: &str) -> Result<CredentialResponse, String> {
     // The parser's own message would quote the value.
     let whole: Value = serde_json::from_slice(bytes)
         .map_err(|error| format!("not JSON (line {})", error.line()))?;
     let whole = whole.as_object().ok_or("expected an object")?;
     match text(whole, "apiVersion")? {
-        said if said == version => {}
-        said if VERSIONS.contains(&said) => {
-            return Err(format!("apiVersion: {said:?}, expected {version:?}"));
+        found_version if found_version == version => {}
+        found_version if VERSIONS.contains(&found_version) => {
+            return Err(format!("apiVersion: {found_version:?}, expected {version:?}"));
         }
         _ => return Err(format!("apiVersion: expected {version:?}")),
     }
@@ -124,12 +126,12 @@ fn read(bytes: &[u8], version: &str) -> Result<Answer, String> {
     }
     only(whole, &["apiVersion", "kind", "cacheKeyType", "cacheDuration", "auth"], "")?;
     let scope = match text(whole, "cacheKeyType")? {
-        "Image" => Scope::Image,
-        "Registry" => Scope::Registry,
-        "Global" => Scope::Global,
+        "Image" => CredentialScope::Image,
+        "Registry" => CredentialScope::Registry,
+        "Global" => CredentialScope::Global,
         _ => return Err("cacheKeyType: expected Image, Registry or Global".to_owned()),
     };
-    let holds_for = match whole.get("cacheDuration") {
+    let cache_duration = match whole.get("cacheDuration") {
         None | Some(Value::Null) => None,
         Some(Value::String(text)) => Some(
             GoDuration::parse(text)
@@ -147,7 +149,7 @@ fn read(bytes: &[u8], version: &str) -> Result<Answer, String> {
         }
         Some(_) => return Err("auth: expected an object".to_owned()),
     }
-    Ok(Answer { scope, holds_for, logins })
+    Ok(CredentialResponse { scope, cache_duration, logins })
 }
 
 /// A credential; even its registry is not shown: a faulty plugin may swap the two.
@@ -181,32 +183,32 @@ fn only(object: &Map<String, Value>, known: &[&str], at: &str) -> Result<(), Str
 
 /// The cache of responses.
 #[derive(Debug, Clone, Default)]
-pub struct AnswerCache {
-    kept: BTreeMap<(String, Subject), Kept>,
+pub struct CredentialCache {
+    entries: BTreeMap<(String, CredentialCacheKey), CachedLogins>,
 }
 
 /// The key of a cached response.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-enum Subject {
+enum CredentialCacheKey {
     Image(String),
     Registry(String),
     Everything,
 }
 
 #[derive(Debug, Clone)]
-struct Kept {
+struct CachedLogins {
     logins: RegistryLogins,
     until: Duration,
 }
 
-impl AnswerCache {
+impl CredentialCache {
     /// The valid cached response of a provider for an image: by image, by registry, global, in that
     /// order.
     pub fn find(&self, provider: &str, image: &str, now: Duration) -> Option<&RegistryLogins> {
-        let subjects = [Scope::Image, Scope::Registry, Scope::Global];
+        let subjects = [CredentialScope::Image, CredentialScope::Registry, CredentialScope::Global];
         subjects.into_iter().find_map(|scope| {
-            let kept = self.kept.get(&(provider.to_owned(), subject(scope, image)))?;
-            (now <= kept.until).then_some(&kept.logins)
+            let entries = self.entries.get(&(provider.to_owned(), cache_key(scope, image)))?;
+            (now <= entries.until).then_some(&entries.logins)
         })
     }
 
@@ -214,31 +216,32 @@ impl AnswerCache {
     /// at all. Expired entries are removed.
     pub fn keep(
         &mut self,
-        provider: &CredentialProvider,
+        provider: &CredentialPlugin,
         image: &str,
-        answer: &Answer,
+        response: &CredentialResponse,
         now: Duration,
     ) {
-        self.kept.retain(|_, kept| now <= kept.until);
-        let span = answer.holds_for.unwrap_or(provider.default_cache_duration);
+        self.entries.retain(|_, entries| now <= entries.until);
+        let span = response.cache_duration.unwrap_or(provider.default_cache_duration);
         let Some(span) = span.as_std().filter(|span| !span.is_zero()) else { return };
-        if self.kept.len() >= MOST_KEPT {
-            let first = self.kept.iter().min_by_key(|(_, kept)| kept.until);
+        if self.entries.len() >= MAX_CACHED_RESPONSES {
+            let first = self.entries.iter().min_by_key(|(_, entries)| entries.until);
             if let Some(first) = first.map(|(key, _)| key.clone()) {
-                self.kept.remove(&first);
+                self.entries.remove(&first);
             }
         }
-        let kept = Kept { logins: answer.logins.clone(), until: now.saturating_add(span) };
-        self.kept.insert((provider.name.clone(), subject(answer.scope, image)), kept);
+        let entries =
+            CachedLogins { logins: response.logins.clone(), until: now.saturating_add(span) };
+        self.entries.insert((provider.name.clone(), cache_key(response.scope, image)), entries);
     }
 }
 
-fn subject(scope: Scope, image: &str) -> Subject {
+fn cache_key(scope: CredentialScope, image: &str) -> CredentialCacheKey {
     match scope {
-        Scope::Image => Subject::Image(image.to_owned()),
-        Scope::Registry => {
-            Subject::Registry(image.split('/').next().unwrap_or_default().to_owned())
+        CredentialScope::Image => CredentialCacheKey::Image(image.to_owned()),
+        CredentialScope::Registry => {
+            CredentialCacheKey::Registry(image.split('/').next().unwrap_or_default().to_owned())
         }
-        Scope::Global => Subject::Everything,
+        CredentialScope::Global => CredentialCacheKey::Everything,
     }
 }

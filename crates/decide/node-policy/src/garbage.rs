@@ -18,27 +18,27 @@ mod tests;
 
 /// The configured limits for dead containers.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct DeadLimits {
+pub struct DeadContainerLimits {
     /// `--minimum-container-ttl-duration`.
-    pub youngest: Duration,
+    pub min_age: Duration,
     /// `--maximum-dead-containers-per-container`; None for no limit.
-    pub per_container: Option<usize>,
+    pub max_per_container: Option<usize>,
     /// `--maximum-dead-containers`; None for no limit.
-    pub in_all: Option<usize>,
+    pub max_total: Option<usize>,
 }
 
-impl Default for DeadLimits {
+impl Default for DeadContainerLimits {
     fn default() -> Self {
-        Self { youngest: Duration::ZERO, per_container: Some(1), in_all: None }
+        Self { min_age: Duration::ZERO, max_per_container: Some(1), max_total: None }
     }
 }
 
 /// The runtime's objects of a pod.
 #[derive(Debug, Clone)]
-pub struct PodRemains<'a> {
+pub struct PodRecords<'a> {
     pub uid: &'a str,
     /// The pod is in no source and has no worker.
-    pub is_gone: bool,
+    pub is_orphaned: bool,
     pub sandboxes: Vec<&'a SandboxRecord>,
     pub containers: Vec<&'a ContainerRecord>,
 }
@@ -51,21 +51,22 @@ pub struct Garbage {
 }
 
 /// Chooses what to remove.
-pub fn choose(pods: &[PodRemains<'_>], limits: &DeadLimits, now: ApiTime) -> Garbage {
+pub fn choose(pods: &[PodRecords<'_>], limits: &DeadContainerLimits, now: ApiTime) -> Garbage {
     let mut garbage = Garbage::default();
     let mut kept: Vec<Vec<&ContainerRecord>> = Vec::new();
     for pod in pods {
         for mut dead in dead_by_name(pod, limits, now) {
             // By attempt first: after a clock is set back the newer one looks older.
             dead.sort_by_key(|record| std::cmp::Reverse((record.attempt, record.created_at)));
-            let keep = if pod.is_gone { 0 } else { limits.per_container.unwrap_or(usize::MAX) };
+            let keep =
+                if pod.is_orphaned { 0 } else { limits.max_per_container.unwrap_or(usize::MAX) };
             let surplus = dead.split_off(keep.min(dead.len()));
             garbage.containers.extend(surplus.into_iter().map(|record| record.id.clone()));
             kept.push(dead);
         }
     }
-    if let Some(most) = limits.in_all {
-        garbage.containers.extend(beyond(kept, most));
+    if let Some(most) = limits.max_total {
+        garbage.containers.extend(over_total_limit(kept, most));
     }
     for pod in pods {
         garbage.sandboxes.extend(empty_sandboxes(pod, &garbage.containers));
@@ -75,14 +76,14 @@ pub fn choose(pods: &[PodRemains<'_>], limits: &DeadLimits, now: ApiTime) -> Gar
 
 /// Dead containers above the minimum age, by name.
 fn dead_by_name<'a>(
-    pod: &PodRemains<'a>,
-    limits: &DeadLimits,
+    pod: &PodRecords<'a>,
+    limits: &DeadContainerLimits,
     now: ApiTime,
 ) -> Vec<Vec<&'a ContainerRecord>> {
-    let youngest = i64::try_from(limits.youngest.as_nanos()).unwrap_or(i64::MAX);
+    let min_age = i64::try_from(limits.min_age.as_nanos()).unwrap_or(i64::MAX);
     let mut by_name: BTreeMap<&str, Vec<&ContainerRecord>> = BTreeMap::new();
     for record in &pod.containers {
-        let is_old = now.nanos().saturating_sub(record.created_at) >= youngest;
+        let is_old = now.nanos().saturating_sub(record.created_at) >= min_age;
         if record.state == ContainerState::Exited && is_old {
             by_name.entry(record.name.as_str()).or_default().push(record);
         }
@@ -91,7 +92,7 @@ fn dead_by_name<'a>(
 }
 
 /// The containers beyond the total limit: first an equal share for each, then the oldest.
-fn beyond(kept: Vec<Vec<&ContainerRecord>>, most: usize) -> Vec<String> {
+fn over_total_limit(kept: Vec<Vec<&ContainerRecord>>, most: usize) -> Vec<String> {
     let mut gone = Vec::new();
     let total: usize = kept.iter().map(Vec::len).sum();
     if total <= most {
@@ -110,7 +111,7 @@ fn beyond(kept: Vec<Vec<&ContainerRecord>>, most: usize) -> Vec<String> {
     gone
 }
 
-fn empty_sandboxes(pod: &PodRemains<'_>, removed: &BTreeSet<String>) -> Vec<String> {
+fn empty_sandboxes(pod: &PodRecords<'_>, removed: &BTreeSet<String>) -> Vec<String> {
     let has_containers = |sandbox: &SandboxRecord| {
         let mut all = pod.containers.iter();
         all.any(|record| record.sandbox_id == sandbox.id && !removed.contains(&record.id))
@@ -119,7 +120,7 @@ fn empty_sandboxes(pod: &PodRemains<'_>, removed: &BTreeSet<String>) -> Vec<Stri
     let newest = newest.map(|sandbox| sandbox.id.as_str());
     let goes = |sandbox: &&&SandboxRecord| {
         let is_newest = newest == Some(sandbox.id.as_str());
-        !sandbox.ready && !has_containers(sandbox) && (pod.is_gone || !is_newest)
+        !sandbox.ready && !has_containers(sandbox) && (pod.is_orphaned || !is_newest)
     };
     pod.sandboxes.iter().filter(goes).map(|sandbox| sandbox.id.clone()).collect()
 }

@@ -21,7 +21,7 @@ mod tests;
 pub use format::{intent_text, read_intent, read_record, record_text};
 
 /// The maximum of credentials recorded for one image by checks; pulls are always recorded.
-const MOST_NOTED_BY_ASKING: usize = 100;
+const MAX_RECORDED_WITHOUT_PULL: usize = 100;
 
 /// A secret with credentials, and the hash of the credentials.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
@@ -49,7 +49,7 @@ pub struct PullAccount {
 
 /// The owner of credentials.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum LoginOwner {
+pub enum CredentialOwner {
     /// The node's own, or no credentials at all: every pod here may use the image.
     Node,
     Secret(PullSecret),
@@ -65,12 +65,14 @@ pub struct PullCredentials {
     pub is_for_all: bool,
 }
 
-impl From<LoginOwner> for PullCredentials {
-    fn from(owner: LoginOwner) -> Self {
+impl From<CredentialOwner> for PullCredentials {
+    fn from(owner: CredentialOwner) -> Self {
         match owner {
-            LoginOwner::Node => Self { is_for_all: true, ..Self::default() },
-            LoginOwner::Secret(secret) => Self { secrets: vec![secret], ..Self::default() },
-            LoginOwner::Account(account) => Self { accounts: vec![account], ..Self::default() },
+            CredentialOwner::Node => Self { is_for_all: true, ..Self::default() },
+            CredentialOwner::Secret(secret) => Self { secrets: vec![secret], ..Self::default() },
+            CredentialOwner::Account(account) => {
+                Self { accounts: vec![account], ..Self::default() }
+            }
         }
     }
 }
@@ -90,9 +92,9 @@ pub struct PulledRecord {
 pub enum Verification {
     Never,
     /// For images that the agent has pulled.
-    NotForPreloaded,
+    ExceptPreloaded,
     /// For all but these.
-    NotFor(AllowedImages),
+    ExceptAllowlisted(AllowedImages),
     Always,
 }
 
@@ -101,24 +103,24 @@ pub enum Verification {
 pub struct AllowedImages {
     names: Vec<String>,
     /// Each ends with a slash.
-    beginnings: Vec<String>,
+    prefixes: Vec<String>,
 }
 
 impl Verification {
     /// From the configuration's values; the patterns were validated when it was loaded.
-    pub fn from_words(policy: &str, patterns: &[String]) -> Result<Self, String> {
+    pub fn from_config(policy: &str, patterns: &[String]) -> Result<Self, String> {
         match policy {
             "NeverVerify" => Ok(Self::Never),
-            "NeverVerifyPreloadedImages" => Ok(Self::NotForPreloaded),
+            "NeverVerifyPreloadedImages" => Ok(Self::ExceptPreloaded),
             "NeverVerifyAllowlistedImages" => {
                 let mut allowed = AllowedImages::default();
                 for pattern in patterns {
                     match pattern.strip_suffix('*').filter(|start| start.ends_with('/')) {
-                        Some(start) => allowed.beginnings.push(start.to_owned()),
+                        Some(start) => allowed.prefixes.push(start.to_owned()),
                         None => allowed.names.push(pattern.clone()),
                     }
                 }
-                Ok(Self::NotFor(allowed))
+                Ok(Self::ExceptAllowlisted(allowed))
             }
             "AlwaysVerify" => Ok(Self::Always),
             other => Err(format!("imagePullCredentialsVerificationPolicy: {other:?} is unknown")),
@@ -128,11 +130,11 @@ impl Verification {
     fn is_needed(&self, image: &str, was_pulled_here: bool) -> bool {
         match self {
             Self::Never => false,
-            Self::NotForPreloaded => was_pulled_here,
-            Self::NotFor(allowed) => {
+            Self::ExceptPreloaded => was_pulled_here,
+            Self::ExceptAllowlisted(allowed) => {
                 let name = without_tag(image);
                 !allowed.names.iter().any(|each| each == name)
-                    && !allowed.beginnings.iter().any(|start| name.starts_with(start))
+                    && !allowed.prefixes.iter().any(|start| name.starts_with(start))
             }
             Self::Always => true,
         }
@@ -149,60 +151,60 @@ pub struct AccessRequest<'a> {
     /// A pull of that name has begun and no outcome is recorded.
     pub is_being_pulled: bool,
     /// The owners of the pod's own credentials.
-    pub owners: &'a [LoginOwner],
+    pub owners: &'a [CredentialOwner],
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Access {
+pub enum ImageAccess {
     Granted,
     /// Granted, and this pod's secret is to be recorded: it has the same credentials in another
     /// secret, or other credentials in the same secret.
-    GrantedAndNoted(PullSecret),
+    GrantedAndRecorded(PullSecret),
     /// It must be pulled with the pod's credentials.
     Pull,
 }
 
-pub fn judge(policy: &Verification, request: &AccessRequest<'_>) -> Access {
+pub fn check_access(policy: &Verification, request: &AccessRequest<'_>) -> ImageAccess {
     let was_pulled_here = request.record.is_some() || request.is_being_pulled;
     if !policy.is_needed(request.image, was_pulled_here) {
-        return Access::Granted;
+        return ImageAccess::Granted;
     }
     let known =
         request.record.and_then(|record| record.credentials.get(without_tag(request.image)));
-    let Some(known) = known else { return Access::Pull };
+    let Some(known) = known else { return ImageAccess::Pull };
     if known.is_for_all {
-        return Access::Granted;
+        return ImageAccess::Granted;
     }
-    let may_note = known.secrets.len() < MOST_NOTED_BY_ASKING;
+    let may_record = known.secrets.len() < MAX_RECORDED_WITHOUT_PULL;
     for owner in request.owners {
-        let LoginOwner::Secret(own) = owner else { continue };
+        let CredentialOwner::Secret(own) = owner else { continue };
         for there in &known.secrets {
             let is_same_secret = own.is_same_secret(there);
             let is_same_login =
                 !there.credential_hash.is_empty() && own.credential_hash == there.credential_hash;
             match (is_same_login, is_same_secret) {
-                (true, true) => return Access::Granted,
-                (true, false) if may_note => return Access::GrantedAndNoted(own.clone()),
-                (true, false) => return Access::Granted,
-                (false, true) if may_note => return Access::GrantedAndNoted(own.clone()),
+                (true, true) => return ImageAccess::Granted,
+                (true, false) if may_record => return ImageAccess::GrantedAndRecorded(own.clone()),
+                (true, false) => return ImageAccess::Granted,
+                (false, true) if may_record => return ImageAccess::GrantedAndRecorded(own.clone()),
                 (false, _) => {}
             }
         }
     }
     // A pod has one service account.
     let account = request.owners.iter().find_map(|owner| match owner {
-        LoginOwner::Account(account) => Some(account),
+        CredentialOwner::Account(account) => Some(account),
         _ => None,
     });
     match account {
-        Some(account) if known.accounts.contains(account) => Access::Granted,
-        _ => Access::Pull,
+        Some(account) if known.accounts.contains(account) => ImageAccess::Granted,
+        _ => ImageAccess::Pull,
     }
 }
 
 /// The record after a pull, or after access was granted; None where nothing changes. Without
 /// credentials only the fact is recorded that the agent pulled it: the next pod must verify itself.
-pub fn noted(
+pub fn with_credentials(
     record: Option<&PulledRecord>,
     image_ref: &str,
     (image, credentials): (&str, Option<PullCredentials>),
@@ -253,7 +255,7 @@ fn merged(there: &PullCredentials, new: PullCredentials) -> Option<PullCredentia
 
 /// Records of images that the runtime no longer has, by image ref. Those that changed since the
 /// runtime was listed stay.
-pub fn forgotten<'a>(
+pub fn records_of_removed_images<'a>(
     records: impl IntoIterator<Item = &'a PulledRecord>,
     images: &[&str],
     asked_at: ApiTime,
@@ -266,14 +268,14 @@ pub fn forgotten<'a>(
 
 /// Whether a pull that an earlier agent began has produced an image with these names. Short names
 /// are expanded.
-pub fn has_arrived<'a>(intended: &str, names: impl IntoIterator<Item = &'a str>) -> bool {
+pub fn has_pull_completed<'a>(intended: &str, names: impl IntoIterator<Item = &'a str>) -> bool {
     let wanted = in_full(intended);
     names.into_iter().any(|name| in_full(name) == wanted)
 }
 
 /// Whether a pull of this name may have produced an image with these digests. A pull leaves the
 /// digest under the repository that it was pulled from; an imported image may have none.
-pub fn is_of_pull<'a>(intended: &str, digests: impl IntoIterator<Item = &'a str>) -> bool {
+pub fn matches_pull<'a>(intended: &str, digests: impl IntoIterator<Item = &'a str>) -> bool {
     let pulled_from = repository(intended);
     digests.into_iter().any(|name| repository(name) == pulled_from)
 }

@@ -9,7 +9,7 @@ pub mod garbage;
 pub mod image_access;
 pub mod log_rotation;
 pub mod registry_logins;
-mod start_up;
-pub mod user_ranges;
+mod startup_checks;
+pub mod user_namespace_ranges;
 
-pub use start_up::{MachineFacts, Refusal, StartWishes, refusals};
+pub use startup_checks::{StartupError, StartupFacts, StartupRequirements, startup_errors};

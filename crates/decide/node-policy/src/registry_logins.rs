@@ -52,22 +52,22 @@ impl RegistryLogins {
 
     fn of(auths: &Map<String, Value>) -> Result<Self, String> {
         let mut logins = Self::default();
-        for (place, entry) in auths {
-            let login = login(entry).map_err(|why| format!("the entry {place:?}: {why}"))?;
-            logins.add(place, login);
+        for (registry, entry) in auths {
+            let login = login(entry).map_err(|why| format!("the entry {registry:?}: {why}"))?;
+            logins.add(registry, login);
         }
         Ok(logins)
     }
 
     /// Adds one, for a registry as a config file or a plugin names it.
-    pub fn add(&mut self, place: &str, login: RegistryLogin) {
-        self.entries.entry(key(place)).or_default().push(login);
+    pub fn add(&mut self, registry: &str, login: RegistryLogin) {
+        self.entries.entry(key(registry)).or_default().push(login);
     }
 
     /// Adds all of another's; for the same key those come after the existing ones.
     pub fn extend(&mut self, others: Self) {
-        for (place, logins) in others.entries {
-            self.entries.entry(place).or_default().extend(logins);
+        for (registry, logins) in others.entries {
+            self.entries.entry(registry).or_default().extend(logins);
         }
     }
 
@@ -78,7 +78,8 @@ impl RegistryLogins {
     /// The credentials for an image, the most specific first.
     pub fn matching(&self, image: &str) -> Vec<RegistryLogin> {
         let repository = repository(image);
-        let suits = self.entries.iter().rev().filter(|(place, _)| matches(place, &repository));
+        let suits =
+            self.entries.iter().rev().filter(|(registry, _)| matches(registry, &repository));
         let found: Vec<RegistryLogin> = suits.flat_map(|(_, logins)| logins.clone()).collect();
         if found.is_empty() && repository.starts_with("docker.io/") {
             return self.entries.get(DEFAULT_REGISTRY).cloned().unwrap_or_default();
@@ -143,9 +144,9 @@ fn from_base64(text: &str) -> Option<Vec<u8>> {
 }
 
 /// The key of an entry: host and port, and a path if it has one.
-fn key(place: &str) -> String {
-    let bare = ["https://", "http://"].iter().find_map(|scheme| place.strip_prefix(scheme));
-    let bare = bare.unwrap_or(place);
+fn key(registry: &str) -> String {
+    let bare = ["https://", "http://"].iter().find_map(|scheme| registry.strip_prefix(scheme));
+    let bare = bare.unwrap_or(registry);
     let bare = bare.split(['?', '#']).next().unwrap_or_default();
     let (host, path) = bare.find('/').map_or((bare, ""), |at| bare.split_at(at));
     // Some clients write the registry's old API path.
@@ -158,21 +159,21 @@ fn key(place: &str) -> String {
 
 /// Whether an image's full name matches a key: the same port, the same number of host labels, each
 /// matching the pattern, and a path that begins with the key's.
-pub(crate) fn matches(place: &str, image: &str) -> bool {
+pub(crate) fn matches(registry: &str, image: &str) -> bool {
     let split = |text: &str| -> (String, String) {
         let (host, path) = text.find('/').map_or((text, ""), |at| text.split_at(at));
         (host.to_owned(), path.to_owned())
     };
-    let ((place, place_path), (host, path)) = (split(place), split(image));
+    let ((registry, place_path), (host, path)) = (split(registry), split(image));
     let port = |host: &str| -> (String, String) {
         match host.rsplit_once(':') {
             Some((name, port)) => (name.to_owned(), port.to_owned()),
             None => (host.to_owned(), String::new()),
         }
     };
-    let ((place, place_port), (host, host_port)) = (port(&place), port(&host));
+    let ((registry, place_port), (host, host_port)) = (port(&registry), port(&host));
     let (wanted, given): (Vec<&str>, Vec<&str>) =
-        (place.split('.').collect(), host.split('.').collect());
+        (registry.split('.').collect(), host.split('.').collect());
     place_port == host_port
         && wanted.len() == given.len()
         && path.starts_with(&place_path)

@@ -16,7 +16,7 @@ pub const PROVIDED_ADDRESS: &str = "alpha.kubernetes.io/provided-node-ip";
 
 /// What the host knows of its addresses.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct AddressFacts {
+pub struct HostAddressSources {
     /// `--node-ip`: at most one of each family.
     pub node_ips: Vec<IpAddr>,
     /// Of all interfaces.
@@ -29,7 +29,7 @@ pub struct AddressFacts {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum AddressError {
+pub enum NodeAddressError {
     #[error("--node-ip {address}: {reason}")]
     Unusable { address: IpAddr, reason: &'static str },
     #[error(
@@ -57,8 +57,8 @@ pub struct AddressRequest<'a> {
 
 pub fn choose(
     request: AddressRequest<'_>,
-    facts: &AddressFacts,
-) -> Result<ChosenAddresses, AddressError> {
+    facts: &HostAddressSources,
+) -> Result<ChosenAddresses, NodeAddressError> {
     let specified: Vec<IpAddr> =
         facts.node_ips.iter().copied().filter(|ip| !ip.is_unspecified()).collect();
     for ip in &specified {
@@ -78,13 +78,16 @@ pub fn choose(
         specified
     } else {
         let found = without_node_ip(request.hostname, facts);
-        vec![found.ok_or_else(|| AddressError::NotFound { node: request.node_name.to_owned() })?]
+        vec![
+            found
+                .ok_or_else(|| NodeAddressError::NotFound { node: request.node_name.to_owned() })?,
+        ]
     };
     let internal = internal.iter().map(|ip| address("InternalIP", &ip.to_string()));
     Ok(ChosenAddresses { addresses: internal.chain([hostname]).collect(), annotation })
 }
 
-fn without_node_ip(hostname: &str, facts: &AddressFacts) -> Option<IpAddr> {
+fn without_node_ip(hostname: &str, facts: &HostAddressSources) -> Option<IpAddr> {
     if let Ok(ip) = pod_model::parse_ip(hostname) {
         return Some(ip);
     }
@@ -100,7 +103,7 @@ fn without_node_ip(hostname: &str, facts: &AddressFacts) -> Option<IpAddr> {
     preferred.or(routes)
 }
 
-fn usable(address: IpAddr, of_host: &BTreeSet<IpAddr>) -> Result<(), AddressError> {
+fn usable(address: IpAddr, of_host: &BTreeSet<IpAddr>) -> Result<(), NodeAddressError> {
     let link_local = match address {
         IpAddr::V4(v4) => v4.is_link_local(),
         IpAddr::V6(v6) => v6.is_unicast_link_local(),
@@ -118,7 +121,7 @@ fn usable(address: IpAddr, of_host: &BTreeSet<IpAddr>) -> Result<(), AddressErro
     } else {
         return Ok(());
     };
-    Err(AddressError::Unusable { address, reason })
+    Err(NodeAddressError::Unusable { address, reason })
 }
 
 fn address(kind: &str, address: &str) -> NodeAddress {

@@ -9,8 +9,8 @@
 use pod_model::{Quantity, QuantityFormat};
 
 use crate::object::{
-    DeviceResources, FullNodeStatus, Machine, NodeFacts, NodeSettings, is_extended_resource,
-    is_huge_page_resource,
+    DeviceResources, FullNodeStatus, MachineResources, NodeSettings, NodeStatusInputs,
+    is_extended_resource, is_huge_page_resource,
 };
 
 pub(crate) const CPU: &str = "cpu";
@@ -18,16 +18,16 @@ pub(crate) const MEMORY: &str = "memory";
 pub(crate) const PODS: &str = "pods";
 pub(crate) const EPHEMERAL_STORAGE: &str = "ephemeral-storage";
 
-pub(crate) fn fill(status: &mut FullNodeStatus, settings: &NodeSettings, facts: &NodeFacts) {
+pub(crate) fn fill(status: &mut FullNodeStatus, settings: &NodeSettings, facts: &NodeStatusInputs) {
     fill_capacity(status, settings, facts);
     fill_allocatable(status, facts);
 }
 
-fn fill_capacity(status: &mut FullNodeStatus, settings: &NodeSettings, facts: &NodeFacts) {
+fn fill_capacity(status: &mut FullNodeStatus, settings: &NodeSettings, facts: &NodeStatusInputs) {
     let units = |amount| Quantity::from_units(amount, QuantityFormat::DecimalSi);
     let bytes = |amount| Quantity::from_units(amount, QuantityFormat::BinarySi);
     let capacity = &mut status.capacity;
-    let unreadable = Machine::default();
+    let unreadable = MachineResources::default();
     let machine = facts.machine.as_ref();
     let pods = match machine {
         Some(machine) if settings.pods_per_core > 0 => {
@@ -36,7 +36,7 @@ fn fill_capacity(status: &mut FullNodeStatus, settings: &NodeSettings, facts: &N
         _ => settings.max_pods,
     };
     capacity.insert(PODS.to_owned(), units(pods));
-    let Machine { cpus, memory, huge_pages, .. } = machine.unwrap_or(&unreadable);
+    let MachineResources { cpus, memory, huge_pages, .. } = machine.unwrap_or(&unreadable);
     capacity.insert(CPU.to_owned(), units(*cpus));
     capacity.insert(MEMORY.to_owned(), bytes(*memory));
     for (name, amount) in huge_pages {
@@ -54,13 +54,13 @@ fn fill_capacity(status: &mut FullNodeStatus, settings: &NodeSettings, facts: &N
     capacity.extend(removed.iter().map(|name| (name.clone(), Quantity::ZERO)));
 }
 
-fn fill_allocatable(status: &mut FullNodeStatus, facts: &NodeFacts) {
+fn fill_allocatable(status: &mut FullNodeStatus, facts: &NodeStatusInputs) {
     let FullNodeStatus { capacity, allocatable, .. } = status;
     allocatable.retain(|name, _| capacity.contains_key(name) || !is_extended_resource(name));
     for (name, amount) in &*capacity {
         let reserved = facts.reservation.get(name);
         let left = reserved.map_or(*amount, |reserved| without(amount, reserved));
-        allocatable.insert(name.clone(), at_least_nothing(left));
+        allocatable.insert(name.clone(), clamp_to_zero(left));
     }
     for (name, amount) in &facts.devices.allocatable {
         allocatable.insert(name.clone(), *amount);
@@ -68,7 +68,7 @@ fn fill_allocatable(status: &mut FullNodeStatus, facts: &NodeFacts) {
     let huge_pages = capacity.iter().filter(|(name, _)| is_huge_page_resource(name));
     for (_, amount) in huge_pages {
         if let Some(memory) = allocatable.get_mut(MEMORY) {
-            *memory = at_least_nothing(without(memory, amount));
+            *memory = clamp_to_zero(without(memory, amount));
         }
     }
 }
@@ -77,7 +77,7 @@ fn without(amount: &Quantity, less: &Quantity) -> Quantity {
     amount.checked_sub(less).unwrap_or(Quantity::ZERO).with_format(amount.format())
 }
 
-fn at_least_nothing(amount: Quantity) -> Quantity {
+fn clamp_to_zero(amount: Quantity) -> Quantity {
     if amount.sign() < 0 { Quantity::from_units(0, amount.format()) } else { amount }
 }
 

@@ -9,16 +9,16 @@ use ports::ApiTime;
 use ports::cluster_objects::NodeCondition;
 
 use crate::capacity::{CPU, EPHEMERAL_STORAGE, MEMORY, PODS};
-use crate::object::{FullNodeStatus, NodeEvent, NodeFacts, NodeSettings};
+use crate::object::{FullNodeStatus, NodeSettings, NodeStatusEvent, NodeStatusInputs};
 
 /// One condition of pressure: its type, then reason, message and event of each status.
-struct PressureWords {
+struct PressureConditionText {
     kind: &'static str,
     under: [&'static str; 3],
     free: [&'static str; 3],
 }
 
-const MEMORY_PRESSURE: PressureWords = PressureWords {
+const MEMORY_PRESSURE: PressureConditionText = PressureConditionText {
     kind: "MemoryPressure",
     under: [
         "KubeletHasInsufficientMemory",
@@ -32,13 +32,13 @@ const MEMORY_PRESSURE: PressureWords = PressureWords {
     ],
 };
 
-const DISK_PRESSURE: PressureWords = PressureWords {
+const DISK_PRESSURE: PressureConditionText = PressureConditionText {
     kind: "DiskPressure",
     under: ["KubeletHasDiskPressure", "kubelet has disk pressure", "NodeHasDiskPressure"],
     free: ["KubeletHasNoDiskPressure", "kubelet has no disk pressure", "NodeHasNoDiskPressure"],
 };
 
-const PID_PRESSURE: PressureWords = PressureWords {
+const PID_PRESSURE: PressureConditionText = PressureConditionText {
     kind: "PIDPressure",
     under: [
         "KubeletHasInsufficientPID",
@@ -58,9 +58,9 @@ pub(crate) const READY: &str = "Ready";
 pub(crate) fn fill(
     status: &mut FullNodeStatus,
     settings: &NodeSettings,
-    facts: &NodeFacts,
+    facts: &NodeStatusInputs,
     now: ApiTime,
-) -> Vec<NodeEvent> {
+) -> Vec<NodeStatusEvent> {
     let pressure = facts.pressure;
     let mut events = Vec::new();
     for (words, under) in [
@@ -77,7 +77,7 @@ pub(crate) fn fill(
                 NodeCondition { last_heartbeat_time: Some(now), ..was.clone() }
             }
             _ => {
-                events.push(NodeEvent::of_status(&settings.node_name, event));
+                events.push(NodeStatusEvent::of_status(&settings.node_name, event));
                 condition(words.kind, truth, (reason, message), now)
             }
         };
@@ -90,9 +90,9 @@ pub(crate) fn fill(
 fn fill_ready(
     status: &mut FullNodeStatus,
     settings: &NodeSettings,
-    facts: &NodeFacts,
+    facts: &NodeStatusInputs,
     now: ApiTime,
-) -> Option<NodeEvent> {
+) -> Option<NodeStatusEvent> {
     let mut errors = facts.errors.clone();
     let mut needed = vec![CPU, MEMORY, PODS];
     needed.extend(settings.counts_local_storage.then_some(EPHEMERAL_STORAGE));
@@ -117,7 +117,7 @@ fn fill_ready(
             next.last_transition_time = was.last_transition_time;
         } else {
             let reason = if truth == "True" { "NodeReady" } else { "NodeNotReady" };
-            event = Some(NodeEvent::of_status(&settings.node_name, reason));
+            event = Some(NodeStatusEvent::of_status(&settings.node_name, reason));
         }
     }
     put(&mut status.conditions, next);

@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use ports::ApiTime;
-use ports::cluster_api::{ClusterEvent, EventKind, ToldEvent};
+use ports::cluster_api::{ClusterEvent, ClusterEventType, StoredEvent};
 
 const MAX_ENTRIES: usize = 4096;
 const SIMILAR_EVENTS: usize = 10;
@@ -24,60 +24,60 @@ pub enum Correlated {
     /// Rate limited: its source reported too many events about its object.
     Dropped,
     Create {
-        key: EventKey,
+        key: CorrelationKey,
         event: ClusterEvent,
     },
     Repeat {
-        key: EventKey,
+        key: CorrelationKey,
         event: ClusterEvent,
-        stored: ToldEvent,
+        stored: StoredEvent,
         count: u32,
     },
 }
 
 /// Events with the same key are one event that is counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct EventKey(u64);
+pub struct CorrelationKey(u64);
 
 #[derive(Debug, Default)]
 pub struct EventCorrelator {
-    similar: Bounded<Similar>,
-    sent: Bounded<Sent>,
-    sources: Bounded<Bucket>,
+    similar: Bounded<SimilarEvents>,
+    sent: Bounded<SentEvent>,
+    sources: Bounded<EventTokenBucket>,
 }
 
 #[derive(Debug, Default)]
-struct Similar {
+struct SimilarEvents {
     messages: BTreeSet<u64>,
     last: Option<ApiTime>,
 }
 
 #[derive(Debug)]
-struct Sent {
-    stored: ToldEvent,
+struct SentEvent {
+    stored: StoredEvent,
     count: u32,
 }
 
 /// A token bucket; `spent` is what is missing in it, in nanoseconds of refilling.
 #[derive(Debug)]
-struct Bucket {
+struct EventTokenBucket {
     spent: i64,
     at: ApiTime,
 }
 
 impl EventCorrelator {
     pub fn correlate(&mut self, event: ClusterEvent, now: ApiTime) -> Correlated {
-        let source = key_of(&event, Part::Source);
-        if !self.sources.entry(source, || Bucket { spent: 0, at: now }).take(now) {
+        let source = key_of(&event, KeyPart::Source);
+        if !self.sources.entry(source, || EventTokenBucket { spent: 0, at: now }).take(now) {
             return Correlated::Dropped;
         }
-        let similar_key = key_of(&event, Part::Reason);
-        let similar = self.similar.entry(similar_key, Similar::default);
+        let similar_key = key_of(&event, KeyPart::Reason);
+        let similar = self.similar.entry(similar_key, SimilarEvents::default);
         let (key, event) = if similar.is_one_of_many(&event.message, now) {
             let message = format!("(combined from similar events): {}", event.message);
             (similar_key, ClusterEvent { message, at: now, ..event })
         } else {
-            (key_of(&event, Part::Whole), event)
+            (key_of(&event, KeyPart::Whole), event)
         };
         match self.sent.get_mut(key) {
             Some(sent) => {
@@ -89,18 +89,18 @@ impl EventCorrelator {
     }
 
     /// The server has it, with this count by now.
-    pub fn stored(&mut self, key: EventKey, stored: ToldEvent, count: u32) {
-        let sent = self.sent.entry(key, || Sent { stored: stored.clone(), count });
-        *sent = Sent { stored, count };
+    pub fn stored(&mut self, key: CorrelationKey, stored: StoredEvent, count: u32) {
+        let sent = self.sent.entry(key, || SentEvent { stored: stored.clone(), count });
+        *sent = SentEvent { stored, count };
     }
 
     /// The server no longer has it: the next one of its key is created anew.
-    pub fn expired(&mut self, key: EventKey) {
+    pub fn expired(&mut self, key: CorrelationKey) {
         self.sent.remove(key);
     }
 }
 
-impl Similar {
+impl SimilarEvents {
     fn is_one_of_many(&mut self, message: &str, now: ApiTime) -> bool {
         let is_old = |last: ApiTime| now.nanos().saturating_sub(last.nanos()) > SIMILAR_FOR;
         if self.last.is_none_or(is_old) {
@@ -118,7 +118,7 @@ impl Similar {
     }
 }
 
-impl Bucket {
+impl EventTokenBucket {
     fn take(&mut self, now: ApiTime) -> bool {
         let passed = now.nanos().saturating_sub(self.at.nanos()).max(0);
         self.at = now;
@@ -132,31 +132,31 @@ impl Bucket {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Part {
+enum KeyPart {
     Source,
     Reason,
     Whole,
 }
 
-fn key_of(event: &ClusterEvent, part: Part) -> EventKey {
+fn key_of(event: &ClusterEvent, part: KeyPart) -> CorrelationKey {
     let about = &event.about;
     let mut hasher = DefaultHasher::new();
-    (&event.component, &event.host, event.kind == EventKind::Warning).hash(&mut hasher);
+    (&event.component, &event.host, event.kind == ClusterEventType::Warning).hash(&mut hasher);
     (&about.kind, &about.namespace, &about.name, &about.uid, &about.api_version).hash(&mut hasher);
-    if part >= Part::Reason {
+    if part >= KeyPart::Reason {
         event.reason.hash(&mut hasher);
     }
-    if part == Part::Whole {
+    if part == KeyPart::Whole {
         (&event.message, &about.field_path).hash(&mut hasher);
     }
-    EventKey(hasher.finish())
+    CorrelationKey(hasher.finish())
 }
 
 /// At most [`MAX_ENTRIES`], of which the first to come is the first to go.
 #[derive(Debug)]
 struct Bounded<T> {
-    entries: BTreeMap<EventKey, T>,
-    order: VecDeque<EventKey>,
+    entries: BTreeMap<CorrelationKey, T>,
+    order: VecDeque<CorrelationKey>,
 }
 
 impl<T> Default for Bounded<T> {
@@ -166,7 +166,7 @@ impl<T> Default for Bounded<T> {
 }
 
 impl<T> Bounded<T> {
-    fn entry(&mut self, key: EventKey, make: impl FnOnce() -> T) -> &mut T {
+    fn entry(&mut self, key: CorrelationKey, make: impl FnOnce() -> T) -> &mut T {
         if !self.entries.contains_key(&key) {
             self.order.push_back(key);
             if self.order.len() > MAX_ENTRIES
@@ -178,11 +178,11 @@ impl<T> Bounded<T> {
         self.entries.entry(key).or_insert_with(make)
     }
 
-    fn get_mut(&mut self, key: EventKey) -> Option<&mut T> {
+    fn get_mut(&mut self, key: CorrelationKey) -> Option<&mut T> {
         self.entries.get_mut(&key)
     }
 
-    fn remove(&mut self, key: EventKey) {
+    fn remove(&mut self, key: CorrelationKey) {
         if self.entries.remove(&key).is_some() {
             self.order.retain(|known| *known != key);
         }

@@ -12,8 +12,8 @@ pub const NAMESPACE: &str = "kube-node-lease";
 
 /// The share of its duration after which a Lease is renewed.
 const RENEWALS_PER_DURATION: i64 = 4;
-const FIRST_WAIT: i64 = 200;
-const LONGEST_WAIT: i64 = 7_000;
+const FIRST_RETRY_DELAY: i64 = 200;
+const MAX_RETRY_DELAY: i64 = 7_000;
 
 /// What a Lease of this node says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,8 +71,8 @@ pub fn renew_interval(duration_seconds: i64, random: u16) -> i64 {
 
 /// Milliseconds to wait after this many failed attempts in a row (from one on).
 pub fn retry_wait(failed: u32) -> i64 {
-    let doubled = FIRST_WAIT.checked_shl(failed.saturating_sub(1).min(16));
-    doubled.unwrap_or(LONGEST_WAIT).min(LONGEST_WAIT)
+    let doubled = FIRST_RETRY_DELAY.checked_shl(failed.saturating_sub(1).min(16));
+    doubled.unwrap_or(MAX_RETRY_DELAY).min(MAX_RETRY_DELAY)
 }
 
 #[cfg(test)]

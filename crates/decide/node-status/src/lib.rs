@@ -19,5 +19,5 @@ pub mod report_schedule;
 pub mod runtime_errors;
 pub mod update;
 
-pub use object::{FullNodeStatus, NodeEvent, NodeObject, ResourceMap};
+pub use object::{FullNodeStatus, NodeObject, NodeStatusEvent, ResourceMap};
 pub use patch::status_patch;

@@ -39,25 +39,25 @@ pub struct NodeSettings {
 
 /// A snapshot of the machine and the runtime.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct NodeFacts {
+pub struct NodeStatusInputs {
     /// Nothing where the machine could not be read.
-    pub machine: Option<Machine>,
+    pub machine: Option<MachineResources>,
     /// Of the file system of the root directory, in bytes.
     pub ephemeral_storage: Option<i64>,
     /// What is kept from pods: reserved for the system and the agent, and hard eviction thresholds.
     pub reservation: ResourceMap,
     pub devices: DeviceResources,
-    pub addresses: crate::addresses::AddressFacts,
+    pub addresses: crate::addresses::HostAddressSources,
     pub kernel_version: String,
     pub os_image: String,
     pub runtime_name: String,
     /// Nothing while the runtime does not answer.
     pub runtime_version: Option<String>,
     /// Nothing where they could not be listed.
-    pub images: Option<Vec<ImageFact>>,
+    pub images: Option<Vec<ImageSummary>>,
     pub runtime_handlers: Vec<RuntimeHandler>,
     pub runtime_features: Option<NodeFeatures>,
-    pub pressure: Pressure,
+    pub pressure: NodePressure,
     /// Why the node is not ready: runtime, network, storage, shutdown, in this order.
     pub errors: Vec<String>,
     /// What does not keep the node from being ready but is shown beside it.
@@ -68,7 +68,7 @@ pub struct NodeFacts {
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Machine {
+pub struct MachineResources {
     pub cpus: i64,
     pub memory: i64,
     /// Bytes by resource name, such as `hugepages-2Mi`.
@@ -90,7 +90,7 @@ pub struct DeviceResources {
 
 /// An image of the runtime's.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct ImageFact {
+pub struct ImageSummary {
     pub id: String,
     pub digests: Vec<String>,
     pub tags: Vec<String>,
@@ -98,7 +98,7 @@ pub struct ImageFact {
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Pressure {
+pub struct NodePressure {
     pub memory: bool,
     pub disk: bool,
     pub pid: bool,
@@ -106,13 +106,13 @@ pub struct Pressure {
 
 /// An event about the node.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct NodeEvent {
+pub struct NodeStatusEvent {
     pub warning: bool,
     pub reason: &'static str,
     pub message: String,
 }
 
-impl NodeEvent {
+impl NodeStatusEvent {
     /// The event that a change of the status comes with.
     pub(crate) fn of_status(node_name: &str, reason: &'static str) -> Self {
         let message = format!("Node {node_name} status is now: {reason}");

@@ -12,10 +12,10 @@ use ports::cluster_objects::NodeTaint;
 use serde_json::{Map, Value, json};
 
 use crate::object::{
-    Machine, NodeEvent, NodeFacts, NodeObject, NodeSettings, is_extended_resource,
-    is_huge_page_resource,
+    MachineResources, NodeObject, NodeSettings, NodeStatusEvent, NodeStatusInputs,
+    is_extended_resource, is_huge_page_resource,
 };
-use crate::update::{ARCH_LABEL, OPERATING_SYSTEM, OS_LABEL, UpdateMemory, fill};
+use crate::update::{ARCH_LABEL, OPERATING_SYSTEM, OS_LABEL, UpdateState, fill};
 
 const HOSTNAME_LABEL: &str = "kubernetes.io/hostname";
 const ATTACH_ANNOTATION: &str = "volumes.kubernetes.io/controller-managed-attach-detach";
@@ -41,9 +41,9 @@ const DEFAULT_LABELS: &[&str] = &[
 /// The node as it registers, with the events of its first conditions and what could not be filled in.
 pub fn initial_node(
     settings: &NodeSettings,
-    facts: &NodeFacts,
+    facts: &NodeStatusInputs,
     now: ApiTime,
-) -> (NodeObject, Vec<NodeEvent>, Vec<String>) {
+) -> (NodeObject, Vec<NodeStatusEvent>, Vec<String>) {
     let mut node = NodeObject::default();
     node.metadata.name.clone_from(&settings.node_name);
     let architecture = settings.architecture.as_str();
@@ -69,7 +69,7 @@ pub fn initial_node(
     if settings.external_cloud_provider {
         node.spec.taints.push(taint(UNINITIALIZED_TAINT, "true"));
     }
-    let mut memory = UpdateMemory { unschedulable: settings.unschedulable, ..Default::default() };
+    let mut memory = UpdateState { unschedulable: settings.unschedulable, ..Default::default() };
     let (events, errors) = fill(&mut node, settings, facts, &mut memory, now);
     (node, events, errors)
 }
@@ -175,7 +175,7 @@ fn reconcile_huge_pages(initial: &NodeObject, node: &mut NodeObject) {
 
 /// What the node's Lease shows of its holder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct LeaseSeen {
+pub struct ObservedLease {
     pub renewed: ApiTime,
     pub duration_seconds: i64,
 }
@@ -183,10 +183,10 @@ pub struct LeaseSeen {
 /// Why this machine may not use the name, if another live one uses it: the object names another
 /// machine by both ids, and its Lease was renewed within its duration. A machine that was
 /// reinstalled, or that takes a dead one's name, gets it.
-pub fn held_by_another(
+pub fn name_conflict(
     existing: &NodeObject,
-    machine: &Machine,
-    lease: Option<LeaseSeen>,
+    machine: &MachineResources,
+    lease: Option<ObservedLease>,
     now: ApiTime,
 ) -> Option<String> {
     let info = &existing.status.node_info;

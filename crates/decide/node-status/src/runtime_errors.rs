@@ -7,33 +7,33 @@
 use std::time::Duration;
 
 /// How long a runtime may not answer before the node reports it down.
-const SILENT_FOR: Duration = Duration::from_secs(30);
+const RUNTIME_DOWN_AFTER: Duration = Duration::from_secs(30);
 
 /// The last answer of the runtime.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct RuntimeSeen {
+pub struct RuntimeObservation {
     /// Absent while it has never answered.
     pub answered_ago: Option<Duration>,
-    pub ready: Option<SeenCondition>,
-    pub network: Option<SeenCondition>,
+    pub ready: Option<ObservedRuntimeCondition>,
+    pub network: Option<ObservedRuntimeCondition>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SeenCondition {
+pub struct ObservedRuntimeCondition {
     pub met: bool,
     /// Such as `NetworkReady=false reason:NetworkPluginNotReady message:…`.
     pub text: String,
 }
 
 /// The errors of the runtime, then those of its network.
-pub fn runtime_errors(seen: &RuntimeSeen) -> Vec<String> {
+pub fn runtime_errors(seen: &RuntimeObservation) -> Vec<String> {
     let mut errors = Vec::new();
     let Some(ago) = seen.answered_ago else {
         errors.push("container runtime status check may not have completed yet".to_owned());
         errors.push("network state unknown".to_owned());
         return errors;
     };
-    if ago >= SILENT_FOR {
+    if ago >= RUNTIME_DOWN_AFTER {
         errors.push("container runtime is down".to_owned());
     }
     for (name, condition) in
@@ -53,36 +53,40 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_error_of_the_runtime_has_its_words() {
-        let condition = |met, text: &str| Some(SeenCondition { met, text: text.to_owned() });
-        let well = RuntimeSeen {
+    fn each_runtime_error_has_its_message() {
+        let condition =
+            |met, text: &str| Some(ObservedRuntimeCondition { met, text: text.to_owned() });
+        let well = RuntimeObservation {
             answered_ago: Some(Duration::ZERO),
             ready: condition(true, "r"),
             network: condition(true, "n"),
         };
-        let rows: [(RuntimeSeen, &[&str]); 6] = [
+        let rows: [(RuntimeObservation, &[&str]); 6] = [
             (well.clone(), &[]),
             (
-                RuntimeSeen::default(),
+                RuntimeObservation::default(),
                 &[
                     "container runtime status check may not have completed yet",
                     "network state unknown",
                 ],
             ),
-            (RuntimeSeen { answered_ago: Some(Duration::from_secs(29)), ..well.clone() }, &[]),
             (
-                RuntimeSeen { answered_ago: Some(Duration::from_secs(30)), ..well.clone() },
+                RuntimeObservation { answered_ago: Some(Duration::from_secs(29)), ..well.clone() },
+                &[],
+            ),
+            (
+                RuntimeObservation { answered_ago: Some(Duration::from_secs(30)), ..well.clone() },
                 &["container runtime is down"],
             ),
             (
-                RuntimeSeen {
+                RuntimeObservation {
                     network: condition(false, "NetworkReady=false reason:R message:m"),
                     ..well.clone()
                 },
                 &["container runtime network not ready: NetworkReady=false reason:R message:m"],
             ),
             (
-                RuntimeSeen { ready: None, network: None, ..well },
+                RuntimeObservation { ready: None, network: None, ..well },
                 &[
                     "container runtime not ready: <nil>",
                     "container runtime network not ready: <nil>",

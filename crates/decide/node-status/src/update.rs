@@ -13,13 +13,13 @@ use ports::cluster_objects::NodeCondition;
 
 use crate::addresses::{self, AddressRequest, PROVIDED_ADDRESS};
 use crate::object::{
-    DaemonEndpoint, DaemonEndpoints, FullNodeStatus, ImageFact, NodeEvent, NodeFacts, NodeImage,
-    NodeObject, NodeSettings, NodeSwap,
+    DaemonEndpoint, DaemonEndpoints, FullNodeStatus, ImageSummary, NodeImage, NodeObject,
+    NodeSettings, NodeStatusEvent, NodeStatusInputs, NodeSwap,
 };
 use crate::{capacity, conditions};
 
 /// More names of one image say nothing to the scheduler.
-const MOST_NAMES_OF_AN_IMAGE: usize = 5;
+const MAX_NAMES_PER_IMAGE: usize = 5;
 
 pub(crate) const OS_LABEL: &str = "kubernetes.io/os";
 pub(crate) const ARCH_LABEL: &str = "kubernetes.io/arch";
@@ -27,18 +27,18 @@ pub(crate) const OPERATING_SYSTEM: &str = "linux";
 
 /// What an update comes to.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Update {
+pub struct NodeUpdate {
     pub node: NodeObject,
     /// Whether something other than a heartbeat differs.
     pub changed: bool,
-    pub events: Vec<NodeEvent>,
+    pub events: Vec<NodeStatusEvent>,
     /// What could not be filled in, for the log.
     pub errors: Vec<String>,
 }
 
 /// What the agent remembers between updates.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct UpdateMemory {
+pub struct UpdateState {
     /// As the last update saw it.
     pub unschedulable: bool,
     /// The reboot was reported already.
@@ -48,11 +48,11 @@ pub struct UpdateMemory {
 /// The object as it should be now.
 pub fn update(
     settings: &NodeSettings,
-    facts: &NodeFacts,
+    facts: &NodeStatusInputs,
     existing: &NodeObject,
-    memory: &mut UpdateMemory,
+    memory: &mut UpdateState,
     now: ApiTime,
-) -> Update {
+) -> NodeUpdate {
     let mut node = existing.clone();
     for (label, value) in [(OS_LABEL, OPERATING_SYSTEM), (ARCH_LABEL, &settings.architecture)] {
         node.metadata.labels.insert(label.to_owned(), value.to_owned());
@@ -60,17 +60,17 @@ pub fn update(
     let labels_changed = node.metadata.labels != existing.metadata.labels;
     let (events, errors) = fill(&mut node, settings, facts, memory, now);
     let changed = labels_changed || differs(&existing.status, &node.status);
-    Update { node, changed, events, errors }
+    NodeUpdate { node, changed, events, errors }
 }
 
 /// Fills in everything of the status that is the agent's.
 pub(crate) fn fill(
     node: &mut NodeObject,
     settings: &NodeSettings,
-    facts: &NodeFacts,
-    memory: &mut UpdateMemory,
+    facts: &NodeStatusInputs,
+    memory: &mut UpdateState,
     now: ApiTime,
-) -> (Vec<NodeEvent>, Vec<String>) {
+) -> (Vec<NodeStatusEvent>, Vec<String>) {
     let (mut events, mut errors) = (Vec::new(), Vec::new());
     if let Err(error) = fill_addresses(node, settings, facts) {
         errors.push(error.to_string());
@@ -97,7 +97,7 @@ pub(crate) fn fill(
         memory.unschedulable = node.spec.unschedulable;
         let schedulable =
             if node.spec.unschedulable { "NodeNotSchedulable" } else { "NodeSchedulable" };
-        events.push(NodeEvent::of_status(&settings.node_name, schedulable));
+        events.push(NodeStatusEvent::of_status(&settings.node_name, schedulable));
     }
     node.status.declared_features.clone_from(&facts.declared_features);
     (events, errors)
@@ -106,8 +106,8 @@ pub(crate) fn fill(
 fn fill_addresses(
     node: &mut NodeObject,
     settings: &NodeSettings,
-    facts: &NodeFacts,
-) -> Result<(), addresses::AddressError> {
+    facts: &NodeStatusInputs,
+) -> Result<(), addresses::NodeAddressError> {
     let request = AddressRequest {
         node_name: &settings.node_name,
         hostname: &settings.hostname,
@@ -127,9 +127,9 @@ fn fill_addresses(
 fn reboot(
     status: &FullNodeStatus,
     settings: &NodeSettings,
-    facts: &NodeFacts,
-    memory: &mut UpdateMemory,
-) -> Option<NodeEvent> {
+    facts: &NodeStatusInputs,
+    memory: &mut UpdateState,
+) -> Option<NodeStatusEvent> {
     let boot_id = &facts.machine.as_ref()?.boot_id;
     let before = &status.node_info.boot_id;
     if before.is_empty() || before == boot_id || memory.reboot_reported {
@@ -138,10 +138,10 @@ fn reboot(
     memory.reboot_reported = true;
     let name = &settings.node_name;
     let message = format!("Node {name} has been rebooted, boot id: {boot_id}");
-    Some(NodeEvent { warning: true, reason: "Rebooted", message })
+    Some(NodeStatusEvent { warning: true, reason: "Rebooted", message })
 }
 
-fn fill_info(status: &mut FullNodeStatus, settings: &NodeSettings, facts: &NodeFacts) {
+fn fill_info(status: &mut FullNodeStatus, settings: &NodeSettings, facts: &NodeStatusInputs) {
     let info = &mut status.node_info;
     if let Some(machine) = &facts.machine {
         info.machine_id.clone_from(&machine.machine_id);
@@ -165,14 +165,14 @@ fn fill_info(status: &mut FullNodeStatus, settings: &NodeSettings, facts: &NodeF
 }
 
 /// The largest images first, as many as asked for.
-fn image_list(images: &[ImageFact], most: i64) -> Vec<NodeImage> {
-    let mut sorted: Vec<&ImageFact> = images.iter().collect();
+fn image_list(images: &[ImageSummary], most: i64) -> Vec<NodeImage> {
+    let mut sorted: Vec<&ImageSummary> = images.iter().collect();
     sorted.sort_by(|one, other| {
         other.size_bytes.cmp(&one.size_bytes).then_with(|| one.id.cmp(&other.id))
     });
     let most = usize::try_from(most).unwrap_or(usize::MAX);
     let listed = sorted.into_iter().take(most).map(|image| {
-        let names = image.digests.iter().chain(&image.tags).take(MOST_NAMES_OF_AN_IMAGE);
+        let names = image.digests.iter().chain(&image.tags).take(MAX_NAMES_PER_IMAGE);
         NodeImage { names: names.cloned().collect(), size_bytes: image.size_bytes }
     });
     listed.collect()

@@ -5,14 +5,14 @@
 //! it; a UID is assigned once and saved. Everything is a value: what must outlive the agent comes
 //! out as records to write. Nothing here runs, stops or removes a pod.
 
-mod identity;
 mod manifests;
 mod notice;
+mod pod_identity;
 mod record;
 mod waiting;
 
-pub use identity::{Identified, Identities, UIDS_FOLDER, WhenAndWhere};
-pub use manifests::{MANIFESTS_FOLDER, Manifests, Offer, Reading, Taken};
+pub use manifests::{MANIFESTS_DIR, ManifestOptions, Manifests, PodCandidate, SourceUpdate};
 pub use notice::Notice;
-pub use record::Record;
+pub use pod_identity::{IdentifiedPod, IdentityContext, PodIdentities, UIDS_DIR};
+pub use record::RecordChange;
 pub use waiting::WaitingPods;

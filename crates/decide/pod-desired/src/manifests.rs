@@ -9,32 +9,32 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use document::problem::{Origin, Problem};
+use document::diagnostic::{Diagnostic, Origin};
 use pod_manifest::static_pod::{SourceKind, fnv128a};
 use pod_manifest::{PodGates, StaticPodSource, StaticPods, Strictness, read_static_pods};
 use pod_model::pod::Pod;
-use ports::pod_sources::{ManifestContent, ManifestFile, SourceTelling};
+use ports::pod_sources::{ManifestContent, ManifestFile, SourceSnapshot};
 
 use crate::notice::Notice;
-use crate::record::Record;
+use crate::record::RecordChange;
 
 mod saved;
 #[cfg(test)]
 mod tests;
 
 /// The directory of the records of last good manifests.
-pub const MANIFESTS_FOLDER: &str = "manifests";
+pub const MANIFESTS_DIR: &str = "manifests";
 
 /// How manifests are read on this node.
 #[derive(Debug, Clone)]
-pub struct Reading {
+pub struct ManifestOptions {
     pub node_name: String,
     pub gates: PodGates,
 }
 
 /// A pod that a manifest offers, without a UID of ours.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Offer {
+pub struct PodCandidate {
     /// The path or URL, for messages.
     pub manifest: String,
     pub source: &'static str,
@@ -46,67 +46,67 @@ pub struct Offer {
 
 /// The result of applying a snapshot.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Taken {
+pub struct SourceUpdate {
     pub notices: Vec<Notice>,
-    pub records: Vec<Record>,
+    pub records: Vec<RecordChange>,
 }
 
 #[derive(Debug)]
-struct Source {
+struct ManifestSourceState {
     kind: SourceKind,
-    has_spoken: bool,
+    has_reported: bool,
     /// It has reported, if only that it cannot be read now.
-    was_heard: bool,
+    has_responded: bool,
     /// By name. Reported by the source, or saved by an earlier agent.
-    files: BTreeMap<String, File>,
+    files: BTreeMap<String, ManifestFileState>,
     /// Why it could not be read last time.
-    trouble: Option<String>,
+    source_error: Option<String>,
 }
 
 #[derive(Debug, Default)]
-struct File {
+struct ManifestFileState {
     /// The hash of its last reported content; None before this agent received it.
-    told: Option<u128>,
-    offers: Vec<Offer>,
+    last_hash: Option<u128>,
+    candidates: Vec<PodCandidate>,
     /// Its current error.
-    trouble: Option<String>,
+    source_error: Option<String>,
 }
 
 /// The manifests of all sources.
 #[derive(Debug)]
 pub struct Manifests {
-    reading: Reading,
-    sources: Vec<Source>,
+    reading: ManifestOptions,
+    sources: Vec<ManifestSourceState>,
     /// Which manifest had the pod of a full name last.
-    holders: BTreeMap<String, String>,
-    quarrels: BTreeSet<String>,
+    owners: BTreeMap<String, String>,
+    conflicts: BTreeSet<String>,
 }
 
 impl Manifests {
-    pub fn new(reading: Reading, sources: &[SourceKind]) -> Self {
-        let source = |kind: &SourceKind| Source {
+    pub fn new(reading: ManifestOptions, sources: &[SourceKind]) -> Self {
+        let source = |kind: &SourceKind| ManifestSourceState {
             kind: *kind,
-            has_spoken: false,
-            was_heard: false,
+            has_reported: false,
+            has_responded: false,
             files: BTreeMap::new(),
-            trouble: None,
+            source_error: None,
         };
         Self {
             reading,
             sources: sources.iter().map(source).collect(),
-            holders: BTreeMap::new(),
-            quarrels: BTreeSet::new(),
+            owners: BTreeMap::new(),
+            conflicts: BTreeSet::new(),
         }
     }
 
     /// Loads the last good manifests that an earlier agent saved. Their pods are offered once their
     /// source still has the file, or reports that it cannot be read now.
-    pub fn recall(&mut self, records: &[(String, Vec<u8>)]) -> Vec<Notice> {
+    pub fn restore(&mut self, records: &[(String, Vec<u8>)]) -> Vec<Notice> {
         let mut notices = Vec::new();
         for (name, content) in records {
             let Some(saved) = saved::read(content) else {
                 notices.push(Notice::Warning(format!(
-                    "the saved manifest {MANIFESTS_FOLDER}/{name} cannot be read; it is left as it is"
+                    "the saved manifest {MANIFESTS_DIR}/{name} cannot be read; it is left as it is"
                 )));
                 continue;
             };
@@ -117,8 +117,8 @@ impl Manifests {
             };
             let read = self.read(at, &saved.file, bytes);
             if let Some(source) = self.sources.get_mut(at) {
-                let offers = offers_of(&saved.file, source.kind, bytes, read.pods);
-                let file = File { told: None, offers, trouble: None };
+                let candidates = candidates_of(&saved.file, source.kind, bytes, read.pods);
+                let file = ManifestFileState { last_hash: None, candidates, source_error: None };
                 source.files.insert(saved.file, file);
             }
         }
@@ -126,88 +126,95 @@ impl Manifests {
     }
 
     /// The manifest that had a pod before this agent started keeps it.
-    pub fn recall_holder(&mut self, full_name: &str, manifest: &str) {
-        self.holders.insert(full_name.to_owned(), manifest.to_owned());
+    pub fn restore_owner(&mut self, full_name: &str, manifest: &str) {
+        self.owners.insert(full_name.to_owned(), manifest.to_owned());
     }
 
     /// Applies a snapshot of source number `at`.
-    pub fn tell(&mut self, at: usize, telling: &SourceTelling) -> Taken {
-        let mut taken = Taken::default();
-        let trouble = match telling {
-            SourceTelling::Unreachable(why) => {
+    pub fn apply_snapshot(&mut self, at: usize, snapshot: &SourceSnapshot) -> SourceUpdate {
+        let mut update = SourceUpdate::default();
+        let source_error = match snapshot {
+            SourceSnapshot::Unreachable(why) => {
                 Some(format!("{why}; pods that this source told of before are kept"))
             }
-            SourceTelling::All(_) => None,
+            SourceSnapshot::All(_) => None,
         };
-        taken.notices.extend(trouble.clone().map(Notice::Error));
+        update.notices.extend(source_error.clone().map(Notice::Error));
         if let Some(source) = self.sources.get_mut(at) {
-            source.was_heard = true;
-            source.trouble = trouble;
+            source.has_responded = true;
+            source.source_error = source_error;
         }
-        let SourceTelling::All(files) = telling else { return taken };
+        let SourceSnapshot::All(files) = snapshot else { return update };
         for file in files {
-            self.take_file(at, file, &mut taken);
+            self.update_file(at, file, &mut update);
         }
-        let told: BTreeSet<&str> = files.iter().map(|file| file.name.as_str()).collect();
-        let Some(source) = self.sources.get_mut(at) else { return taken };
-        source.has_spoken = true;
+        let last_hash: BTreeSet<&str> = files.iter().map(|file| file.name.as_str()).collect();
+        let Some(source) = self.sources.get_mut(at) else { return update };
+        source.has_reported = true;
         source.files.retain(|name, file| {
-            let stays = told.contains(name.as_str());
-            if !stays && (file.told.is_some() || !file.offers.is_empty()) {
-                let pods = names(&file.offers);
+            let stays = last_hash.contains(name.as_str());
+            if !stays && (file.last_hash.is_some() || !file.candidates.is_empty()) {
+                let pods = names(&file.candidates);
                 let text = format!("manifest {name} is gone, and with it {pods}");
-                taken.notices.push(Notice::Information(text));
-                taken.records.push(saved::forgotten(source.kind, name));
+                update.notices.push(Notice::Information(text));
+                update.records.push(saved::removed_record(source.kind, name));
             }
             stays
         });
-        taken
+        update
     }
 
-    fn take_file(&mut self, at: usize, told: &ManifestFile, taken: &mut Taken) {
-        let hash = content_hash(&told.content);
-        let known = self.sources.get(at).and_then(|source| source.files.get(&told.name));
-        if known.is_some_and(|file| file.told == Some(hash)) {
+    fn update_file(&mut self, at: usize, last_hash: &ManifestFile, update: &mut SourceUpdate) {
+        let hash = content_hash(&last_hash.content);
+        let known = self.sources.get(at).and_then(|source| source.files.get(&last_hash.name));
+        if known.is_some_and(|file| file.last_hash == Some(hash)) {
             return;
         }
-        let (read, bytes) = match &told.content {
-            ManifestContent::Bytes(bytes) => (self.read(at, &told.name, bytes), bytes.as_slice()),
+        let (read, bytes) = match &last_hash.content {
+            ManifestContent::Bytes(bytes) => {
+                (self.read(at, &last_hash.name, bytes), bytes.as_slice())
+            }
             ManifestContent::Unreadable(why) => {
-                let problem = Problem::error("", why.clone());
-                (StaticPods { problems: vec![problem], ..StaticPods::default() }, [].as_slice())
+                let diagnostic = Diagnostic::error("", why.clone());
+                (
+                    StaticPods { diagnostics: vec![diagnostic], ..StaticPods::default() },
+                    [].as_slice(),
+                )
             }
         };
         let Some(source) = self.sources.get_mut(at) else { return };
         let kind = source.kind;
-        let file = source.files.entry(told.name.clone()).or_default();
-        file.told = Some(hash);
+        let file = source.files.entry(last_hash.name.clone()).or_default();
+        file.last_hash = Some(hash);
         let (errors, warnings): (Vec<_>, Vec<_>) =
-            read.problems.iter().partition(|problem| problem.is_error());
-        let warnings = warnings.iter().map(|problem| Notice::Warning(problem.to_string()));
-        taken.notices.extend(warnings);
+            read.diagnostics.iter().partition(|diagnostic| diagnostic.is_error());
+        let warnings = warnings.iter().map(|diagnostic| Notice::Warning(diagnostic.to_string()));
+        update.notices.extend(warnings);
         let sound = errors.is_empty();
-        let mut offers = offers_of(&told.name, kind, bytes, read.pods);
+        let mut candidates = candidates_of(&last_hash.name, kind, bytes, read.pods);
         if sound {
-            file.trouble = None;
-            if offers != file.offers {
-                taken.records.extend(saved::kept(kind, &told.name, bytes));
+            file.source_error = None;
+            if candidates != file.candidates {
+                update.records.extend(saved::saved_record(kind, &last_hash.name, bytes));
             }
         } else {
-            let kept = unreplaced(&file.offers, &offers);
+            let saved_record = not_replaced(&file.candidates, &candidates);
             let why = join(&errors);
-            let doing = match kept.as_slice() {
+            let doing = match saved_record.as_slice() {
                 [] => match read.refused.as_slice() {
                     [] => "no pod runs from it".to_owned(),
                     refused => format!("not run: pod {}", refused.join(", ")),
                 },
-                kept => format!("{} kept as its last good version said", names(kept)),
+                saved_record => {
+                    format!("{} kept as its last good version said", names(saved_record))
+                }
             };
-            let text = format!("manifest {}: {why}; {doing}", told.name);
-            file.trouble = Some(text.clone());
-            taken.notices.push(Notice::Error(text));
-            offers.extend(kept);
+            let text = format!("manifest {}: {why}; {doing}", last_hash.name);
+            file.source_error = Some(text.clone());
+            update.notices.push(Notice::Error(text));
+            candidates.extend(saved_record);
         }
-        file.offers = offers;
+        file.candidates = candidates;
     }
 
     fn read(&self, at: usize, name: &str, bytes: &[u8]) -> StaticPods {
@@ -223,84 +230,88 @@ impl Manifests {
     }
 
     /// Whether every source has reported. Nothing may be removed before.
-    pub fn all_have_spoken(&self) -> bool {
-        self.sources.iter().all(|source| source.has_spoken)
+    pub fn all_sources_reported(&self) -> bool {
+        self.sources.iter().all(|source| source.has_reported)
     }
 
     /// Every pod of every manifest, including sources that have not reported yet; a name may occur
     /// twice.
-    pub fn all(&self) -> impl Iterator<Item = &Offer> {
+    pub fn all(&self) -> impl Iterator<Item = &PodCandidate> {
         let files = self.sources.iter().flat_map(|source| source.files.values());
-        files.flat_map(|file| &file.offers)
+        files.flat_map(|file| &file.candidates)
     }
 
     /// The current errors of sources and manifests.
-    pub fn troubles(&self) -> Vec<String> {
-        let sources = self.sources.iter().filter_map(|source| source.trouble.clone());
+    pub fn source_errors(&self) -> Vec<String> {
+        let sources = self.sources.iter().filter_map(|source| source.source_error.clone());
         let files = self.sources.iter().flat_map(|source| source.files.values());
-        let files = files.filter_map(|file| file.trouble.clone());
-        sources.chain(files).chain(self.quarrels.iter().cloned()).collect()
+        let files = files.filter_map(|file| file.source_error.clone());
+        sources.chain(files).chain(self.conflicts.iter().cloned()).collect()
     }
 
     /// The pods to run, one per full name and per UID, in order of source and manifest; and new
     /// notices about names that are offered twice.
-    pub fn offers(&mut self) -> (Vec<Offer>, Vec<Notice>) {
-        let held = self.held_by_unheard();
-        let all: Vec<&Offer> = self.offers_of(true).collect();
-        let mut chosen: BTreeMap<String, &Offer> = BTreeMap::new();
-        for &offer in all.iter().filter(|offer| !held.contains(&offer.pod.full_name())) {
-            let full_name = offer.pod.full_name();
-            let holds = self.holders.get(&full_name) == Some(&offer.manifest);
+    pub fn candidates(&mut self) -> (Vec<PodCandidate>, Vec<Notice>) {
+        let held = self.reserved_by_unreported();
+        let all: Vec<&PodCandidate> = self.candidates_of(true).collect();
+        let mut chosen: BTreeMap<String, &PodCandidate> = BTreeMap::new();
+        for &candidate in all.iter().filter(|candidate| !held.contains(&candidate.pod.full_name()))
+        {
+            let full_name = candidate.pod.full_name();
+            let holds = self.owners.get(&full_name) == Some(&candidate.manifest);
             if holds || !chosen.contains_key(&full_name) {
-                chosen.insert(full_name, offer);
+                chosen.insert(full_name, candidate);
             }
         }
-        let mut uids: BTreeMap<&str, &Offer> = BTreeMap::new();
-        let mut quarrels = BTreeSet::new();
+        let mut uids: BTreeMap<&str, &PodCandidate> = BTreeMap::new();
+        let mut conflicts = BTreeSet::new();
         let mut result = Vec::new();
-        for &offer in &all {
-            let full_name = offer.pod.full_name();
+        for &candidate in &all {
+            let full_name = candidate.pod.full_name();
             let Some(&winner) = chosen.get(&full_name) else { continue };
-            if !std::ptr::eq(winner, offer) {
-                quarrels.insert(quarrel(offer, winner, "name"));
+            if !std::ptr::eq(winner, candidate) {
+                conflicts.insert(conflict(candidate, winner, "name"));
                 continue;
             }
-            let uid = &*offer.pod.metadata.uid;
+            let uid = &*candidate.pod.metadata.uid;
             if let Some(&winner) = uids.get(uid).filter(|_| !uid.is_empty()) {
-                quarrels.insert(quarrel(offer, winner, "metadata.uid"));
+                conflicts.insert(conflict(candidate, winner, "metadata.uid"));
                 continue;
             }
-            uids.insert(uid, offer);
-            result.push(offer.clone());
+            uids.insert(uid, candidate);
+            result.push(candidate.clone());
         }
-        let news = quarrels.difference(&self.quarrels);
-        let notices = news.map(|text| Notice::Error(text.clone())).collect();
+        let changes = conflicts.difference(&self.conflicts);
+        let notices = changes.map(|text| Notice::Error(text.clone())).collect();
         // A source that has not reported yet may still have its pods.
-        if self.sources.iter().all(|source| source.was_heard) {
-            self.holders.clear();
+        if self.sources.iter().all(|source| source.has_responded) {
+            self.owners.clear();
         }
         let now = result.iter().map(|each| (each.pod.full_name(), each.manifest.clone()));
-        self.holders.extend(now);
-        self.quarrels = quarrels;
+        self.owners.extend(now);
+        self.conflicts = conflicts;
         (result, notices)
     }
 
     /// The offers of sources that have reported, or of those that have not.
-    fn offers_of(&self, was_heard: bool) -> impl Iterator<Item = &Offer> {
-        let sources = self.sources.iter().filter(move |source| source.was_heard == was_heard);
-        sources.flat_map(|source| source.files.values()).flat_map(|file| &file.offers)
+    fn candidates_of(&self, has_responded: bool) -> impl Iterator<Item = &PodCandidate> {
+        let sources =
+            self.sources.iter().filter(move |source| source.has_responded == has_responded);
+        sources.flat_map(|source| source.files.values()).flat_map(|file| &file.candidates)
     }
 
     /// Names of pods held by a manifest whose source has not reported yet: no other manifest gets
     /// them before it has.
-    fn held_by_unheard(&self) -> BTreeSet<String> {
-        let unheard = self.offers_of(false).map(|offer| (offer.pod.full_name(), &offer.manifest));
-        let held = unheard.filter(|(name, manifest)| self.holders.get(name) == Some(*manifest));
+    fn reserved_by_unreported(&self) -> BTreeSet<String> {
+        let unheard = self
+            .candidates_of(false)
+            .map(|candidate| (candidate.pod.full_name(), &candidate.manifest));
+        let held = unheard.filter(|(name, manifest)| self.owners.get(name) == Some(*manifest));
         held.map(|(name, _)| name).collect()
     }
 }
 
-fn quarrel(loser: &Offer, winner: &Offer, what: &str) -> String {
+fn conflict(loser: &PodCandidate, winner: &PodCandidate, what: &str) -> String {
     format!(
         "manifest {}: pod {} has the same {what} as pod {} of manifest {}, which came first; \
          only that one runs",
@@ -311,16 +322,21 @@ fn quarrel(loser: &Offer, winner: &Offer, what: &str) -> String {
     )
 }
 
-fn offers_of(manifest: &str, kind: SourceKind, bytes: &[u8], pods: Vec<Pod>) -> Vec<Offer> {
+fn candidates_of(
+    manifest: &str,
+    kind: SourceKind,
+    bytes: &[u8],
+    pods: Vec<Pod>,
+) -> Vec<PodCandidate> {
     let bytes_hash = fnv128a(bytes);
-    let offer = |pod: Pod| Offer {
+    let candidate = |pod: Pod| PodCandidate {
         manifest: manifest.to_owned(),
         source: kind.word(),
         bytes_hash,
         pod_hash: pod_hash(&pod),
         pod: Arc::new(pod),
     };
-    pods.into_iter().map(offer).collect()
+    pods.into_iter().map(candidate).collect()
 }
 
 /// The hash of the decoded pod, before it has an identity.
@@ -331,8 +347,9 @@ fn pod_hash(pod: &Pod) -> u128 {
 }
 
 /// The earlier offers that no newer one stands in for.
-fn unreplaced(earlier: &[Offer], newer: &[Offer]) -> Vec<Offer> {
-    let replaced = |old: &Offer| newer.iter().any(|new| new.pod.full_name() == old.pod.full_name());
+fn not_replaced(earlier: &[PodCandidate], newer: &[PodCandidate]) -> Vec<PodCandidate> {
+    let replaced =
+        |old: &PodCandidate| newer.iter().any(|new| new.pod.full_name() == old.pod.full_name());
     earlier.iter().filter(|old| !replaced(old)).cloned().collect()
 }
 
@@ -343,8 +360,8 @@ fn content_hash(content: &ManifestContent) -> u128 {
     }
 }
 
-fn names(offers: &[Offer]) -> String {
-    match offers {
+fn names(candidates: &[PodCandidate]) -> String {
+    match candidates {
         [] => "no pod".to_owned(),
         [one] => format!("pod {}", one.pod.full_name()),
         many => {
@@ -354,12 +371,12 @@ fn names(offers: &[Offer]) -> String {
     }
 }
 
-fn join(problems: &[&Problem]) -> String {
+fn join(diagnostics: &[&Diagnostic]) -> String {
     /// More than these do not help an operator.
     const SHOWN: usize = 10;
-    let mut texts: Vec<String> = problems.iter().take(SHOWN).map(ToString::to_string).collect();
-    if problems.len() > SHOWN {
-        texts.push(format!("and {} more", problems.len() - SHOWN));
+    let mut texts: Vec<String> = diagnostics.iter().take(SHOWN).map(ToString::to_string).collect();
+    if diagnostics.len() > SHOWN {
+        texts.push(format!("and {} more", diagnostics.len() - SHOWN));
     }
     texts.join("; ")
 }

@@ -7,8 +7,8 @@ use pod_manifest::static_pod::fnv128a;
 
 /// A change to the records that outlive the agent.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Record {
-    pub folder: &'static str,
+pub struct RecordChange {
+    pub dir: &'static str,
     pub name: String,
     /// None: the record is to be removed.
     pub content: Option<Vec<u8>>,

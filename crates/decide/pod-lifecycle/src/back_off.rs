@@ -12,21 +12,21 @@ use pod_model::pod::Container;
 use ports::ApiTime;
 use serde::{Deserialize, Serialize};
 
-use crate::lineup::Lineup;
+use crate::containers_by_name::ContainersByName;
 use crate::memory::ContainerMemory;
 use crate::time::{between, plus};
-use crate::view::Settings;
+use crate::view::PodLifecycleSettings;
 
 #[cfg(test)]
 mod tests;
 
 const FORGOTTEN_AFTER: Duration = Duration::from_secs(600);
 /// The tolerated clock skew between runtime and agent.
-const CLOCKS_DIFFER: Duration = Duration::from_secs(5);
+const MAX_CLOCK_SKEW: Duration = Duration::from_secs(5);
 
 /// The back-off state of a container.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct BackOff {
+pub(crate) struct RestartBackOff {
     /// Hash of the image and resources; the back-off resets when it changes.
     pub(crate) key: u64,
     pub(crate) delay_nanos: u64,
@@ -36,16 +36,16 @@ pub(crate) struct BackOff {
 
 /// When a container may be started.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Pace {
+pub(crate) enum StartTiming {
     /// At once; with the new back-off state, if it changes.
-    Now(Option<BackOff>),
+    Now(Option<RestartBackOff>),
     Wait {
         until: ApiTime,
         delay: Duration,
     },
 }
 
-impl BackOff {
+impl RestartBackOff {
     fn delay(&self) -> Duration {
         Duration::from_nanos(self.delay_nanos)
     }
@@ -56,7 +56,7 @@ impl BackOff {
     }
 
     /// The next back-off: doubled, or the base.
-    fn next(old: Option<Self>, key: u64, now: ApiTime, settings: &Settings) -> Self {
+    fn next(old: Option<Self>, key: u64, now: ApiTime, settings: &PodLifecycleSettings) -> Self {
         let delay = match old {
             Some(old) => old.delay().saturating_mul(2).min(settings.max_restart_period),
             None => settings.base_restart_period.min(settings.max_restart_period),
@@ -67,11 +67,11 @@ impl BackOff {
 
     /// The presumed back-off of a container with this restart count and last start. For containers
     /// that another agent started: their crash loop continues where it was.
-    pub(crate) fn presumed(
+    pub(crate) fn reconstructed(
         container: &Container,
         restarts: u32,
         last_start: ApiTime,
-        settings: &Settings,
+        settings: &PodLifecycleSettings,
     ) -> Option<Self> {
         let doublings = restarts.checked_sub(1)?.min(16);
         let delay = settings
@@ -84,15 +84,15 @@ impl BackOff {
 }
 
 /// When the container may be started.
-pub(crate) fn pace(
+pub(crate) fn start_timing(
     container: &Container,
-    lineup: &Lineup<'_>,
+    containers_by_name: &ContainersByName<'_>,
     memory: Option<&ContainerMemory>,
-    settings: &Settings,
+    settings: &PodLifecycleSettings,
     now: ApiTime,
-) -> Pace {
-    let mut exited = lineup.exited(&container.name);
-    let Some(last) = exited.next() else { return Pace::Now(None) };
+) -> StartTiming {
+    let mut exited = containers_by_name.exited(&container.name);
+    let Some(last) = exited.next() else { return StartTiming::Now(None) };
     let key = key(container);
     let known = memory
         .and_then(|memory| memory.back_off)
@@ -103,27 +103,27 @@ pub(crate) fn pace(
     // fails its probe after running well restarts at once.
     let killed = memory.is_some_and(|memory| memory.killed.as_deref() == Some(&*last.id));
     if killed {
-        let Some(before) = exited.next() else { return Pace::Now(None) };
+        let Some(before) = exited.next() else { return StartTiming::Now(None) };
         let ran = between(ApiTime::from_nanos(before.finished_at), finished);
         if known.is_none_or(|known| ran >= known.delay()) {
-            return Pace::Now(Some(BackOff::next(known, key, now, settings)));
+            return StartTiming::Now(Some(RestartBackOff::next(known, key, now, settings)));
         }
     }
 
     let Some(known) = known else {
-        return Pace::Now(Some(BackOff::next(None, key, now, settings)));
+        return StartTiming::Now(Some(RestartBackOff::next(None, key, now, settings)));
     };
     // A finish time well in the future was recorded before the clock was set back; the delay then
     // counts from the last known start.
-    let is_ahead = between(now, finished) > CLOCKS_DIFFER;
+    let is_ahead = between(now, finished) > MAX_CLOCK_SKEW;
     let finished = if is_ahead { ApiTime::from_nanos(known.updated_at) } else { finished };
     let until = plus(finished, known.delay());
     if now < until {
         let forgotten = plus(ApiTime::from_nanos(known.updated_at), FORGOTTEN_AFTER);
         let forgotten = plus(forgotten, Duration::from_nanos(1));
-        return Pace::Wait { until: until.min(forgotten), delay: known.delay() };
+        return StartTiming::Wait { until: until.min(forgotten), delay: known.delay() };
     }
-    Pace::Now(Some(BackOff::next(Some(known), key, now, settings)))
+    StartTiming::Now(Some(RestartBackOff::next(Some(known), key, now, settings)))
 }
 
 /// The key of a container's back-off: a hash of its image and resources.

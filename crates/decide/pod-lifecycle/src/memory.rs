@@ -1,6 +1,6 @@
 //! The node's memory of a pod: history that no observation of the runtime shows.
 //!
-//! One value per pod, owned by its worker. It changes only by `absorb` (an event) and is created by
+//! One value per pod, owned by its worker. It changes only by `apply_input` (an event) and is created by
 //! `recover` (an agent starts). It also holds the actions in flight, the only part that is lost
 //! when the agent stops.
 
@@ -13,15 +13,15 @@ use ports::runtime_objects::ContainerRecord;
 use serde::{Deserialize, Serialize};
 
 use crate::action::{Action, ActionKey};
-use crate::back_off::BackOff;
-use crate::happening::{Mark, ProbeKind};
-use crate::lineup::restart_count;
+use crate::back_off::RestartBackOff;
+use crate::containers_by_name::restart_count;
+use crate::input::{Milestone, ProbeKind};
 use crate::sandbox;
+use crate::status_text::REJECTED;
 use crate::view::{Disruption, ObservedPod};
-use crate::words::REJECTED;
 
-mod absorb;
-mod ended;
+mod action_ended;
+mod apply_input;
 mod events;
 mod planned;
 mod probes;
@@ -30,24 +30,24 @@ mod recover;
 #[cfg(test)]
 mod tests;
 
-/// Owned by the pod's worker; changed only by `absorb`.
+/// Owned by the pod's worker; changed only by `apply_input`.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct PodMemory {
-    pub(crate) kept: Kept,
+    pub(crate) persisted: PersistedMemory,
     /// Boxed, as a map has room for eleven from its first entry, and most pods have one container.
-    pub(crate) passing: BTreeMap<String, Box<Passing>>,
+    pub(crate) transient: BTreeMap<String, Box<Transient>>,
     pub(crate) in_flight: BTreeMap<ActionKey, InFlight>,
     /// When the last action of each key finished.
     pub(crate) last_end: BTreeMap<ActionKey, ApiTime>,
     /// The last error of each key; cleared by the next success.
-    pub(crate) failures: BTreeMap<ActionKey, Failure>,
+    pub(crate) failures: BTreeMap<ActionKey, ActionFailure>,
     /// Whether cgroup and directories were created by this agent.
     pub(crate) prepared: bool,
     /// The back-off that the last plan proposed for a start.
-    proposed: BTreeMap<String, BackOff>,
+    proposed: BTreeMap<String, RestartBackOff>,
     /// What events have reported already, by topic.
-    told: BTreeMap<String, String>,
-    marked: BTreeSet<Mark>,
+    emitted: BTreeMap<String, String>,
+    marked: BTreeSet<Milestone>,
     /// The newest sandbox that was observed ready.
     ready_sandbox: Option<String>,
     /// A sandbox that was ready and no longer is, though this agent did not stop it, and since
@@ -58,14 +58,16 @@ pub struct PodMemory {
 /// The part that is saved across restarts of the agent.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub(crate) struct Kept {
+pub(crate) struct PersistedMemory {
     /// Nanoseconds since the epoch, as all times here.
     pub(crate) start_time: Option<i64>,
     /// Boxed for the same reason.
     pub(crate) containers: BTreeMap<String, Box<ContainerMemory>>,
     pub(crate) conditions: BTreeMap<String, ConditionMemory>,
-    pub(crate) verdict: Option<Verdict>,
-    pub(crate) ending: Option<Ending>,
+    #[serde(rename = "verdict")]
+    pub(crate) terminal_status: Option<TerminalStatus>,
+    #[serde(rename = "ending")]
+    pub(crate) termination: Option<Ending>,
     /// All containers are being stopped, but the pod continues in a new sandbox (or is done).
     pub(crate) clearing: Option<Ending>,
     /// Sandboxes that were stopped, including their network; a dead one may still have it.
@@ -73,7 +75,8 @@ pub(crate) struct Kept {
     pub(crate) pod_ips: Vec<String>,
     /// By container id: the OOM kills that events have reported.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    pub(crate) kills_told: BTreeMap<String, KillsTold>,
+    #[serde(rename = "killsTold")]
+    pub(crate) reported_kills: BTreeMap<String, ReportedKills>,
     /// Whether clean-up was done; `true` when it included the directories.
     pub(crate) cleaned: Option<bool>,
 }
@@ -85,14 +88,14 @@ pub(crate) struct InFlight {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Failure {
+pub(crate) struct ActionFailure {
     pub(crate) message: String,
     pub(crate) retry_at: ApiTime,
 }
 
 /// Its terminal state.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub(crate) struct Verdict {
+pub(crate) struct TerminalStatus {
     pub(crate) failed: bool,
     pub(crate) reason: String,
     pub(crate) message: String,
@@ -125,7 +128,7 @@ pub(crate) struct ContainerMemory {
     pub(crate) highest: Option<u32>,
     pub(crate) reported: Reported,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) last_exit: Option<Exit>,
+    pub(crate) last_exit: Option<ContainerExit>,
     /// The container whose startup probe has succeeded.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) startup_passed: Option<String>,
@@ -142,18 +145,18 @@ pub(crate) struct ContainerMemory {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) post_start_failed: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) stop: Option<Stop>,
+    pub(crate) stop: Option<ContainerStop>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) back_off: Option<BackOff>,
+    pub(crate) back_off: Option<RestartBackOff>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) start_failure: Option<StartTrouble>,
+    pub(crate) start_failure: Option<SavedStartFailure>,
 }
 
 /// Up to which kill the kills of a container were reported; a restarted agent reads the same kills
 /// again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
-pub(crate) struct KillsTold {
+pub(crate) struct ReportedKills {
     /// The last one with an identified process.
     pub(crate) order: u64,
     /// How many without an identified process.
@@ -162,11 +165,11 @@ pub(crate) struct KillsTold {
 
 /// The part of a container's memory that is not saved.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub(crate) struct Passing {
+pub(crate) struct Transient {
     /// The container that the runtime reported stopped, and when.
     pub(crate) stop_done: Option<(String, ApiTime)>,
     /// The last waiting reason in the status.
-    pub(crate) shown_trouble: Option<(String, String)>,
+    pub(crate) shown_start_blocker: Option<(String, String)>,
     pub(crate) streaks: BTreeMap<ProbeKind, Streak>,
 }
 
@@ -180,7 +183,7 @@ pub(crate) enum Reported {
         id: String,
     },
     Exited {
-        exit: Exit,
+        exit: ContainerExit,
         image: String,
         image_id: String,
     },
@@ -189,7 +192,7 @@ pub(crate) enum Reported {
 /// A container's exit, as reported.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub(crate) struct Exit {
+pub(crate) struct ContainerExit {
     pub(crate) code: i32,
     pub(crate) reason: String,
     pub(crate) message: String,
@@ -201,7 +204,7 @@ pub(crate) struct Exit {
 
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub(crate) struct Stop {
+pub(crate) struct ContainerStop {
     pub(crate) id: String,
     pub(crate) deadline: i64,
     /// Whether its preStop hook has finished.
@@ -210,7 +213,7 @@ pub(crate) struct Stop {
 
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub(crate) struct StartTrouble {
+pub(crate) struct SavedStartFailure {
     pub(crate) reason: String,
     pub(crate) message: String,
     pub(crate) retry_at: Option<i64>,
@@ -226,11 +229,11 @@ pub(crate) struct Streak {
 
 impl PodMemory {
     pub(crate) fn container(&self, name: &str) -> Option<&ContainerMemory> {
-        self.kept.containers.get(name).map(Box::as_ref)
+        self.persisted.containers.get(name).map(Box::as_ref)
     }
 
     /// Records used attempt numbers, so that they stay used when the runtime forgets them.
-    fn remember_numbers(&mut self, observed: &ObservedPod) {
+    fn record_restart_counts(&mut self, observed: &ObservedPod) {
         for container in &observed.containers {
             let record = &container.record;
             if record.started_at > 0 || record.finished_at > 0 {
@@ -242,11 +245,11 @@ impl PodMemory {
     }
 
     fn container_mut(&mut self, name: &str) -> &mut ContainerMemory {
-        self.kept.containers.entry(name.to_owned()).or_default()
+        self.persisted.containers.entry(name.to_owned()).or_default()
     }
 
-    fn passing_mut(&mut self, name: &str) -> &mut Passing {
-        self.passing.entry(name.to_owned()).or_default()
+    fn transient_mut(&mut self, name: &str) -> &mut Transient {
+        self.transient.entry(name.to_owned()).or_default()
     }
 
     /// When a sandbox was first observed not ready without an action of ours.
@@ -254,7 +257,7 @@ impl PodMemory {
         self.lost_sandbox.as_ref().filter(|(id, _)| id == sandbox_id).map(|(_, at)| *at)
     }
 
-    fn note_sandboxes(&mut self, observed: &ObservedPod, now: ApiTime) {
+    fn track_sandboxes(&mut self, observed: &ObservedPod, now: ApiTime) {
         let of_id = |id: &str| observed.sandboxes.iter().find(|sandbox| sandbox.id == *id);
         if let Some(before) = self.ready_sandbox.take()
             && of_id(&before).is_some_and(|sandbox| !sandbox.ready)
@@ -273,19 +276,19 @@ impl PodMemory {
     fn has_stopped(&self, sandbox_id: &str) -> bool {
         let flight = self.in_flight.get(&ActionKey::Sandbox).map(|flight| &flight.action);
         let is_stopping = matches!(flight, Some(Action::StopSandbox { id }) if id == sandbox_id);
-        is_stopping || self.kept.stopped_sandboxes.contains(sandbox_id)
+        is_stopping || self.persisted.stopped_sandboxes.contains(sandbox_id)
     }
 
-    pub(crate) fn is_busy(&self, key: &ActionKey) -> bool {
+    pub(crate) fn is_in_flight(&self, key: &ActionKey) -> bool {
         self.in_flight.contains_key(key)
     }
 
-    pub(crate) fn is_busy_with_container(&self, name: &str) -> Option<&InFlight> {
+    pub(crate) fn container_in_flight(&self, name: &str) -> Option<&InFlight> {
         self.in_flight.get(&ActionKey::Container(name.to_owned()))
     }
 
     /// When an action on this key last finished.
-    pub fn last_act(&self, key: &ActionKey) -> Option<ApiTime> {
+    pub fn last_action_end(&self, key: &ActionKey) -> Option<ApiTime> {
         self.last_end.get(key).copied()
     }
 
@@ -313,7 +316,7 @@ impl InFlight {
     }
 }
 
-impl Verdict {
+impl TerminalStatus {
     /// The reason for its rejection, where it was rejected.
     pub(crate) fn rejection(&self) -> Option<&str> {
         self.message.strip_prefix(REJECTED).filter(|_| self.failed)
@@ -324,7 +327,7 @@ impl Verdict {
     }
 }
 
-impl Exit {
+impl ContainerExit {
     pub(crate) fn of(terminated: &ContainerTerminated) -> Self {
         Self {
             code: terminated.exit_code,

@@ -8,40 +8,40 @@ use pod_model::pod::status::PodStatus;
 use ports::ApiTime;
 
 use crate::action::{Action, ActionKey};
-use crate::back_off::BackOff;
-use crate::happening::ProbeKind;
+use crate::back_off::RestartBackOff;
+use crate::input::ProbeKind;
 use crate::memory::Ending;
-use crate::scene::{Scene, Trouble};
+use crate::plan_context::{PlanContext, StartBlocker};
 use crate::time::sooner;
-use crate::view::View;
-use crate::{ending, probes, running, status, waiting};
+use crate::view::PodView;
+use crate::{probes, running, status, termination, waiting};
 
 /// The plan for a view.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PodPlan {
     /// Actions to begin now, all of them; no two have the same key.
     pub actions: Vec<Action>,
-    pub wants: Wants,
+    pub requirements: Requirements,
     pub status: PodStatus,
     /// Plan again then, at the latest.
     pub wake_at: Option<ApiTime>,
     /// Why the pod has not reached its desired state; None only where it has.
-    pub waiting_on: Option<Waiting>,
-    pub stage: Stage,
+    pub waiting_on: Option<WaitReason>,
+    pub stage: PodStage,
     pub(crate) notes: Notes,
 }
 
 /// The parts of a plan that the memory keeps, besides the status.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(crate) struct Notes {
-    pub(crate) ending: Option<Ending>,
+    pub(crate) termination: Option<Ending>,
     pub(crate) clearing: Option<Ending>,
     /// The back-off to remember when the start of this container begins.
-    pub(crate) back_offs: BTreeMap<String, BackOff>,
+    pub(crate) back_offs: BTreeMap<String, RestartBackOff>,
     /// The sandbox that a new one replaces.
     pub(crate) sandbox_changed: Option<String>,
     /// Containers that wait, each with the reason.
-    pub(crate) troubles: BTreeMap<String, Trouble>,
+    pub(crate) start_blockers: BTreeMap<String, StartBlocker>,
     pub(crate) network_problem: Option<String>,
     pub(crate) volume_problem: Option<String>,
     pub(crate) images_ready: Vec<String>,
@@ -52,15 +52,15 @@ pub(crate) struct Notes {
 
 /// What the pod requests from the node's services.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Wants {
-    pub images: Vec<ImageWant>,
+pub struct Requirements {
+    pub images: Vec<RequiredImage>,
     /// Whether its volumes should be mounted (false: they may be unmounted).
     pub volumes: bool,
-    pub probes: Vec<ProbeWant>,
+    pub probes: Vec<RequiredProbe>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ImageWant {
+pub struct RequiredImage {
     pub container: String,
     /// The restart count of the start that it is for: `Always` means once for each.
     pub attempt: u32,
@@ -70,7 +70,7 @@ pub struct ImageWant {
 
 /// A probe that should be running. Its specification is in the pod; see `ProbeKind::of`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ProbeWant {
+pub struct RequiredProbe {
     pub container: String,
     pub container_id: String,
     pub kind: ProbeKind,
@@ -82,7 +82,7 @@ pub struct ProbeWant {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Waiting {
+pub struct WaitReason {
     /// One sentence.
     pub why: String,
     /// What an operator can do, or what the agent will do next.
@@ -90,7 +90,7 @@ pub struct Waiting {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Stage {
+pub enum PodStage {
     /// It should run.
     Running,
     /// Its containers are being stopped.
@@ -105,12 +105,12 @@ pub enum Stage {
 #[derive(Debug, Default)]
 pub(crate) struct Draft {
     pub(crate) actions: Vec<Action>,
-    pub(crate) wants: Wants,
+    pub(crate) requirements: Requirements,
     pub(crate) wake_at: Option<ApiTime>,
-    pub(crate) waits: Vec<(Rank, Waiting)>,
+    pub(crate) waits: Vec<(Rank, WaitReason)>,
     pub(crate) notes: Notes,
     /// No action may begin: the observation is too old, or there is no runtime.
-    pub(crate) hands_off: bool,
+    pub(crate) blocked: bool,
 }
 
 /// Precedence among several reasons to wait: the first is what must be resolved first.
@@ -124,10 +124,10 @@ pub(crate) enum Rank {
 
 impl Draft {
     /// Begins an action, unless another of its key is in flight or was just begun.
-    pub(crate) fn act(&mut self, scene: &Scene<'_>, action: Action) {
+    pub(crate) fn act(&mut self, plan_context: &PlanContext<'_>, action: Action) {
         let key = action.key();
-        let busy = scene.view.memory.is_busy(&key) && !action.replaces();
-        if !self.hands_off && !busy && !self.actions.iter().any(|each| each.key() == key) {
+        let busy = plan_context.view.memory.is_in_flight(&key) && !action.replaces();
+        if !self.blocked && !busy && !self.actions.iter().any(|each| each.key() == key) {
             self.actions.push(action);
         }
     }
@@ -142,14 +142,19 @@ impl Draft {
         why: impl Into<String>,
         next_step: impl Into<String>,
     ) {
-        self.waits.push((rank, Waiting { why: why.into(), next_step: next_step.into() }));
+        self.waits.push((rank, WaitReason { why: why.into(), next_step: next_step.into() }));
     }
 
     /// Whether the last attempt of this key failed so recently that it is not retried yet; sets the
     /// wake-up time then.
-    pub(crate) fn holds_back(&mut self, scene: &Scene<'_>, key: &ActionKey, what: &str) -> bool {
-        let Some(failure) = scene.view.memory.failures.get(key) else { return false };
-        if scene.view.now >= failure.retry_at {
+    pub(crate) fn is_backing_off(
+        &mut self,
+        plan_context: &PlanContext<'_>,
+        key: &ActionKey,
+        what: &str,
+    ) -> bool {
+        let Some(failure) = plan_context.view.memory.failures.get(key) else { return false };
+        if plan_context.view.now >= failure.retry_at {
             return false;
         }
         self.wake(failure.retry_at);
@@ -160,30 +165,30 @@ impl Draft {
 }
 
 /// Plans the next actions for the pod.
-pub fn plan(view: &View<'_>) -> PodPlan {
-    let mut scene = Scene::new(view);
-    let mut status = status::report(&scene);
-    if status.is_terminal() && !scene.over {
-        scene.over = true;
-        status = status::report(&scene);
+pub fn plan(view: &PodView<'_>) -> PodPlan {
+    let mut plan_context = PlanContext::new(view);
+    let mut status = status::report(&plan_context);
+    if status.is_terminal() && !plan_context.over {
+        plan_context.over = true;
+        status = status::report(&plan_context);
     }
     let mut draft = Draft::default();
-    look_before_acting(&scene, &mut draft);
-    let stage = if scene.over {
-        ending::plan(&scene, &mut draft)
+    check_observation(&plan_context, &mut draft);
+    let stage = if plan_context.over {
+        termination::plan(&plan_context, &mut draft)
     } else {
-        running::plan(&scene, &mut draft);
-        Stage::Running
+        running::plan(&plan_context, &mut draft);
+        PodStage::Running
     };
-    draft.wants.probes = probes::wanted(&scene, &status);
+    draft.requirements.probes = probes::wanted(&plan_context, &status);
     // A pod past its active deadline terminates.
-    if let Some(deadline) = scene.active_deadline().filter(|_| !scene.over) {
+    if let Some(deadline) = plan_context.active_deadline().filter(|_| !plan_context.over) {
         draft.wake(deadline);
     }
-    let waiting_on = waiting::tell(&scene, &status, &mut draft, stage);
+    let waiting_on = waiting::explain(&plan_context, &status, &mut draft, stage);
     PodPlan {
         actions: draft.actions,
-        wants: draft.wants,
+        requirements: draft.requirements,
         status,
         wake_at: draft.wake_at,
         waiting_on,
@@ -193,17 +198,17 @@ pub fn plan(view: &View<'_>) -> PodPlan {
 }
 
 /// No action begins on an observation older than the last action, nor without a runtime.
-fn look_before_acting(scene: &Scene<'_>, draft: &mut Draft) {
-    let view = &scene.view;
+fn check_observation(plan_context: &PlanContext<'_>, draft: &mut Draft) {
+    let view = &plan_context.view;
     let as_of = view.observed.as_of;
     let looked = as_of > ApiTime::default();
     let fresh = looked && view.memory.last_end().is_none_or(|end| as_of > end);
     if let Err(problem) = &view.facts.runtime_ready {
-        draft.hands_off = true;
+        draft.blocked = true;
         let why = format!("the container runtime cannot be used: {problem}");
         draft.wait(Rank::Node, why, "see that the runtime is up; the pod goes on by itself then");
     } else if !fresh {
-        draft.hands_off = true;
+        draft.blocked = true;
         let why = "the runtime has not been looked at since the last step";
         draft.wait(Rank::Passing, why, "the agent is looking at it now");
     }

@@ -10,33 +10,37 @@ use pod_model::pod::status::PodStatus;
 use ports::ApiTime;
 use ports::runtime_objects::ContainerState;
 
-use crate::happening::ProbeKind;
-use crate::lineup;
-use crate::plan::ProbeWant;
-use crate::scene::{Scene, counts_for_readiness};
+use crate::containers_by_name;
+use crate::input::ProbeKind;
+use crate::plan::RequiredProbe;
+use crate::plan_context::{PlanContext, counts_for_readiness};
 
-pub(crate) fn wanted(scene: &Scene<'_>, status: &PodStatus) -> Vec<ProbeWant> {
+pub(crate) fn wanted(plan_context: &PlanContext<'_>, status: &PodStatus) -> Vec<RequiredProbe> {
     let mut wanted = Vec::new();
     if status.is_terminal() {
         return wanted;
     }
-    for (list, _, container) in scene.pod.spec.all_containers() {
-        if !counts_for_readiness(lineup::kind(list, container)) {
+    for (list, _, container) in plan_context.pod.spec.all_containers() {
+        if !counts_for_readiness(containers_by_name::kind(list, container)) {
             continue;
         }
-        let Some(record) = scene.lineup.latest(&container.name) else { continue };
-        if record.state != ContainerState::Running || scene.lacks_post_start(container, record) {
+        let Some(record) = plan_context.containers_by_name.latest(&container.name) else {
+            continue;
+        };
+        if record.state != ContainerState::Running
+            || plan_context.is_post_start_pending(container, record)
+        {
             continue;
         }
-        let memory = scene.memory(&container.name);
+        let memory = plan_context.memory(&container.name);
         let failed = memory
             .and_then(|memory| memory.failed_probe.as_ref())
             .is_some_and(|(id, _)| *id == record.id);
-        let started = scene.has_started(container, record);
+        let started = plan_context.has_started(container, record);
         for kind in ProbeKind::ALL {
             let due = match kind {
-                ProbeKind::Startup => !started && !failed && !scene.over,
-                ProbeKind::Liveness => started && !failed && !scene.over,
+                ProbeKind::Startup => !started && !failed && !plan_context.over,
+                ProbeKind::Liveness => started && !failed && !plan_context.over,
                 ProbeKind::Readiness => started,
             };
             if due && kind.in_container(container).is_some() {
@@ -44,7 +48,7 @@ pub(crate) fn wanted(scene: &Scene<'_>, status: &PodStatus) -> Vec<ProbeWant> {
                     || memory
                         .and_then(|memory| memory.readiness.as_ref())
                         .is_some_and(|(id, _)| *id == record.id);
-                wanted.push(ProbeWant {
+                wanted.push(RequiredProbe {
                     container: container.name.to_string(),
                     container_id: record.id.clone(),
                     kind,

@@ -12,7 +12,7 @@ use pod_model::pod::container::{
 use pod_model::pod::spec::RestartPolicy;
 use pod_model::pod::{Container, PodSpec};
 
-use crate::view::Settings;
+use crate::view::PodLifecycleSettings;
 
 #[cfg(test)]
 mod tests;
@@ -38,7 +38,7 @@ pub(crate) fn after_exit(
     container: &Container,
     spec: &PodSpec,
     exit_code: i32,
-    settings: &Settings,
+    settings: &PodLifecycleSettings,
 ) -> bool {
     if settings.restart_rules
         && let Some(policy) = &container.restart_policy
@@ -65,7 +65,11 @@ pub(crate) fn after_exit(
 
 /// Whether a container that is killed for its probes restarts. Rules are not applied: there is no
 /// exit code yet.
-pub(crate) fn after_kill(container: &Container, spec: &PodSpec, settings: &Settings) -> bool {
+pub(crate) fn after_kill(
+    container: &Container,
+    spec: &PodSpec,
+    settings: &PodLifecycleSettings,
+) -> bool {
     match &container.restart_policy {
         Some(policy) if settings.restart_rules => *policy != ContainerRestartPolicy::Never,
         _ => pod_restarts(spec),
@@ -81,7 +85,7 @@ pub(crate) fn pod_restarts(spec: &PodSpec) -> bool {
 pub(crate) fn runs_until_success(
     container: &Container,
     spec: &PodSpec,
-    settings: &Settings,
+    settings: &PodLifecycleSettings,
 ) -> bool {
     match &container.restart_policy {
         Some(policy) if settings.restart_rules => *policy == ContainerRestartPolicy::OnFailure,
@@ -90,14 +94,18 @@ pub(crate) fn runs_until_success(
 }
 
 /// Whether this exit restarts all containers of the pod.
-pub(crate) fn restarts_all(container: &Container, exit_code: i32, settings: &Settings) -> bool {
+pub(crate) fn restarts_all(
+    container: &Container,
+    exit_code: i32,
+    settings: &PodLifecycleSettings,
+) -> bool {
     settings.restart_all
         && matching_rule(container, exit_code)
             .is_some_and(|rule| rule.action == RestartRuleAction::RestartAllContainers)
 }
 
 /// Whether any rule could restart all containers.
-pub(crate) fn could_restart_all(spec: &PodSpec, settings: &Settings) -> bool {
+pub(crate) fn could_restart_all(spec: &PodSpec, settings: &PodLifecycleSettings) -> bool {
     settings.restart_all
         && spec
             .init_containers

@@ -9,26 +9,26 @@
 use ports::ApiTime;
 
 use crate::action::{Action, ActionKey, KillReason};
-use crate::ending;
 use crate::memory::Ending;
 use crate::plan::{Draft, Rank};
-use crate::sandbox::{self, SandboxNeed};
-use crate::scene::Scene;
-use crate::stop::{self, Order};
+use crate::plan_context::PlanContext;
+use crate::sandbox::{self, SandboxDecision};
+use crate::stop::{self, ContainerStopRequest};
+use crate::termination;
 use crate::time::{plus, seconds};
-use crate::view::{Admission, VolumesFact};
+use crate::view::{Admission, VolumesState};
 
 mod init;
-mod lane;
 mod regular;
 mod replace;
 mod reset;
+mod start_order;
 
 #[cfg(test)]
 mod tests;
 
 /// A container to kill, and why.
-pub(crate) struct Kill {
+pub(crate) struct ContainerKill {
     pub(crate) name: String,
     pub(crate) id: String,
     pub(crate) reason: KillReason,
@@ -37,23 +37,23 @@ pub(crate) struct Kill {
 
 /// The actions that the containers of a kind need.
 #[derive(Default)]
-pub(crate) struct Needs {
+pub(crate) struct ContainerActions {
     /// Names, in the order of the specification.
     pub(crate) starts: Vec<String>,
-    pub(crate) kills: Vec<Kill>,
+    pub(crate) kills: Vec<ContainerKill>,
     /// The pod has nothing more to do (regular) or has failed (init).
     pub(crate) finished: bool,
     /// All init containers have completed.
     pub(crate) initialized: bool,
 }
 
-pub(crate) fn plan(scene: &Scene<'_>, draft: &mut Draft) {
-    match &scene.view.facts.admission {
+pub(crate) fn plan(plan_context: &PlanContext<'_>, draft: &mut Draft) {
+    match &plan_context.view.facts.admission {
         Admission::Pending => {
             draft.wait(Rank::Node, "the node has not admitted it yet", "it is decided by itself");
             return;
         }
-        Admission::MakingRoom(others) => {
+        Admission::WaitingForPreemption(others) => {
             let why =
                 format!("there is no room for it until these have ended: {}", others.join(", "));
             draft.wait(Rank::Node, why, "they are being stopped, and it starts by itself then");
@@ -62,27 +62,27 @@ pub(crate) fn plan(scene: &Scene<'_>, draft: &mut Draft) {
         Admission::Admitted | Admission::Rejected { .. } => {}
     }
     draft.notes.admitted = true;
-    draft.wants.volumes = true;
-    stop_strangers(scene, draft);
-    if scene.restarts_all() && !scene.is_cleared() {
-        reset::plan(scene, draft);
+    draft.requirements.volumes = true;
+    stop_unknown_containers(plan_context, draft);
+    if plan_context.restarts_all() && !plan_context.is_cleared() {
+        reset::plan(plan_context, draft);
         return;
     }
-    match sandbox::need(scene.pod, scene.view.observed) {
-        SandboxNeed::New { attempt, replaces, why } => {
-            let new = replace::New { attempt, replaces, why };
-            replace::plan(scene, draft, &new);
+    match sandbox::decide(plan_context.pod, plan_context.view.observed) {
+        SandboxDecision::New { attempt, replaces, why } => {
+            let new = replace::CreateSandbox { attempt, replaces, why };
+            replace::plan(plan_context, draft, &new);
         }
-        SandboxNeed::Keep(sandbox) => {
-            let mut needs = init::needs(scene);
-            if needs.initialized && !needs.finished {
-                let regular = regular::needs(scene);
-                needs.finished = regular.finished;
-                needs.starts.extend(regular.starts);
-                needs.kills.extend(regular.kills);
+        SandboxDecision::Keep(sandbox) => {
+            let mut container_actions = init::container_actions(plan_context);
+            if container_actions.initialized && !container_actions.finished {
+                let regular = regular::container_actions(plan_context);
+                container_actions.finished = regular.finished;
+                container_actions.starts.extend(regular.starts);
+                container_actions.kills.extend(regular.kills);
             }
-            if needs.finished {
-                clear(scene, draft);
+            if container_actions.finished {
+                stop_all_containers(plan_context, draft);
                 draft.wait(
                     Rank::Pod,
                     "its containers are done, and what is left is being stopped",
@@ -90,76 +90,89 @@ pub(crate) fn plan(scene: &Scene<'_>, draft: &mut Draft) {
                 );
                 return;
             }
-            stop_each(scene, draft, &needs.kills);
-            prune(scene, draft);
-            let ephemeral = lane::ephemeral_to_start(scene);
-            let starts: Vec<String> = ephemeral.into_iter().chain(needs.starts).collect();
-            lane::plan(scene, draft, sandbox, &starts);
+            stop_each(plan_context, draft, &container_actions.kills);
+            remove_old_init_records(plan_context, draft);
+            let ephemeral = start_order::ephemeral_to_start(plan_context);
+            let starts: Vec<String> =
+                ephemeral.into_iter().chain(container_actions.starts).collect();
+            start_order::plan(plan_context, draft, sandbox, &starts);
         }
     }
 }
 
 /// Stops containers that are not in the specification.
-fn stop_strangers(scene: &Scene<'_>, draft: &mut Draft) {
-    for container in scene.lineup.everything() {
+fn stop_unknown_containers(plan_context: &PlanContext<'_>, draft: &mut Draft) {
+    for container in plan_context.containers_by_name.everything() {
         let record = &container.record;
-        if crate::lineup::find(scene.pod, &record.name).is_some() || !scene.may_run(record) {
+        if crate::containers_by_name::find(plan_context.pod, &record.name).is_some()
+            || !plan_context.may_be_running(record)
+        {
             continue;
         }
         let reason = KillReason::NotInSpecification;
         let message = format!("Container {} is not in the specification any more", record.name);
-        let deadline = stop::deadline(scene, record, None, reason);
-        stop::one(scene, draft, record, &Order { reason, message, deadline });
+        let deadline = stop::deadline(plan_context, record, None, reason);
+        stop::one(plan_context, draft, record, &ContainerStopRequest { reason, message, deadline });
     }
 }
 
-fn stop_each(scene: &Scene<'_>, draft: &mut Draft, kills: &[Kill]) {
+fn stop_each(plan_context: &PlanContext<'_>, draft: &mut Draft, kills: &[ContainerKill]) {
     for kill in kills {
-        let found = scene.lineup.all(&kill.name).iter().find(|each| each.record.id == kill.id);
+        let found = plan_context
+            .containers_by_name
+            .all(&kill.name)
+            .iter()
+            .find(|each| each.record.id == kill.id);
         let Some(found) = found else { continue };
         let record = &found.record;
-        let container = crate::lineup::find(scene.pod, &kill.name).map(|(_, container)| container);
-        let deadline = stop::deadline(scene, record, container, kill.reason);
-        let order = Order { reason: kill.reason, message: kill.message.clone(), deadline };
-        stop::one(scene, draft, record, &order);
+        let container = crate::containers_by_name::find(plan_context.pod, &kill.name)
+            .map(|(_, container)| container);
+        let deadline = stop::deadline(plan_context, record, container, kill.reason);
+        let stop_request =
+            ContainerStopRequest { reason: kill.reason, message: kill.message.clone(), deadline };
+        stop::one(plan_context, draft, record, &stop_request);
         let why = format!("container {} is being stopped: {}", kill.name, kill.message);
         draft.wait(Rank::Container, why, "it is dealt with by itself");
     }
 }
 
 /// Stops all containers and sandboxes of a pod that continues; true when nothing runs.
-fn clear(scene: &Scene<'_>, draft: &mut Draft) -> bool {
-    let now = scene.view.now;
-    let grace_seconds = stop::grace_seconds(scene.pod, None, KillReason::PodEnds);
+fn stop_all_containers(plan_context: &PlanContext<'_>, draft: &mut Draft) -> bool {
+    let now = plan_context.view.now;
+    let grace_seconds = stop::grace_seconds(plan_context.pod, None, KillReason::PodEnds);
     let begun = Ending {
         since: now.nanos(),
         grace_seconds,
         deadline: plus(now, seconds(grace_seconds)).nanos(),
     };
-    if !scene.is_still() {
-        let clearing = scene.view.memory.kept.clearing.unwrap_or(begun);
+    if !plan_context.is_stopped() {
+        let clearing = plan_context.view.memory.persisted.clearing.unwrap_or(begun);
         draft.notes.clearing = Some(clearing);
-        stop::everything(scene, draft, clearing);
+        stop::everything(plan_context, draft, clearing);
         return false;
     }
-    ending::stop_sandboxes(scene, draft)
+    termination::stop_sandboxes(plan_context, draft)
 }
 
 /// Whether the pod's cgroup, directories and volumes are there, so that containers can be started.
-fn is_prepared(scene: &Scene<'_>, draft: &mut Draft) -> bool {
-    let memory = scene.view.memory;
+fn is_prepared(plan_context: &PlanContext<'_>, draft: &mut Draft) -> bool {
+    let memory = plan_context.view.memory;
     if !memory.prepared {
         let made = "its cgroup and folders are being made";
-        if memory.is_busy(&ActionKey::Pod) {
+        if memory.is_in_flight(&ActionKey::Pod) {
             draft.wait(Rank::Passing, made, "nothing is to be done");
-        } else if !draft.holds_back(scene, &ActionKey::Pod, "making its cgroup and folders") {
-            draft.act(scene, Action::PreparePod);
+        } else if !draft.is_backing_off(
+            plan_context,
+            &ActionKey::Pod,
+            "making its cgroup and folders",
+        ) {
+            draft.act(plan_context, Action::PreparePod);
             draft.wait(Rank::Passing, made, "nothing is to be done");
         }
     }
-    match &scene.view.facts.volumes {
-        VolumesFact::Ready => memory.prepared,
-        VolumesFact::Pending(names) => {
+    match &plan_context.view.facts.volumes {
+        VolumesState::Ready => memory.prepared,
+        VolumesState::Pending(names) => {
             let which =
                 if names.is_empty() { String::new() } else { format!(": {}", names.join(", ")) };
             draft.wait(
@@ -169,7 +182,7 @@ fn is_prepared(scene: &Scene<'_>, draft: &mut Draft) -> bool {
             );
             false
         }
-        VolumesFact::Failed(message) => {
+        VolumesState::Failed(message) => {
             draft.notes.volume_problem = Some(message.clone());
             let why = format!("its volumes cannot be set up: {message}");
             draft.wait(Rank::Pod, why, "mend what the message names; it is tried again by itself");
@@ -181,14 +194,14 @@ fn is_prepared(scene: &Scene<'_>, draft: &mut Draft) -> bool {
 /// Removes all but the newest exited record of each init container.
 ///
 /// upstream: kuberuntime_container.go (pruneInitContainersBeforeStart)
-fn prune(scene: &Scene<'_>, draft: &mut Draft) {
-    for container in &scene.pod.spec.init_containers {
-        let ended = scene.lineup.exited(&container.name).skip(1);
+fn remove_old_init_records(plan_context: &PlanContext<'_>, draft: &mut Draft) {
+    for container in &plan_context.pod.spec.init_containers {
+        let ended = plan_context.containers_by_name.exited(&container.name).skip(1);
         for record in ended {
             let (id, name) = (record.id.clone(), record.name.clone());
             let key = ActionKey::Container(name.clone());
-            if !draft.holds_back(scene, &key, &format!("removing container {name}")) {
-                draft.act(scene, Action::RemoveContainer { id, name, keep_logs: false });
+            if !draft.is_backing_off(plan_context, &key, &format!("removing container {name}")) {
+                draft.act(plan_context, Action::RemoveContainer { id, name, keep_logs: false });
             }
         }
     }

@@ -14,7 +14,7 @@ use crate::view::ObservedPod;
 mod tests;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum SandboxNeed<'a> {
+pub(crate) enum SandboxDecision<'a> {
     Keep(&'a SandboxRecord),
     New {
         attempt: u32,
@@ -24,9 +24,9 @@ pub(crate) enum SandboxNeed<'a> {
     },
 }
 
-pub(crate) fn need<'a>(pod: &Pod, observed: &'a ObservedPod) -> SandboxNeed<'a> {
+pub(crate) fn decide<'a>(pod: &Pod, observed: &'a ObservedPod) -> SandboxDecision<'a> {
     let Some(newest) = newest(observed) else {
-        return SandboxNeed::New { attempt: 0, replaces: None, why: "it has no sandbox yet" };
+        return SandboxDecision::New { attempt: 0, replaces: None, why: "it has no sandbox yet" };
     };
     let ready = observed.sandboxes.iter().filter(|sandbox| sandbox.ready).count();
     let why = if ready > 1 {
@@ -38,16 +38,16 @@ pub(crate) fn need<'a>(pod: &Pod, observed: &'a ObservedPod) -> SandboxNeed<'a> 
     } else if !pod.spec.host_network && newest.ips.iter().all(String::is_empty) {
         "its sandbox has no address"
     } else {
-        return SandboxNeed::Keep(newest);
+        return SandboxDecision::Keep(newest);
     };
-    SandboxNeed::New { attempt: newest.attempt.saturating_add(1), replaces: Some(newest), why }
+    SandboxDecision::New { attempt: newest.attempt.saturating_add(1), replaces: Some(newest), why }
 }
 
 /// The attempt of the sandbox in which the pod's next container starts.
 pub fn sandbox_attempt(pod: &Pod, observed: &ObservedPod) -> u32 {
-    match need(pod, observed) {
-        SandboxNeed::Keep(sandbox) => sandbox.attempt,
-        SandboxNeed::New { attempt, .. } => attempt,
+    match decide(pod, observed) {
+        SandboxDecision::Keep(sandbox) => sandbox.attempt,
+        SandboxDecision::New { attempt, .. } => attempt,
     }
 }
 

@@ -7,9 +7,9 @@
 
 use crate::simulation::run::{Chaos, run};
 
-mod dice;
-mod laws;
+mod invariants;
 mod node;
+mod rng;
 mod run;
 mod worker;
 

@@ -13,17 +13,17 @@ use pod_model::pod::spec::PodPhase;
 use pod_model::pod::status::{AddressEntry, ContainerStateNow, ContainerStatus, PodStatus};
 use pod_model::pod::{ResourceRequirements, Timestamp};
 
+use crate::plan_context::PlanContext;
 use crate::sandbox;
-use crate::scene::Scene;
-use crate::time::timestamp;
-use crate::view::{Admission, EndCause, Wish};
-use crate::words::{
+use crate::status_text::{
     DEADLINE_MESSAGE, DEADLINE_REASON, LOST_AT_THE_END, REJECTED, STATUS_UNKNOWN, is_static,
 };
+use crate::time::timestamp;
+use crate::view::{Admission, DesiredState, TerminationCause};
 
 mod conditions;
 mod containers;
-mod memory_kills;
+mod oom_kills;
 mod phase;
 mod resources;
 
@@ -31,20 +31,20 @@ mod resources;
 mod tests;
 
 pub(crate) use containers::has_succeeded;
-pub(crate) use memory_kills::{dropped_kills_sentence, memory_kill_sentence};
+pub(crate) use oom_kills::{dropped_kills_message, oom_kill_message};
 
 /// All termination messages of a pod together.
 const MESSAGES_BYTES: usize = 12 * 1024;
 
-pub(crate) fn report(scene: &Scene<'_>) -> PodStatus {
-    let pod = scene.pod;
+pub(crate) fn report(plan_context: &PlanContext<'_>) -> PodStatus {
+    let pod = plan_context.pod;
     let mut status = PodStatus {
         observed_generation: pod.metadata.generation,
-        start_time: Some(start_time(scene)),
+        start_time: Some(start_time(plan_context)),
         qos_class: qos_class(pod),
-        init_container_statuses: containers::init(scene),
-        container_statuses: containers::regular(scene),
-        ephemeral_container_statuses: containers::ephemeral(scene),
+        init_container_statuses: containers::init(plan_context),
+        container_statuses: containers::regular(plan_context),
+        ephemeral_container_statuses: containers::ephemeral(plan_context),
         allocated_resources: effective_requests(&pod.spec),
         ..PodStatus::default()
     };
@@ -53,42 +53,42 @@ pub(crate) fn report(scene: &Scene<'_>) -> PodStatus {
         limits: effective_limits(&pod.spec),
         ..pod.spec.resources.as_deref().cloned().unwrap_or_default()
     }));
-    judge(scene, &mut status);
-    if scene.over && scene.is_still() {
-        close(scene, &mut status);
+    phase_and_reason(plan_context, &mut status);
+    if plan_context.over && plan_context.is_stopped() {
+        finalize_containers(plan_context, &mut status);
     }
-    cap_messages(scene, &mut status);
-    address(scene, &mut status);
-    status.conditions = conditions::all(scene, &status);
+    cap_messages(plan_context, &mut status);
+    address(plan_context, &mut status);
+    status.conditions = conditions::all(plan_context, &status);
     status
 }
 
-fn start_time(scene: &Scene<'_>) -> Timestamp {
-    timestamp(scene.start_time())
+fn start_time(plan_context: &PlanContext<'_>) -> Timestamp {
+    timestamp(plan_context.start_time())
 }
 
 /// Phase, reason and message.
-fn judge(scene: &Scene<'_>, status: &mut PodStatus) {
-    let still = scene.over && scene.is_still();
-    status.phase = phase::of(scene, status, still);
-    let past_deadline = !status.is_terminal() && scene.is_past_deadline();
+fn phase_and_reason(plan_context: &PlanContext<'_>, status: &mut PodStatus) {
+    let still = plan_context.over && plan_context.is_stopped();
+    status.phase = phase::of(plan_context, status, still);
+    let past_deadline = !status.is_terminal() && plan_context.is_past_deadline();
     let mut fail = |reason: &str, message: String| {
         status.phase = PodPhase::Failed;
         status.reason = reason.into();
         status.message = message.into();
     };
-    if let Some(verdict) = &scene.view.memory.kept.verdict {
-        status.phase = verdict.phase();
-        status.reason = verdict.reason.as_str().into();
-        status.message = verdict.message.as_str().into();
+    if let Some(terminal_status) = &plan_context.view.memory.persisted.terminal_status {
+        status.phase = terminal_status.phase();
+        status.reason = terminal_status.reason.as_str().into();
+        status.message = terminal_status.message.as_str().into();
         return;
     }
-    if let Wish::End(end) = &scene.view.desired.wish
-        && let EndCause::Evicted { reason, message, .. } = &end.cause
+    if let DesiredState::End(end) = &plan_context.view.desired.desired_state
+        && let TerminationCause::Evicted { reason, message, .. } = &end.cause
     {
         return fail(reason, message.clone());
     }
-    if let Admission::Rejected { reason, message } = &scene.view.facts.admission {
+    if let Admission::Rejected { reason, message } = &plan_context.view.facts.admission {
         return fail(reason, format!("{REJECTED}{message}"));
     }
     if past_deadline {
@@ -100,10 +100,10 @@ fn judge(scene: &Scene<'_>, status: &mut PodStatus) {
 /// failed.
 ///
 /// upstream: status/status_manager.go (TerminatePod)
-fn close(scene: &Scene<'_>, status: &mut PodStatus) {
+fn finalize_containers(plan_context: &PlanContext<'_>, status: &mut PodStatus) {
     let lost = |each: &mut ContainerStatus| {
         if each.state.terminated.is_none() {
-            let exit = crate::memory::Exit {
+            let exit = crate::memory::ContainerExit {
                 code: 137,
                 reason: STATUS_UNKNOWN.to_owned(),
                 message: LOST_AT_THE_END.to_owned(),
@@ -115,12 +115,12 @@ fn close(scene: &Scene<'_>, status: &mut PodStatus) {
             };
         }
     };
-    if has_initialized(scene, status) {
+    if has_initialized(plan_context, status) {
         status.container_statuses.iter_mut().for_each(lost);
     }
     let begun = status.init_container_statuses.iter().rposition(has_begun).unwrap_or(0);
     status.init_container_statuses.iter_mut().take(begun + 1).for_each(lost);
-    if !is_static(scene.pod) && !status.is_terminal() {
+    if !is_static(plan_context.pod) && !status.is_terminal() {
         status.phase = PodPhase::Failed;
     }
 }
@@ -131,8 +131,8 @@ fn has_begun(status: &ContainerStatus) -> bool {
 }
 
 /// For a pod of which nothing runs: a sidecar that comes last shows nothing, however it exited.
-fn has_initialized(scene: &Scene<'_>, status: &PodStatus) -> bool {
-    let inits = &scene.pod.spec.init_containers;
+fn has_initialized(plan_context: &PlanContext<'_>, status: &PodStatus) -> bool {
+    let inits = &plan_context.pod.spec.init_containers;
     let Some(last) = inits.last() else { return true };
     if status.container_statuses.iter().any(has_begun) {
         return true;
@@ -146,8 +146,8 @@ fn has_initialized(scene: &Scene<'_>, status: &PodStatus) -> bool {
         .any(|state| state.terminated.as_ref().is_some_and(|ended| ended.exit_code == 0))
 }
 
-fn cap_messages(scene: &Scene<'_>, status: &mut PodStatus) {
-    let most = MESSAGES_BYTES / scene.pod.spec.all_containers().count().max(1);
+fn cap_messages(plan_context: &PlanContext<'_>, status: &mut PodStatus) {
+    let most = MESSAGES_BYTES / plan_context.pod.spec.all_containers().count().max(1);
     let all = status
         .init_container_statuses
         .iter_mut()
@@ -165,16 +165,16 @@ fn cap_messages(scene: &Scene<'_>, status: &mut PodStatus) {
 }
 
 /// Addresses of the pod and of its host.
-fn address(scene: &Scene<'_>, status: &mut PodStatus) {
-    let observed = scene.view.observed;
+fn address(plan_context: &PlanContext<'_>, status: &mut PodStatus) {
+    let observed = plan_context.view.observed;
     let mut ips = match sandbox::active(observed) {
-        Some(sandbox) => in_order(&sandbox.ips, scene.settings.prefers_ipv6),
+        Some(sandbox) => in_order(&sandbox.ips, plan_context.settings.prefers_ipv6),
         None if observed.sandboxes.iter().any(|sandbox| sandbox.ready) => Vec::new(),
         // Readers of the status of a finished pod still need its address.
-        None => scene.view.memory.kept.pod_ips.clone(),
+        None => plan_context.view.memory.persisted.pod_ips.clone(),
     };
-    let hosts = &scene.view.facts.host_ips;
-    if scene.pod.spec.host_network && ips.is_empty() {
+    let hosts = &plan_context.view.facts.host_ips;
+    if plan_context.pod.spec.host_network && ips.is_empty() {
         ips.extend(hosts.iter().take(2).cloned());
     }
     let entries = |list: &[String]| -> Vec<AddressEntry> {

@@ -14,66 +14,71 @@ use ports::ApiTime;
 use ports::runtime_objects::{ContainerRecord, ContainerState};
 
 use crate::action::{Action, ActionKey, ContainerKind, KillReason};
-use crate::lineup;
-use crate::memory::{Ending, Stop};
+use crate::containers_by_name;
+use crate::memory::{ContainerStop, Ending};
 use crate::plan::{Draft, Rank};
-use crate::scene::Scene;
+use crate::plan_context::PlanContext;
 use crate::time::{between, plus, seconds};
 
 /// A smaller difference of deadlines is processing time, not a shorter grace period.
 const SAME_DEADLINE: Duration = Duration::from_secs(1);
 /// When the runtime reported a container stopped that still runs, it is asked again after this.
-const ASK_AGAIN: Duration = Duration::from_secs(10);
+const REPEAT_STOP_AFTER: Duration = Duration::from_secs(10);
 
 /// The reference's minimum grace period, used where a pod sets none.
 const SMALLEST_GRACE: i64 = 2;
 
 /// The reason for a stop and its deadline.
-pub(crate) struct Order {
+pub(crate) struct ContainerStopRequest {
     pub(crate) reason: KillReason,
     pub(crate) message: String,
     pub(crate) deadline: ApiTime,
 }
 
 /// Stops everything that runs, in order, all within the same grace period.
-pub(crate) fn everything(scene: &Scene<'_>, draft: &mut Draft, ending: Ending) {
-    for container in scene.lineup.everything() {
+pub(crate) fn everything(plan_context: &PlanContext<'_>, draft: &mut Draft, termination: Ending) {
+    for container in plan_context.containers_by_name.everything() {
         let record = &container.record;
-        if !scene.may_run(record) {
-            give_up_hook(scene, draft, record);
+        if !plan_context.may_be_running(record) {
+            abort_post_start(plan_context, draft, record);
             continue;
         }
         // One that was being stopped before gets no more time.
-        let begun = begun_stop(scene, record).map_or(i64::MAX, |stop| stop.deadline);
-        let deadline = ApiTime::from_nanos(ending.deadline.min(begun));
+        let begun = recorded_stop(plan_context, record).map_or(i64::MAX, |stop| stop.deadline);
+        let deadline = ApiTime::from_nanos(termination.deadline.min(begun));
         let message = format!("Stopping container {}", record.name);
-        let order = Order { reason: KillReason::PodEnds, message, deadline };
-        let waits = is_waiting_for_its_turn(scene, &record.name);
-        if waits && scene.view.now < deadline {
+        let stop_request = ContainerStopRequest { reason: KillReason::PodEnds, message, deadline };
+        let waits = is_waiting_for_its_turn(plan_context, &record.name);
+        if waits && plan_context.view.now < deadline {
             draft.wake(deadline);
-            run_hook(scene, draft, record, deadline);
+            run_hook(plan_context, draft, record, deadline);
         } else {
-            one(scene, draft, record, &order);
+            one(plan_context, draft, record, &stop_request);
         }
     }
 }
 
 /// Stops one container.
-pub(crate) fn one(scene: &Scene<'_>, draft: &mut Draft, record: &ContainerRecord, order: &Order) {
+pub(crate) fn one(
+    plan_context: &PlanContext<'_>,
+    draft: &mut Draft,
+    record: &ContainerRecord,
+    stop_request: &ContainerStopRequest,
+) {
     let name = &record.name;
-    let now = scene.view.now;
-    let left = between(now, order.deadline);
+    let now = plan_context.view.now;
+    let left = between(now, stop_request.deadline);
     let mut replaces = false;
-    if let Some(flight) = scene.view.memory.is_busy_with_container(name) {
+    if let Some(flight) = plan_context.view.memory.container_in_flight(name) {
         // Later than a stop that begins now could be.
         let late = |length: Duration| {
-            plus(flight.began_at, length) > plus(order.deadline.max(now), SAME_DEADLINE)
+            plus(flight.began_at, length) > plus(stop_request.deadline.max(now), SAME_DEADLINE)
         };
         replaces = match &flight.action {
             Action::StopContainer { id, grace, .. } => *id == record.id && late(*grace),
             // The hook runs within the same grace period; only its end ends the wait for it.
             Action::RunPreStop { id, limit, .. } => {
-                *id == record.id && (now >= order.deadline || late(*limit))
+                *id == record.id && (now >= stop_request.deadline || late(*limit))
             }
             // A postStart hook must not keep alive a container that has to stop.
             Action::StartContainer { .. } => {
@@ -82,20 +87,22 @@ pub(crate) fn one(scene: &Scene<'_>, draft: &mut Draft, record: &ContainerRecord
             _ => false,
         };
         if !replaces {
-            if now < order.deadline {
-                draft.wake(order.deadline);
+            if now < stop_request.deadline {
+                draft.wake(stop_request.deadline);
             }
             return;
         }
     }
     let key = ActionKey::Container(name.clone());
-    if !replaces && draft.holds_back(scene, &key, &format!("stopping container {name}")) {
+    if !replaces && draft.is_backing_off(plan_context, &key, &format!("stopping container {name}"))
+    {
         return;
     }
-    if let Some((id, at)) = scene.passing(name).and_then(|passing| passing.stop_done.as_ref())
+    if let Some((id, at)) =
+        plan_context.transient(name).and_then(|transient| transient.stop_done.as_ref())
         && *id == record.id
     {
-        let again = plus(*at, ASK_AGAIN);
+        let again = plus(*at, REPEAT_STOP_AFTER);
         if now < again {
             draft.wake(again);
             let why =
@@ -108,19 +115,21 @@ pub(crate) fn one(scene: &Scene<'_>, draft: &mut Draft, record: &ContainerRecord
         id: record.id.clone(),
         name: name.clone(),
         grace: left,
-        pre_stop: has_hook_to_run(scene, record) && !left.is_zero(),
-        reason: order.reason,
-        message: order.message.clone(),
+        pre_stop: has_hook_to_run(plan_context, record) && !left.is_zero(),
+        reason: stop_request.reason,
+        message: stop_request.message.clone(),
         replaces,
     };
-    draft.act(scene, action);
+    draft.act(plan_context, action);
 }
 
 /// Ends a start whose container has exited while its postStart hook still runs. Nothing is left to
 /// be stopped: the stop is only issued because it replaces the start.
-fn give_up_hook(scene: &Scene<'_>, draft: &mut Draft, record: &ContainerRecord) {
-    let Some((_, container)) = lineup::find(scene.pod, &record.name) else { return };
-    if record.state != ContainerState::Exited || !scene.is_in_post_start(container, record) {
+fn abort_post_start(plan_context: &PlanContext<'_>, draft: &mut Draft, record: &ContainerRecord) {
+    let Some((_, container)) = containers_by_name::find(plan_context.pod, &record.name) else {
+        return;
+    };
+    if record.state != ContainerState::Exited || !plan_context.is_in_post_start(container, record) {
         return;
     }
     let action = Action::StopContainer {
@@ -132,35 +141,45 @@ fn give_up_hook(scene: &Scene<'_>, draft: &mut Draft, record: &ContainerRecord) 
         message: String::new(),
         replaces: true,
     };
-    draft.act(scene, action);
+    draft.act(plan_context, action);
 }
 
 /// The recorded stop of this container.
-fn begun_stop<'a>(scene: &Scene<'a>, record: &ContainerRecord) -> Option<&'a Stop> {
-    scene.memory(&record.name)?.stop.as_ref().filter(|stop| stop.id == record.id)
+fn recorded_stop<'a>(
+    plan_context: &PlanContext<'a>,
+    record: &ContainerRecord,
+) -> Option<&'a ContainerStop> {
+    plan_context.memory(&record.name)?.stop.as_ref().filter(|stop| stop.id == record.id)
 }
 
 /// The preStop hook of a container whose turn has not come.
-fn run_hook(scene: &Scene<'_>, draft: &mut Draft, record: &ContainerRecord, deadline: ApiTime) {
-    if has_hook_to_run(scene, record) {
-        let limit = between(scene.view.now, deadline);
+fn run_hook(
+    plan_context: &PlanContext<'_>,
+    draft: &mut Draft,
+    record: &ContainerRecord,
+    deadline: ApiTime,
+) {
+    if has_hook_to_run(plan_context, record) {
+        let limit = between(plan_context.view.now, deadline);
         let (id, name) = (record.id.clone(), record.name.clone());
-        draft.act(scene, Action::RunPreStop { id, name, limit });
+        draft.act(plan_context, Action::RunPreStop { id, name, limit });
     }
 }
 
-fn has_hook_to_run(scene: &Scene<'_>, record: &ContainerRecord) -> bool {
-    let has_one = lineup::find(scene.pod, &record.name)
+fn has_hook_to_run(plan_context: &PlanContext<'_>, record: &ContainerRecord) -> bool {
+    let has_one = containers_by_name::find(plan_context.pod, &record.name)
         .and_then(|(_, container)| container.lifecycle.as_deref())
         .is_some_and(|lifecycle| lifecycle.pre_stop.is_some());
-    let done = begun_stop(scene, record).is_some_and(|stop| stop.hook_done);
+    let done = recorded_stop(plan_context, record).is_some_and(|stop| stop.hook_done);
     has_one && !done && record.state == ContainerState::Running
 }
 
 /// Whether a sidecar must wait for regular containers or for sidecars that come after it.
-fn is_waiting_for_its_turn(scene: &Scene<'_>, name: &str) -> bool {
-    let Some((ContainerKind::Sidecar, _)) = lineup::find(scene.pod, name) else { return false };
-    let spec = &scene.pod.spec;
+fn is_waiting_for_its_turn(plan_context: &PlanContext<'_>, name: &str) -> bool {
+    let Some((ContainerKind::Sidecar, _)) = containers_by_name::find(plan_context.pod, name) else {
+        return false;
+    };
+    let spec = &plan_context.pod.spec;
     let later = spec
         .init_containers
         .iter()
@@ -168,8 +187,12 @@ fn is_waiting_for_its_turn(scene: &Scene<'_>, name: &str) -> bool {
         .skip(1)
         .filter(|each| each.is_restarted_always());
     let runs = |container: &Container| {
-        scene.is_starting(&container.name)
-            || scene.lineup.all(&container.name).iter().any(|each| scene.may_run(&each.record))
+        plan_context.is_starting(&container.name)
+            || plan_context
+                .containers_by_name
+                .all(&container.name)
+                .iter()
+                .any(|each| plan_context.may_be_running(&each.record))
     };
     spec.containers.iter().chain(later).any(runs)
 }
@@ -190,13 +213,15 @@ pub(crate) fn grace_seconds(pod: &Pod, container: Option<&Container>, reason: Ki
 
 /// The deadline of a single container for this reason, counted from when its stop began.
 pub(crate) fn deadline(
-    scene: &Scene<'_>,
+    plan_context: &PlanContext<'_>,
     record: &ContainerRecord,
     container: Option<&Container>,
     reason: KillReason,
 ) -> ApiTime {
-    match begun_stop(scene, record) {
+    match recorded_stop(plan_context, record) {
         Some(stop) => ApiTime::from_nanos(stop.deadline),
-        None => plus(scene.view.now, seconds(grace_seconds(scene.pod, container, reason))),
+        None => {
+            plus(plan_context.view.now, seconds(grace_seconds(plan_context.pod, container, reason)))
+        }
     }
 }

@@ -1,7 +1,7 @@
 //! A small language for pods, observations, memory, and expected results.
 //!
 //! A case is a text of `;`-separated words under the headings `pod:`, `seen:`, `memory:`, `facts:`
-//! and `wish:`; times are seconds relative to now. `follows` renders the resulting plan as a map
+//! and `desired_state:`; times are seconds relative to now. `follows` renders the resulting plan as a map
 //! from headings to texts, which table rows compare with. Only for tests, so it may panic.
 
 use std::collections::BTreeMap;
@@ -9,17 +9,17 @@ use std::sync::Arc;
 
 use ports::ApiTime;
 
-use crate::happening::Happening;
+use crate::input::PodInput;
 use crate::memory::PodMemory;
 use crate::plan::{PodPlan, plan};
-use crate::scene::Scene;
-use crate::view::{DesiredPod, Facts, ImageFact, ImageState, ObservedPod, View};
+use crate::plan_context::PlanContext;
+use crate::view::{AttemptImage, DesiredPod, ImageState, LifecycleFacts, ObservedPod, PodView};
 
+mod describe_plan;
 mod facts;
 mod memory;
 pub(crate) mod pods;
 mod seen;
-mod told;
 
 pub(crate) const NOW: i64 = 1_000_000;
 
@@ -29,15 +29,15 @@ pub(crate) fn at(seconds: i64) -> ApiTime {
 
 /// Everything that a plan depends on, owned.
 #[derive(Debug, Clone)]
-pub(crate) struct Case {
+pub(crate) struct PlanCase {
     pub(crate) desired: DesiredPod,
     pub(crate) observed: ObservedPod,
     pub(crate) memory: PodMemory,
-    pub(crate) facts: Facts,
+    pub(crate) facts: LifecycleFacts,
     pub(crate) now: ApiTime,
 }
 
-impl Case {
+impl PlanCase {
     /// Parses a case. Unless it says otherwise the pod is admitted and prepared, its volumes and
     /// images are there, and it was observed just now.
     pub(crate) fn read(text: &str) -> Self {
@@ -46,10 +46,10 @@ impl Case {
         for line in text.lines() {
             let line = line.trim();
             let (found, rest) = match line.split_once(':') {
-                Some((word, rest))
-                    if ["pod", "seen", "memory", "facts", "wish"].contains(&word) =>
+                Some((token, rest))
+                    if ["pod", "seen", "memory", "facts", "wish"].contains(&token) =>
                 {
-                    (word, rest)
+                    (token, rest)
                 }
                 _ => (heading, line),
             };
@@ -62,13 +62,13 @@ impl Case {
         }
         let part = |name: &str| parts.get(name).map_or("", String::as_str);
         let pod = Arc::new(pods::read(part("pod")));
-        let wish = facts::wish(part("wish"));
+        let desired_state = facts::desired_state(part("wish"));
         let observed = seen::read(part("seen"), &pod);
         let mut case = Self {
-            desired: DesiredPod { pod, wish },
+            desired: DesiredPod { pod, desired_state },
             observed,
             memory: PodMemory::default(),
-            facts: Facts::default(),
+            facts: LifecycleFacts::default(),
             now: at(0),
         };
         memory::apply(&mut case, part("memory"));
@@ -76,8 +76,8 @@ impl Case {
         case
     }
 
-    pub(crate) fn view(&self) -> View<'_> {
-        View {
+    pub(crate) fn view(&self) -> PodView<'_> {
+        PodView {
             desired: &self.desired,
             observed: &self.observed,
             memory: &self.memory,
@@ -93,14 +93,14 @@ impl Case {
     /// Gives every container the image that its next start needs, unless the case sets one.
     pub(crate) fn supply_images(&mut self) {
         let view = self.view();
-        let scene = Scene::new(&view);
+        let plan_context = PlanContext::new(&view);
         let mut images = self.facts.images.clone();
         for (_, _, container) in self.desired.pod.spec.all_containers() {
             let name = container.name.to_string();
-            let attempt = scene.next_attempt(&name);
+            let attempt = plan_context.next_attempt(&name);
             images.entry(name).or_insert_with(|| {
                 let image_ref = format!("ref-{}", container.image);
-                Box::new(ImageFact { attempt, state: ImageState::Present { image_ref } })
+                Box::new(AttemptImage { attempt, state: ImageState::Present { image_ref } })
             });
         }
         self.facts.images = images;
@@ -109,33 +109,33 @@ impl Case {
 
 /// The result of a case: the plan, and the events when it is executed.
 pub(crate) fn follows(text: &str) -> BTreeMap<String, String> {
-    let mut case = Case::read(text);
+    let mut case = PlanCase::read(text);
     let plan = case.plan();
     let mut events = Vec::new();
     let mut marks = Vec::new();
-    let mut absorb = |case: &mut Case, happening: &Happening<'_>| {
+    let mut apply_input = |case: &mut PlanCase, input: &PodInput<'_>| {
         let now = case.now;
         let desired = case.desired.clone();
-        let told = case.memory.absorb(&desired, happening, now);
-        events.extend(told.events);
-        marks.extend(told.marks);
+        let describe_plan = case.memory.apply_input(&desired, input, now);
+        events.extend(describe_plan.events);
+        marks.extend(describe_plan.marks);
     };
-    absorb(&mut case, &Happening::Planned(&plan));
+    apply_input(&mut case, &PodInput::Planned(&plan));
     for action in &plan.actions {
-        absorb(&mut case, &Happening::Began(action));
+        apply_input(&mut case, &PodInput::ActionBegun(action));
     }
-    told::describe(&plan, &events, &marks)
+    describe_plan::describe(&plan, &events, &marks)
 }
 
 /// A name, a case, expectations: `heading: text`, one per line; `~` for a part of the text.
-pub(crate) type Row = (&'static str, &'static str, &'static str);
+pub(crate) type PlanCaseRow = (&'static str, &'static str, &'static str);
 
-pub(crate) fn check(rows: &[Row]) {
+pub(crate) fn check(rows: &[PlanCaseRow]) {
     check_of("", rows);
 }
 
 /// The same for cases that are all about one pod.
-pub(crate) fn check_of(pod: &str, rows: &[Row]) {
+pub(crate) fn check_of(pod: &str, rows: &[PlanCaseRow]) {
     let mut wrong = Vec::new();
     for (name, case, expected) in rows {
         let case = if pod.is_empty() { (*case).to_owned() } else { format!("pod: {pod}\n{case}") };

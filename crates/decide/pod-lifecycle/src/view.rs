@@ -7,23 +7,23 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use pod_model::Shared;
+use pod_model::CopyOnWrite;
 use pod_model::pod::Pod;
 use pod_model::pod::status::PodCondition;
 use ports::ApiTime;
 use ports::runtime_objects::{ContainerRecord, SandboxRecord};
 use serde::{Deserialize, Serialize};
 
-use crate::kill_notes::MemoryKillNotes;
 use crate::memory::PodMemory;
+use crate::oom_kills::OomKillRecords;
 
 /// Everything that a plan depends on.
 #[derive(Debug, Clone, Copy)]
-pub struct View<'a> {
+pub struct PodView<'a> {
     pub desired: &'a DesiredPod,
     pub observed: &'a ObservedPod,
     pub memory: &'a PodMemory,
-    pub facts: &'a Facts,
+    pub facts: &'a LifecycleFacts,
     pub now: ApiTime,
 }
 
@@ -31,47 +31,48 @@ pub struct View<'a> {
 #[derive(Debug, Clone, PartialEq)]
 pub struct DesiredPod {
     pub pod: Arc<Pod>,
-    pub wish: Wish,
+    pub desired_state: DesiredState,
 }
 
 impl DesiredPod {
     /// Whether the pod is no longer desired. A pod that the node evicted is still desired by its
     /// source: it stays, as failed.
-    pub fn is_wished_away(&self) -> bool {
-        match &self.wish {
-            Wish::Run => false,
-            Wish::End(end) => !matches!(end.cause, EndCause::Evicted { .. }),
+    pub fn is_removal_requested(&self) -> bool {
+        match &self.desired_state {
+            DesiredState::Run => false,
+            DesiredState::End(end) => !matches!(end.cause, TerminationCause::Evicted { .. }),
         }
     }
 
     /// The condition `DisruptionTarget`, where the desired state has one.
     pub(crate) fn disruption(&self) -> Option<&Disruption> {
-        match &self.wish {
-            Wish::End(EndWish { cause: EndCause::Evicted { disruption, .. }, .. }) => {
-                disruption.as_ref()
-            }
+        match &self.desired_state {
+            DesiredState::End(TerminationRequest {
+                cause: TerminationCause::Evicted { disruption, .. },
+                ..
+            }) => disruption.as_ref(),
             _ => None,
         }
     }
 }
 
 #[derive(Debug, Clone, PartialEq, Default)]
-pub enum Wish {
+pub enum DesiredState {
     #[default]
     Run,
-    End(EndWish),
+    End(TerminationRequest),
 }
 
 #[derive(Debug, Clone, PartialEq)]
-pub struct EndWish {
-    pub cause: EndCause,
+pub struct TerminationRequest {
+    pub cause: TerminationCause,
     /// Overrides the pod's own grace period; a later change can only shorten it.
     pub grace_seconds: Option<i64>,
-    pub asked_at: ApiTime,
+    pub requested_at: ApiTime,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum EndCause {
+pub enum TerminationCause {
     /// Deleted at the API server.
     Deleted,
     /// Its manifest, or the pod in it, was removed or became another pod.
@@ -97,8 +98,8 @@ pub struct ObservedPod {
     /// When this observation began.
     pub as_of: ApiTime,
     /// Newest first.
-    pub sandboxes: Shared<Vec<SandboxRecord>>,
-    pub containers: Shared<Vec<ObservedContainer>>,
+    pub sandboxes: CopyOnWrite<Vec<SandboxRecord>>,
+    pub containers: CopyOnWrite<Vec<ObservedContainer>>,
 }
 
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -107,34 +108,34 @@ pub struct ObservedContainer {
     /// Its termination message (from the file or the end of the log), within its cap.
     pub termination_message: Option<String>,
     /// OOM kills in it.
-    pub memory_kills: MemoryKillNotes,
+    pub oom_kills: OomKillRecords,
 }
 
 /// Node facts that concern this pod.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Facts {
+pub struct LifecycleFacts {
     pub admission: Admission,
     /// The error says why the network is not ready.
     pub network_ready: Result<(), String>,
     /// The error says why the runtime is not ready.
     pub runtime_ready: Result<(), String>,
     /// By container name. Boxed, as a map has room for eleven from its first entry.
-    pub images: BTreeMap<String, Box<ImageFact>>,
-    pub volumes: VolumesFact,
+    pub images: BTreeMap<String, Box<AttemptImage>>,
+    pub volumes: VolumesState,
     /// The highest attempt among the log files of each container, read once when the worker began:
     /// a runtime that lost its state must not overwrite old logs.
-    pub highest_logs: BTreeMap<String, u32>,
+    pub highest_log_numbers: BTreeMap<String, u32>,
     /// The main address first. Empty: unknown (the status then has none).
     pub host_ips: Vec<String>,
     /// Conditions set by other components (readiness gates), as the API server has them.
-    pub foreign_conditions: Vec<PodCondition>,
+    pub external_conditions: Vec<PodCondition>,
     /// Whether the final status has been reported to the API server (always true without one).
     /// Container records are removed only then.
-    pub final_status_heard: bool,
-    pub settings: Arc<Settings>,
+    pub final_status_reported: bool,
+    pub settings: Arc<PodLifecycleSettings>,
 }
 
-impl Default for Facts {
+impl Default for LifecycleFacts {
     /// A healthy node without an API server; not yet admitted.
     fn default() -> Self {
         Self {
@@ -142,11 +143,11 @@ impl Default for Facts {
             network_ready: Ok(()),
             runtime_ready: Ok(()),
             images: BTreeMap::new(),
-            volumes: VolumesFact::Pending(Vec::new()),
-            highest_logs: BTreeMap::new(),
+            volumes: VolumesState::Pending(Vec::new()),
+            highest_log_numbers: BTreeMap::new(),
             host_ips: Vec::new(),
-            foreign_conditions: Vec::new(),
-            final_status_heard: true,
+            external_conditions: Vec::new(),
+            final_status_reported: true,
             settings: Arc::default(),
         }
     }
@@ -157,7 +158,7 @@ pub enum Admission {
     #[default]
     Pending,
     /// As soon as these pods, by their full names, have ended.
-    MakingRoom(Vec<String>),
+    WaitingForPreemption(Vec<String>),
     Admitted,
     /// The reason is one word, such as `OutOfcpu`.
     Rejected {
@@ -168,8 +169,8 @@ pub enum Admission {
 
 /// The state of a container's image, for one attempt.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ImageFact {
-    /// As in the `ImageWant` that this answers; a fact for another attempt counts as unknown.
+pub struct AttemptImage {
+    /// As in the `RequiredImage` that this answers; a fact for another attempt counts as unknown.
     pub attempt: u32,
     pub state: ImageState,
 }
@@ -190,7 +191,7 @@ pub enum ImageState {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum VolumesFact {
+pub enum VolumesState {
     /// The names that are not there yet.
     Pending(Vec<String>),
     Ready,
@@ -200,7 +201,7 @@ pub enum VolumesFact {
 
 /// The node's settings for pods.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Settings {
+pub struct PodLifecycleSettings {
     pub node_name: String,
     /// The prefix of ids in statuses, such as `containerd`.
     pub runtime_name: String,
@@ -217,7 +218,7 @@ pub struct Settings {
     pub recursive_read_only: BTreeMap<String, bool>,
 }
 
-impl Default for Settings {
+impl Default for PodLifecycleSettings {
     fn default() -> Self {
         Self {
             node_name: String::new(),

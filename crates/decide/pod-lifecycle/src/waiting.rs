@@ -9,16 +9,16 @@ use pod_model::pod::status::{ConditionStatus, PodStatus};
 use ports::runtime_objects::ContainerState;
 
 use crate::action::Action;
-use crate::plan::{Draft, Rank, Stage, Waiting};
-use crate::scene::Scene;
-use crate::words::condition;
+use crate::plan::{Draft, PodStage, Rank, WaitReason};
+use crate::plan_context::PlanContext;
+use crate::status_text::condition;
 
-pub(crate) fn tell(
-    scene: &Scene<'_>,
+pub(crate) fn explain(
+    plan_context: &PlanContext<'_>,
     status: &PodStatus,
     draft: &mut Draft,
-    stage: Stage,
-) -> Option<Waiting> {
+    stage: PodStage,
+) -> Option<WaitReason> {
     let ready = status
         .condition(condition::READY)
         .is_some_and(|ready| ready.status == ConditionStatus::True);
@@ -28,18 +28,25 @@ pub(crate) fn tell(
         return Some(waiting.clone());
     }
     match stage {
-        Stage::Running if ready => None,
-        Stage::Running => Some(unready(scene, status)),
-        _ if scene.view.desired.is_wished_away() || status.phase != PodPhase::Failed => None,
+        PodStage::Running if ready => None,
+        PodStage::Running => Some(unready(plan_context, status)),
+        _ if plan_context.view.desired.is_removal_requested()
+            || status.phase != PodPhase::Failed =>
+        {
+            None
+        }
         _ => {
             let why = format!("it has failed: {}", failure(status));
-            Some(say(why, "look at its logs, then delete it or its manifest and make it again"))
+            Some(wait_reason(
+                why,
+                "look at its logs, then delete it or its manifest and make it again",
+            ))
         }
     }
 }
 
-fn say(why: impl Into<String>, next_step: impl Into<String>) -> Waiting {
-    Waiting { why: why.into(), next_step: next_step.into() }
+fn wait_reason(why: impl Into<String>, next_step: impl Into<String>) -> WaitReason {
+    WaitReason { why: why.into(), next_step: next_step.into() }
 }
 
 fn failure(status: &PodStatus) -> String {
@@ -56,34 +63,40 @@ fn failure(status: &PodStatus) -> String {
     "its containers ended without success".to_owned()
 }
 
-fn unready(scene: &Scene<'_>, status: &PodStatus) -> Waiting {
-    if let Some(flight) = scene.view.memory.in_flight.values().next() {
-        return say(in_progress(&flight.action), "nothing is to be done");
+fn unready(plan_context: &PlanContext<'_>, status: &PodStatus) -> WaitReason {
+    if let Some(flight) = plan_context.view.memory.in_flight.values().next() {
+        return wait_reason(in_progress(&flight.action), "nothing is to be done");
     }
-    for container in scene.own_containers() {
-        if let Some(waiting) = lacking(scene, container) {
+    for container in plan_context.own_containers() {
+        if let Some(waiting) = missing_readiness(plan_context, container) {
             return waiting;
         }
     }
     let gates = status.condition(condition::READY).map_or("", |ready| &*ready.message);
-    say(format!("its readiness gates are not met: {gates}"), "their controllers must set them")
+    wait_reason(
+        format!("its readiness gates are not met: {gates}"),
+        "their controllers must set them",
+    )
 }
 
 /// What a container lacks to be ready.
-fn lacking(scene: &Scene<'_>, container: &Container) -> Option<Waiting> {
+fn missing_readiness(plan_context: &PlanContext<'_>, container: &Container) -> Option<WaitReason> {
     let name = &container.name;
-    let record = scene.lineup.latest(name)?;
+    let record = plan_context.containers_by_name.latest(name)?;
     let sidecar = container.is_restarted_always();
-    let is_init = scene.pod.spec.init_containers.iter().any(|each| each.name == *name);
+    let is_init = plan_context.pod.spec.init_containers.iter().any(|each| each.name == *name);
     match record.state {
-        ContainerState::Running if is_init && !sidecar => {
-            Some(say(format!("init container {name} is still running"), "it has to end by itself"))
-        }
-        ContainerState::Running if !scene.has_started(container, record) => Some(say(
-            format!("the startup probe of container {name} has not succeeded yet"),
-            "see what the probe asks of it",
+        ContainerState::Running if is_init && !sidecar => Some(wait_reason(
+            format!("init container {name} is still running"),
+            "it has to end by itself",
         )),
-        ContainerState::Running if !scene.is_ready(container, record) => Some(say(
+        ContainerState::Running if !plan_context.has_started(container, record) => {
+            Some(wait_reason(
+                format!("the startup probe of container {name} has not succeeded yet"),
+                "see what the probe asks of it",
+            ))
+        }
+        ContainerState::Running if !plan_context.is_ready(container, record) => Some(wait_reason(
             format!("the readiness probe of container {name} has not succeeded yet"),
             "see what the probe asks of it",
         )),
@@ -93,7 +106,7 @@ fn lacking(scene: &Scene<'_>, container: &Container) -> Option<Waiting> {
         _ => {
             let code = record.exit_code;
             let why = format!("container {name} exited with {code} and is not started again");
-            Some(say(why, "its restart policy says so; the others go on"))
+            Some(wait_reason(why, "its restart policy says so; the others go on"))
         }
     }
 }

@@ -6,68 +6,68 @@
 
 use std::collections::BTreeMap;
 
-use document::problem::{Origin, Problem, shown_value};
+use document::diagnostic::{Diagnostic, Origin, shown_value};
 use node_config::flags::grammar::{self, FlagSet};
-use node_config::flags::{FlagValue, Kind, VersionRequest, absorb, parse_bool};
+use node_config::flags::{FlagKind, FlagValue, VersionRequest, add_value, parse_bool};
 
-use crate::settings::Settings;
-use crate::table::{self, Field, Row, Why};
+use crate::settings::ControllerSettings;
+use crate::table::{self, ControllerFlag, SettingField, UnusedReason};
 
 /// A parsed command line. Errors among the problems come before `help`, and `help` before
 /// `version`.
 #[derive(Debug, Clone, Default)]
-pub struct CommandLine {
-    pub problems: Vec<Problem>,
+pub struct ControllerCommandLine {
+    pub diagnostics: Vec<Diagnostic>,
     pub help: bool,
     pub version: Option<VersionRequest>,
     /// Every flag that was accepted, as `--name="value"`, for the log.
     pub given: Vec<String>,
     /// The file of `--config`; empty for none.
     pub config: String,
-    pub(crate) used: Vec<Used>,
+    pub(crate) used: Vec<FlagUse>,
 }
 
 /// A flag that was used, with the combined value of its uses.
 #[derive(Clone)]
-pub(crate) struct Used {
-    pub(crate) row: &'static Row,
+pub(crate) struct FlagUse {
+    pub(crate) row: &'static ControllerFlag,
     pub(crate) value: FlagValue,
 }
 
-impl std::fmt::Debug for Used {
+impl std::fmt::Debug for FlagUse {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(out, "--{}={:?}", self.row.name, self.value)
     }
 }
 
-impl CommandLine {
+impl ControllerCommandLine {
     /// Whether there is an error, so that nothing else in here is valid.
     pub fn has_errors(&self) -> bool {
-        self.problems.iter().any(Problem::is_error)
+        self.diagnostics.iter().any(Diagnostic::is_error)
     }
 }
 
 /// Parses a command line, without the program's own name in front.
-pub fn parse(args: &[String]) -> CommandLine {
-    let mut reader = Reader { line: CommandLine::default() };
+pub fn parse(args: &[String]) -> ControllerCommandLine {
+    let mut reader = CommandLineReader { line: ControllerCommandLine::default() };
     if let Some(stray) = grammar::read(args, &mut reader) {
         let shown = shown_value("", stray);
         reader.refuse(format!("expected flags only, found the word {shown:?}"));
     }
     let mut line = reader.line;
     let config = line.used.iter().find(|used| used.row.name == "config");
-    if let Some(Used { value: FlagValue::Text(path), .. }) = config {
+    if let Some(FlagUse { value: FlagValue::Text(path), .. }) = config {
         line.config.clone_from(path);
     }
     line
 }
 
-struct Reader {
-    line: CommandLine,
+struct CommandLineReader {
+    line: ControllerCommandLine,
 }
 
-impl FlagSet for Reader {
-    type Flag = &'static Row;
+impl FlagSet for CommandLineReader {
+    type Flag = &'static ControllerFlag;
 
     fn named(&self, name: &str) -> Option<Self::Flag> {
         table::find(name)
@@ -83,9 +83,9 @@ impl FlagSet for Reader {
 
     fn take(&mut self, row: Self::Flag, text: &str) {
         let outcome = match row.field {
-            Field::Help => parse_bool(text).map(|wanted| self.line.help = wanted),
-            Field::Version => self.version_wanted(text),
-            _ => self.absorb(row, text),
+            SettingField::Help => parse_bool(text).map(|wanted| self.line.help = wanted),
+            SettingField::Version => self.version_wanted(text),
+            _ => self.add_value(row, text),
         };
         match outcome {
             Ok(()) => {
@@ -93,28 +93,28 @@ impl FlagSet for Reader {
                 self.line.given.push(format!("--{}={:?}", row.name, shown_value(row.path, text)));
             }
             Err(expected) => {
-                let problem = Problem::error("", expected).with_value(text);
-                self.line.problems.push(problem.at(Origin::flag(row.name)));
+                let diagnostic = Diagnostic::error("", expected).with_value(text);
+                self.line.diagnostics.push(diagnostic.at(Origin::flag(row.name)));
             }
         }
     }
 
     fn refuse(&mut self, message: String) {
-        self.line.problems.push(Problem::error("", message));
+        self.line.diagnostics.push(Diagnostic::error("", message));
     }
 }
 
-impl Reader {
-    fn absorb(&mut self, row: &'static Row, text: &str) -> Result<(), String> {
+impl CommandLineReader {
+    fn add_value(&mut self, row: &'static ControllerFlag, text: &str) -> Result<(), String> {
         let known = self.line.used.iter().position(|used| used.row.name == row.name);
         let earlier = known.and_then(|at| self.line.used.get(at)).map(|used| used.value.clone());
         let value = match row.field {
-            Field::Gates => add_gates(earlier, text)?,
-            _ => absorb(row.kind(), earlier, text)?,
+            SettingField::Gates => add_gates(earlier, text)?,
+            _ => add_value(row.kind(), earlier, text)?,
         };
         match known.and_then(|at| self.line.used.get_mut(at)) {
             Some(used) => used.value = value,
-            None => self.line.used.push(Used { row, value }),
+            None => self.line.used.push(FlagUse { row, value }),
         }
         Ok(())
     }
@@ -130,19 +130,19 @@ impl Reader {
     }
 
     /// One warning per flag is enough, however often it is used.
-    fn warn_once(&mut self, row: &'static Row) {
+    fn warn_once(&mut self, row: &'static ControllerFlag) {
         let beginning = format!("--{}=", row.name);
         if self.line.given.iter().any(|given| given.starts_with(&beginning)) {
             return;
         }
-        let Field::Unused(_, why) = row.field else { return };
+        let SettingField::Unused(_, why) = row.field else { return };
         let message = match why {
-            Why::Controller(name) => format!(
+            UnusedReason::Controller(name) => format!(
                 "it belongs to the {name} of kube-controller-manager, which does not run here"
             ),
-            Why::Because(reason) => format!("it has no effect here: {reason}"),
+            UnusedReason::Because(reason) => format!("it has no effect here: {reason}"),
         };
-        self.line.problems.push(Problem::warning("", message).at(Origin::flag(row.name)));
+        self.line.diagnostics.push(Diagnostic::warning("", message).at(Origin::flag(row.name)));
     }
 }
 
@@ -158,24 +158,24 @@ fn add_gates(earlier: Option<FlagValue>, text: &str) -> Result<FlagValue, String
             }
         }
     }
-    absorb(Kind::Switches, earlier, &plain.join(","))
+    add_value(FlagKind::Switches, earlier, &plain.join(","))
 }
 
 /// Writes a value into the field that its flag, or its path in the file, sets.
 pub(crate) fn write(
-    row: &Row,
+    row: &ControllerFlag,
     value: FlagValue,
-    settings: &mut Settings,
+    settings: &mut ControllerSettings,
 ) -> Result<(), &'static str> {
     match (row.field, value) {
-        (Field::Bool(field), FlagValue::Bool(value)) => *field(settings) = value,
-        (Field::Int32(field), FlagValue::Integer(value)) => {
+        (SettingField::Bool(field), FlagValue::Bool(value)) => *field(settings) = value,
+        (SettingField::Int32(field), FlagValue::Integer(value)) => {
             *field(settings) = i32::try_from(value).map_err(|_| "expected 32 bits")?;
         }
-        (Field::Int(field) | Field::Level(field), FlagValue::Integer(value)) => {
+        (SettingField::Int(field) | SettingField::Level(field), FlagValue::Integer(value)) => {
             *field(settings) = value;
         }
-        (Field::Float(field), FlagValue::Float(value)) => {
+        (SettingField::Float(field), FlagValue::Float(value)) => {
             // Upstream's are single, and so is every boundary that is computed from them.
             #[allow(clippy::cast_possible_truncation)]
             let single = value as f32;
@@ -184,13 +184,13 @@ pub(crate) fn write(
             }
             *field(settings) = single;
         }
-        (Field::Duration(field), FlagValue::Duration(value)) => *field(settings) = value,
-        (Field::Text(field) | Field::Address(field), FlagValue::Text(value)) => {
+        (SettingField::Duration(field), FlagValue::Duration(value)) => *field(settings) = value,
+        (SettingField::Text(field) | SettingField::Address(field), FlagValue::Text(value)) => {
             *field(settings) = value;
         }
-        (Field::Words(field), FlagValue::List(value)) => *field(settings) = value,
-        (Field::Gates, FlagValue::Switches(value)) => settings.feature_gates.extend(value),
-        (Field::Modules, FlagValue::Modules(modules)) => {
+        (SettingField::StringList(field), FlagValue::List(value)) => *field(settings) = value,
+        (SettingField::Gates, FlagValue::Switches(value)) => settings.feature_gates.extend(value),
+        (SettingField::Modules, FlagValue::Modules(modules)) => {
             settings.vmodule =
                 modules.into_iter().map(|it| (it.file_pattern, it.verbosity)).collect();
         }

@@ -6,13 +6,13 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use document::problem::{Origin, Problem};
+use document::diagnostic::{Diagnostic, Origin};
 use node_config::SourceFile;
 use pod_model::Cidr;
 
-use crate::command_line::{CommandLine, Origins, Used, write};
+use crate::command_line::{ControllerCommandLine, FlagUse, Origins, write};
 use crate::controllers::RunningControllers;
-use crate::settings::Settings;
+use crate::settings::ControllerSettings;
 use crate::{file, validation};
 
 /// The configuration of the node controller.
@@ -29,7 +29,7 @@ pub struct NodeControllerConfig {
     pub terminated_pods: Option<u32>,
     pub cloud: Option<CloudSource>,
     /// None: there is no secure port.
-    pub serving: Option<Serving>,
+    pub serving: Option<SecureServing>,
     /// The socket on which `explain` is served; none for no socket.
     pub local_socket: Option<String>,
     /// How long work in flight may take at shutdown.
@@ -90,13 +90,13 @@ pub enum CloudSource {
 
 /// The secure port.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Serving {
+pub struct SecureServing {
     pub address: SocketAddr,
     /// Certificate and key; without them a self-signed one is created.
     pub certificate: Option<(String, String)>,
     /// The directory for the self-signed certificate; none for memory only.
     pub cert_dir: Option<String>,
-    pub tls_floor: TlsFloor,
+    pub min_tls_version: MinTlsVersion,
     /// Names of TLS 1.2 suites; empty for all that are safe.
     pub cipher_suites: Vec<String>,
     /// The file with the CAs of client certificates.
@@ -107,7 +107,7 @@ pub struct Serving {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum TlsFloor {
+pub enum MinTlsVersion {
     Tls12,
     Tls13,
 }
@@ -120,10 +120,10 @@ pub struct Delegation {
     /// None: only the open paths are served.
     pub authorization_kubeconfig: Option<String>,
     /// Whether the CA of client certificates is also looked up in the cluster.
-    pub look_up_authority: bool,
-    pub token_lasts: Duration,
-    pub permission_lasts: Duration,
-    pub refusal_lasts: Duration,
+    pub lookup_client_ca: bool,
+    pub token_cache_ttl: Duration,
+    pub allowed_cache_ttl: Duration,
+    pub denied_cache_ttl: Duration,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -142,29 +142,32 @@ pub struct ModuleLevel {
 
 /// The result of loading.
 #[derive(Debug, Clone)]
-pub struct Loaded {
+pub struct LoadedControllerConfig {
     /// None if one of the problems is an error.
     pub config: Option<NodeControllerConfig>,
-    pub problems: Vec<Problem>,
+    pub diagnostics: Vec<Diagnostic>,
 }
 
 /// Applies the flags over the file and validates the result.
-pub fn load(line: CommandLine, config_file: Option<&SourceFile>) -> Loaded {
-    let CommandLine { mut problems, used, .. } = line;
-    let mut settings = Settings::default();
+pub fn load(
+    line: ControllerCommandLine,
+    config_file: Option<&SourceFile>,
+) -> LoadedControllerConfig {
+    let ControllerCommandLine { mut diagnostics, used, .. } = line;
+    let mut settings = ControllerSettings::default();
     let mut origins = Origins::new();
     if let Some(config_file) = config_file {
-        problems.extend(file::read(config_file, &mut settings, &mut origins));
+        diagnostics.extend(file::read(config_file, &mut settings, &mut origins));
     }
-    for Used { row, value } in used {
+    for FlagUse { row, value } in used {
         let origin = Origin::flag(row.name);
         if let Err(expected) = write(row, value, &mut settings) {
-            problems.push(Problem::error("", expected).at(origin.clone()));
+            diagnostics.push(Diagnostic::error("", expected).at(origin.clone()));
         }
         origins.insert(row.name, origin);
     }
-    let (config, found) = validation::judge(&settings, &origins);
-    problems.extend(found);
-    let refused = problems.iter().any(Problem::is_error);
-    Loaded { config: if refused { None } else { config }, problems }
+    let (config, found) = validation::validate(&settings, &origins);
+    diagnostics.extend(found);
+    let refused = diagnostics.iter().any(Diagnostic::is_error);
+    LoadedControllerConfig { config: if refused { None } else { config }, diagnostics }
 }

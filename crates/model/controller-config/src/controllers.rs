@@ -5,7 +5,7 @@
 //! only are known and cause a warning when enabled; other names are errors.
 //! upstream: controller-manager app/helper.go
 
-use document::problem::Problem;
+use document::diagnostic::Diagnostic;
 
 const LIFECYCLE: &str = "node-lifecycle-controller";
 const TAINT_EVICTION: &str = "taint-eviction-controller";
@@ -13,10 +13,10 @@ const IPAM: &str = "node-ipam-controller";
 const POD_CLEANUP: &str = "pod-garbage-collector-controller";
 const CLOUD: &str = "cloud-node-lifecycle-controller";
 
-const HERE: [&str; 5] = [LIFECYCLE, TAINT_EVICTION, IPAM, POD_CLEANUP, CLOUD];
+const IMPLEMENTED: [&str; 5] = [LIFECYCLE, TAINT_EVICTION, IPAM, POD_CLEANUP, CLOUD];
 
 /// Old short names, and the names that they stand for.
-const SHORT: [(&str, &str); 4] = [
+const SHORT_NAMES: [(&str, &str); 4] = [
     ("nodelifecycle", LIFECYCLE),
     ("nodeipam", IPAM),
     ("podgc", POD_CLEANUP),
@@ -24,7 +24,7 @@ const SHORT: [(&str, &str); 4] = [
 ];
 
 /// Names, long and short, of controllers that exist in kube-controller-manager only.
-const ELSEWHERE: &[&str] = &[
+const IN_KUBE_CONTROLLER_MANAGER: &[&str] = &[
     "attachdetach",
     "bootstrap-signer-controller",
     "bootstrapsigner",
@@ -124,18 +124,18 @@ pub struct RunningControllers {
 }
 
 /// Parses the list; the problems have no origin yet.
-pub(crate) fn read(list: &[String]) -> (RunningControllers, Vec<Problem>) {
-    let mut problems = Vec::new();
+pub(crate) fn read(list: &[String]) -> (RunningControllers, Vec<Diagnostic>) {
+    let mut diagnostics = Vec::new();
     for word in list.iter().filter(|word| *word != "*") {
         let (off, name) = split(word);
-        if ELSEWHERE.contains(&name) {
+        if IN_KUBE_CONTROLLER_MANAGER.contains(&name) {
             if !off {
                 let message = "it runs in kube-controller-manager only, not here";
-                problems.push(Problem::warning("", message).with_value(name));
+                diagnostics.push(Diagnostic::warning("", message).with_value(name));
             }
-        } else if !HERE.contains(&name) {
+        } else if !IMPLEMENTED.contains(&name) {
             let message = "it is not in the list of known controllers";
-            problems.push(Problem::error("", message).with_value(name));
+            diagnostics.push(Diagnostic::error("", message).with_value(name));
         }
     }
     let running = RunningControllers {
@@ -145,7 +145,7 @@ pub(crate) fn read(list: &[String]) -> (RunningControllers, Vec<Problem>) {
         pod_cleanup: is_on(list, POD_CLEANUP),
         cloud: is_on(list, CLOUD),
     };
-    (running, problems)
+    (running, diagnostics)
 }
 
 /// Whether the entry turns its controller off, and the controller's full name.
@@ -154,7 +154,7 @@ fn split(word: &str) -> (bool, &str) {
         Some(name) => (true, name),
         None => (false, word),
     };
-    let full = SHORT.iter().find_map(|(short, full)| (*short == name).then_some(*full));
+    let full = SHORT_NAMES.iter().find_map(|(short, full)| (*short == name).then_some(*full));
     (off, full.unwrap_or(name))
 }
 

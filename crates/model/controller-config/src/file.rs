@@ -6,14 +6,14 @@
 
 use std::collections::BTreeMap;
 
-use document::problem::{Origin, Problem};
+use document::diagnostic::{Diagnostic, Origin};
 use document::{Node, Number, Value, child_path};
 use node_config::SourceFile;
-use node_config::flags::{FlagValue, absorb};
+use node_config::flags::{FlagValue, add_value};
 
 use crate::command_line::{Origins, write};
-use crate::settings::Settings;
-use crate::table::{self, FOREIGN_SECTIONS, Field, Row, UNUSED_FIELDS};
+use crate::settings::ControllerSettings;
+use crate::table::{self, ControllerFlag, FOREIGN_SECTIONS, SettingField, UNUSED_FIELDS};
 
 const API_VERSION: &str = "kubecontrollermanager.config.k8s.io/v1alpha1";
 const KIND: &str = "KubeControllerManagerConfiguration";
@@ -23,49 +23,52 @@ const SECOND_SERVICE_RANGE: &str = "NodeIPAMController.SecondaryServiceCIDR";
 /// Reads the file into `settings`, and the origin of each into `origins`.
 pub(crate) fn read(
     file: &SourceFile,
-    settings: &mut Settings,
+    settings: &mut ControllerSettings,
     origins: &mut Origins,
-) -> Vec<Problem> {
+) -> Vec<Diagnostic> {
     let origin = Origin::File { path: file.path.as_str().into(), line: 0, column: 0 };
     let document = match document::parse(&file.bytes, &origin) {
         Ok(document) => document,
-        Err(problem) => return vec![problem],
+        Err(diagnostic) => return vec![diagnostic],
     };
-    let mut problems: Vec<Problem> = document
+    let mut diagnostics: Vec<Diagnostic> = document
         .repeated_keys
         .into_iter()
-        .map(|problem| Problem { severity: document::problem::Severity::Error, ..problem })
+        .map(|diagnostic| Diagnostic {
+            severity: document::diagnostic::Severity::Error,
+            ..diagnostic
+        })
         .collect();
     let Some(entries) = document.root.as_map() else {
         let found = document.root.kind_name();
-        problems.push(
-            Problem::error("", format!("expected an object, found {found}"))
+        diagnostics.push(
+            Diagnostic::error("", format!("expected an object, found {found}"))
                 .at(document.root.origin.clone()),
         );
-        return problems;
+        return diagnostics;
     };
-    check_type(&document.root, &mut problems);
-    let known = Known::new();
-    let mut reader = Reader { known, settings, origins, problems };
+    check_type(&document.root, &mut diagnostics);
+    let known = KnownPaths::new();
+    let mut reader = ConfigFileReader { known, settings, origins, diagnostics };
     for (key, node) in entries {
         if !matches!(key.as_str(), "apiVersion" | "kind") {
             reader.field(&child_path("", key), node);
         }
     }
-    reader.problems
+    reader.diagnostics
 }
 
-fn check_type(root: &Node, problems: &mut Vec<Problem>) {
+fn check_type(root: &Node, diagnostics: &mut Vec<Diagnostic>) {
     for (field, expected) in [("apiVersion", API_VERSION), ("kind", KIND)] {
         match root.get(field) {
             Some(node) if node.as_str() == Some(expected) => {}
-            Some(node) => problems.push(
-                Problem::error(field, format!("expected {expected}"))
+            Some(node) => diagnostics.push(
+                Diagnostic::error(field, format!("expected {expected}"))
                     .with_value(node.shown())
                     .at(node.origin.clone()),
             ),
-            None => problems.push(
-                Problem::error(field, format!("missing, expected {expected}"))
+            None => diagnostics.push(
+                Diagnostic::error(field, format!("missing, expected {expected}"))
                     .at(root.origin.clone()),
             ),
         }
@@ -75,7 +78,7 @@ fn check_type(root: &Node, problems: &mut Vec<Problem>) {
 /// The meaning of a path, by its text in lowercase.
 #[derive(Clone, Copy)]
 enum Meaning {
-    Row(&'static Row),
+    Row(&'static ControllerFlag),
     SecondServiceRange,
     /// A section that holds further fields.
     Section,
@@ -83,9 +86,9 @@ enum Meaning {
     Unused(&'static str),
 }
 
-struct Known(BTreeMap<String, Meaning>);
+struct KnownPaths(BTreeMap<String, Meaning>);
 
-impl Known {
+impl KnownPaths {
     fn new() -> Self {
         let mut known = BTreeMap::new();
         let mut put = |path: &str, meaning: Meaning| {
@@ -109,14 +112,14 @@ impl Known {
     }
 }
 
-struct Reader<'a> {
-    known: Known,
-    settings: &'a mut Settings,
+struct ConfigFileReader<'a> {
+    known: KnownPaths,
+    settings: &'a mut ControllerSettings,
     origins: &'a mut Origins,
-    problems: Vec<Problem>,
+    diagnostics: Vec<Diagnostic>,
 }
 
-impl Reader<'_> {
+impl ConfigFileReader<'_> {
     fn field(&mut self, path: &str, node: &Node) {
         let Some(meaning) = self.known.0.get(&path.to_ascii_lowercase()).copied() else {
             self.refuse(path, node, "unknown field", false);
@@ -136,11 +139,11 @@ impl Reader<'_> {
             },
             Meaning::Foreign => {
                 let message = "it belongs to a controller that does not run here";
-                self.problems.push(Problem::warning(path, message).at(node.origin.clone()));
+                self.diagnostics.push(Diagnostic::warning(path, message).at(node.origin.clone()));
             }
             Meaning::Unused(why) => {
                 let message = format!("it has no effect here: {why}");
-                self.problems.push(Problem::warning(path, message).at(node.origin.clone()));
+                self.diagnostics.push(Diagnostic::warning(path, message).at(node.origin.clone()));
             }
             Meaning::SecondServiceRange => match node.as_str() {
                 Some(text) => text.clone_into(&mut self.settings.secondary_service_range),
@@ -150,7 +153,7 @@ impl Reader<'_> {
         }
     }
 
-    fn set(&mut self, row: &'static Row, path: &str, node: &Node) {
+    fn set(&mut self, row: &'static ControllerFlag, path: &str, node: &Node) {
         if self.origins.contains_key(row.name) {
             self.refuse(path, node, "the same field stands here twice", false);
             return;
@@ -167,32 +170,34 @@ impl Reader<'_> {
     }
 
     fn refuse(&mut self, path: &str, node: &Node, message: &str, show: bool) {
-        let problem = Problem::error(path, message).at(node.origin.clone());
-        self.problems.push(if show { problem.with_value(node.shown()) } else { problem });
+        let diagnostic = Diagnostic::error(path, message).at(node.origin.clone());
+        self.diagnostics.push(if show { diagnostic.with_value(node.shown()) } else { diagnostic });
     }
 }
 
 /// The value of a field, by the kind of its flag.
-fn value(row: &Row, node: &Node) -> Result<FlagValue, String> {
+fn value(row: &ControllerFlag, node: &Node) -> Result<FlagValue, String> {
     let wrong = |expected: &str| Err(format!("expected {expected}, found {}", node.kind_name()));
     match (row.field, &node.value) {
-        (Field::Bool(_), Value::Bool(value)) => Ok(FlagValue::Bool(*value)),
-        (Field::Bool(_), _) => wrong("a boolean"),
-        (Field::Int32(_) | Field::Int(_), Value::Number(Number::Integer(value))) => {
+        (SettingField::Bool(_), Value::Bool(value)) => Ok(FlagValue::Bool(*value)),
+        (SettingField::Bool(_), _) => wrong("a boolean"),
+        (SettingField::Int32(_) | SettingField::Int(_), Value::Number(Number::Integer(value))) => {
             i64::try_from(*value).map(FlagValue::Integer).map_err(|_| "expected 64 bits".to_owned())
         }
-        (Field::Int32(_) | Field::Int(_), _) => wrong("a whole number"),
-        (Field::Float(_), Value::Number(number)) => absorb(row.kind(), None, &number.text()),
-        (Field::Float(_), _) => wrong("a number"),
-        (Field::Words(_), Value::List(items)) => {
+        (SettingField::Int32(_) | SettingField::Int(_), _) => wrong("a whole number"),
+        (SettingField::Float(_), Value::Number(number)) => {
+            add_value(row.kind(), None, &number.text())
+        }
+        (SettingField::Float(_), _) => wrong("a number"),
+        (SettingField::StringList(_), Value::List(items)) => {
             let words = items.iter().map(|item| item.as_str().map(str::to_owned));
             match words.collect::<Option<Vec<_>>>() {
                 Some(words) => Ok(FlagValue::List(words)),
                 None => Err("expected a list of strings".to_owned()),
             }
         }
-        (Field::Words(_), _) => wrong("a list of strings"),
-        (_, Value::String(text)) => absorb(row.kind(), None, text),
+        (SettingField::StringList(_), _) => wrong("a list of strings"),
+        (_, Value::String(text)) => add_value(row.kind(), None, text),
         _ => wrong("a string"),
     }
 }

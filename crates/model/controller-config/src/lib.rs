@@ -20,10 +20,11 @@ mod validation;
 #[cfg(test)]
 mod tests;
 
-pub use command_line::{CommandLine, parse};
+pub use command_line::{ControllerCommandLine, parse};
 pub use config::{
-    ApiConnection, CloudSource, Delegation, LeaderElection, LifecycleSettings, Loaded, LogSettings,
-    ModuleLevel, NodeControllerConfig, PodRanges, Serving, TlsFloor, load,
+    ApiConnection, CloudSource, Delegation, LeaderElection, LifecycleSettings,
+    LoadedControllerConfig, LogSettings, MinTlsVersion, ModuleLevel, NodeControllerConfig,
+    PodRanges, SecureServing, load,
 };
 pub use controllers::RunningControllers;
 pub use node_config::SourceFile;

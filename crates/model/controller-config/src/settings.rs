@@ -14,7 +14,7 @@ pub(crate) const LEASE_NAME: &str = "keelson-node-controller";
 pub(crate) const LOCAL_SOCKET: &str = "/run/keelson/node-controller.sock";
 
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Settings {
+pub(crate) struct ControllerSettings {
     pub(crate) config: String,
     pub(crate) local_socket: String,
     pub(crate) kubeconfig: String,
@@ -78,7 +78,7 @@ pub(crate) struct Settings {
     pub(crate) vmodule: Vec<(String, u32)>,
 }
 
-impl Default for Settings {
+impl Default for ControllerSettings {
     fn default() -> Self {
         let seconds = GoDuration::from_secs;
         let text = str::to_owned;

@@ -4,7 +4,7 @@ use node_config::SourceFile;
 use proptest::prelude::*;
 
 use crate::table;
-use crate::{CloudSource, Loaded, NodeControllerConfig, load, parse, usage};
+use crate::{CloudSource, LoadedControllerConfig, NodeControllerConfig, load, parse, usage};
 
 const GOLDEN: &str = include_str!("tests/kube-controller-manager-flags.golden");
 
@@ -12,22 +12,22 @@ fn words(args: &[&str]) -> Vec<String> {
     args.iter().map(|arg| (*arg).to_owned()).collect()
 }
 
-fn loaded(args: &[&str], file: Option<&str>) -> Loaded {
+fn loaded(args: &[&str], file: Option<&str>) -> LoadedControllerConfig {
     let file = file.map(|text| SourceFile { path: "/etc/c.yaml".into(), bytes: text.into() });
     load(parse(&words(args)), file.as_ref())
 }
 
 fn good(args: &[&str]) -> NodeControllerConfig {
     let loaded = loaded(args, None);
-    loaded.config.unwrap_or_else(|| panic!("{args:?}: {:?}", loaded.problems))
+    loaded.config.unwrap_or_else(|| panic!("{args:?}: {:?}", loaded.diagnostics))
 }
 
-fn errors(loaded: &Loaded) -> Vec<String> {
-    loaded.problems.iter().filter(|it| it.is_error()).map(ToString::to_string).collect()
+fn errors(loaded: &LoadedControllerConfig) -> Vec<String> {
+    loaded.diagnostics.iter().filter(|it| it.is_error()).map(ToString::to_string).collect()
 }
 
-fn warnings(loaded: &Loaded) -> Vec<String> {
-    loaded.problems.iter().filter(|it| !it.is_error()).map(ToString::to_string).collect()
+fn warnings(loaded: &LoadedControllerConfig) -> Vec<String> {
+    loaded.diagnostics.iter().filter(|it| !it.is_error()).map(ToString::to_string).collect()
 }
 
 /// Ours that upstream does not have, and upstream's two that its help hides.

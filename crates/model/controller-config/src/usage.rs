@@ -3,9 +3,9 @@
 //! The rule it keeps: lines fit the width that the caller passes; flags without effect are counted,
 //! not listed. It does not query the terminal.
 
-use node_config::flags::{Kind, paragraph};
+use node_config::flags::{FlagKind, paragraph};
 
-use crate::table::{self, Row};
+use crate::table::{self, ControllerFlag};
 
 /// The column at which the explanation of a flag begins.
 const INDENT: usize = 10;
@@ -48,13 +48,13 @@ pub fn usage(width: usize) -> String {
     text
 }
 
-fn one_flag(text: &mut String, row: &Row, width: usize) {
+fn one_flag(text: &mut String, row: &ControllerFlag, width: usize) {
     match row.letter() {
         Some(letter) => text.push_str(&format!("  -{letter}, --{}", row.name)),
         None => text.push_str(&format!("      --{}", row.name)),
     }
     let kind = row.kind();
-    if kind != Kind::Version && !kind.placeholder().is_empty() {
+    if kind != FlagKind::Version && !kind.placeholder().is_empty() {
         text.push(' ');
     }
     text.push_str(kind.placeholder());

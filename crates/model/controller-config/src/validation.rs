@@ -10,15 +10,15 @@ use std::fmt::Display;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-use document::problem::{Origin, Problem, Severity};
+use document::diagnostic::{Diagnostic, Origin, Severity};
 use pod_model::{GoDuration, parse_ip};
 
 use crate::command_line::Origins;
 use crate::config::{
     ApiConnection, CloudSource, Delegation, LeaderElection, LifecycleSettings, LogSettings,
-    ModuleLevel, NodeControllerConfig, Serving, TlsFloor,
+    MinTlsVersion, ModuleLevel, NodeControllerConfig, SecureServing,
 };
-use crate::settings::Settings;
+use crate::settings::ControllerSettings;
 use crate::{controllers, table};
 
 mod ranges;
@@ -28,20 +28,20 @@ const COMPARISON_GATE: &str = "TaintTolerationComparisonOperators";
 const DEFAULT_RATE: (f32, u32) = (5.0, 10);
 
 /// Nodes per second.
-const FASTEST: f32 = 1e6;
+const MAX_EVICTION_RATE: f32 = 1e6;
 
 /// Collects problems; knows where each setting came from.
-pub(crate) struct Judge<'a> {
+pub(crate) struct ConfigValidator<'a> {
     origins: &'a Origins,
-    problems: Vec<Problem>,
+    diagnostics: Vec<Diagnostic>,
 }
 
-impl Judge<'_> {
-    fn find(&mut self, flag: &'static str, problem: Problem) {
+impl ConfigValidator<'_> {
+    fn find(&mut self, flag: &'static str, diagnostic: Diagnostic) {
         let origin = self.origins.get(flag).cloned().unwrap_or_else(|| Origin::flag(flag));
         let path = table::find(flag).map_or("", |row| row.path);
         let field = if matches!(origin, Origin::Flag { .. }) { "" } else { path };
-        self.problems.push(Problem { field: field.to_owned(), origin, ..problem });
+        self.diagnostics.push(Diagnostic { field: field.to_owned(), origin, ..diagnostic });
     }
 
     pub(crate) fn refuse(
@@ -50,11 +50,11 @@ impl Judge<'_> {
         value: impl Display,
         expected: impl Into<String>,
     ) {
-        self.find(flag, Problem::error("", expected).with_value(value));
+        self.find(flag, Diagnostic::error("", expected).with_value(value));
     }
 
     fn warn(&mut self, flag: &'static str, value: impl Display, message: impl Into<String>) {
-        self.find(flag, Problem::warning("", message).with_value(value));
+        self.find(flag, Diagnostic::warning("", message).with_value(value));
     }
 
     /// A duration that must not be negative.
@@ -66,7 +66,7 @@ impl Judge<'_> {
     }
 
     /// A duration that must be positive.
-    fn some_span(&mut self, flag: &'static str, value: GoDuration) -> Duration {
+    fn positive_span(&mut self, flag: &'static str, value: GoDuration) -> Duration {
         if value.is_zero() {
             self.refuse(flag, value, "expected a duration greater than zero");
         }
@@ -75,45 +75,46 @@ impl Judge<'_> {
 }
 
 /// The configuration, unless there is an error among the problems.
-pub(crate) fn judge(
-    settings: &Settings,
+pub(crate) fn validate(
+    settings: &ControllerSettings,
     origins: &Origins,
-) -> (Option<NodeControllerConfig>, Vec<Problem>) {
-    let mut judge = Judge { origins, problems: Vec::new() };
+) -> (Option<NodeControllerConfig>, Vec<Diagnostic>) {
+    let mut validate = ConfigValidator { origins, diagnostics: Vec::new() };
     let (mut running, found) = controllers::read(&settings.controllers);
-    for problem in found {
-        judge.find("controllers", problem);
+    for diagnostic in found {
+        validate.find("controllers", diagnostic);
     }
-    let cloud = cloud(settings, &mut judge);
+    let cloud = cloud(settings, &mut validate);
     running.cloud &= cloud.is_some();
-    let ranges = ranges::judge(settings, running.pod_ranges, &mut judge);
+    let ranges = ranges::validate(settings, running.pod_ranges, &mut validate);
     running.pod_ranges = ranges.is_some();
     let config = NodeControllerConfig {
-        connection: connection(settings, &mut judge),
+        connection: connection(settings, &mut validate),
         controllers: running,
-        lifecycle: lifecycle(settings, &mut judge),
-        leader: leader(settings, &mut judge),
+        lifecycle: lifecycle(settings, &mut validate),
+        leader: leader(settings, &mut validate),
         ranges,
         terminated_pods: u32::try_from(settings.terminated_pod_gc_threshold)
             .ok()
             .filter(|threshold| *threshold > 0),
         cloud,
-        serving: serving(settings, &mut judge),
-        local_socket: local_socket(settings, &mut judge),
-        shutdown_timeout: judge
+        serving: serving(settings, &mut validate),
+        local_socket: local_socket(settings, &mut validate),
+        shutdown_timeout: validate
             .span("controller-shutdown-timeout", settings.controller_shutdown_timeout),
-        tolerations_compare: gates(settings, &mut judge),
-        logging: logging(settings, &mut judge),
+        tolerations_compare: gates(settings, &mut validate),
+        logging: logging(settings, &mut validate),
     };
-    let refused = judge.problems.iter().any(|problem| problem.severity == Severity::Error);
-    ((!refused).then_some(config), judge.problems)
+    let refused =
+        validate.diagnostics.iter().any(|diagnostic| diagnostic.severity == Severity::Error);
+    ((!refused).then_some(config), validate.diagnostics)
 }
 
-fn connection(settings: &Settings, judge: &mut Judge<'_>) -> ApiConnection {
+fn connection(settings: &ControllerSettings, validate: &mut ConfigValidator<'_>) -> ApiConnection {
     let qps = settings.kube_api_qps;
     let burst = u32::try_from(settings.kube_api_burst).unwrap_or(0);
     if settings.kube_api_burst < 0 {
-        judge.refuse("kube-api-burst", settings.kube_api_burst, "expected no negative number");
+        validate.refuse("kube-api-burst", settings.kube_api_burst, "expected no negative number");
     }
     // As in client-go: unset means its default rate, a negative one means no limit.
     let rate = match qps {
@@ -124,17 +125,22 @@ fn connection(settings: &Settings, judge: &mut Judge<'_>) -> ApiConnection {
     ApiConnection { kubeconfig: settings.kubeconfig.clone(), master: settings.master.clone(), rate }
 }
 
-fn lifecycle(settings: &Settings, judge: &mut Judge<'_>) -> LifecycleSettings {
+fn lifecycle(
+    settings: &ControllerSettings,
+    validate: &mut ConfigValidator<'_>,
+) -> LifecycleSettings {
     let large = settings.large_cluster_size_threshold;
     LifecycleSettings {
-        monitor_period: judge.some_span("node-monitor-period", settings.node_monitor_period),
-        monitor_grace: judge
-            .some_span("node-monitor-grace-period", settings.node_monitor_grace_period),
-        startup_grace: judge
-            .some_span("node-startup-grace-period", settings.node_startup_grace_period),
+        monitor_period: validate.positive_span("node-monitor-period", settings.node_monitor_period),
+        monitor_grace: validate
+            .positive_span("node-monitor-grace-period", settings.node_monitor_grace_period),
+        startup_grace: validate
+            .positive_span("node-startup-grace-period", settings.node_startup_grace_period),
         // Negative means never, like zero; very large rates are capped.
-        eviction_rate: settings.node_eviction_rate.clamp(0.0, FASTEST),
-        secondary_eviction_rate: settings.secondary_node_eviction_rate.clamp(0.0, FASTEST),
+        eviction_rate: settings.node_eviction_rate.clamp(0.0, MAX_EVICTION_RATE),
+        secondary_eviction_rate: settings
+            .secondary_node_eviction_rate
+            .clamp(0.0, MAX_EVICTION_RATE),
         // Negative makes every zone large, and so does zero: an evaluated zone has at least one
         // node.
         large_above: u32::try_from(large).unwrap_or(0),
@@ -143,20 +149,23 @@ fn lifecycle(settings: &Settings, judge: &mut Judge<'_>) -> LifecycleSettings {
     }
 }
 
-fn leader(settings: &Settings, judge: &mut Judge<'_>) -> Option<LeaderElection> {
+fn leader(
+    settings: &ControllerSettings,
+    validate: &mut ConfigValidator<'_>,
+) -> Option<LeaderElection> {
     if !settings.leader_elect {
         return None;
     }
     let lock = &settings.leader_elect_resource_lock;
     if lock != "leases" {
-        judge.refuse("leader-elect-resource-lock", lock, "expected \"leases\"");
+        validate.refuse("leader-elect-resource-lock", lock, "expected \"leases\"");
     }
     for (flag, name) in [
         ("leader-elect-resource-name", &settings.leader_elect_resource_name),
         ("leader-elect-resource-namespace", &settings.leader_elect_resource_namespace),
     ] {
         if name.is_empty() {
-            judge.refuse(flag, "", "expected a name");
+            validate.refuse(flag, "", "expected a name");
         }
     }
     let (lease, renew, retry) = (
@@ -165,23 +174,23 @@ fn leader(settings: &Settings, judge: &mut Judge<'_>) -> Option<LeaderElection> 
         settings.leader_elect_retry_period,
     );
     let (lease_span, renew_span, retry_span) = (
-        judge.some_span("leader-elect-lease-duration", lease),
-        judge.some_span("leader-elect-renew-deadline", renew),
-        judge.some_span("leader-elect-retry-period", retry),
+        validate.positive_span("leader-elect-lease-duration", lease),
+        validate.positive_span("leader-elect-renew-deadline", renew),
+        validate.positive_span("leader-elect-retry-period", retry),
     );
     if lease_span < Duration::from_secs(1) {
         let expected = "expected at least one second, since a lease counts in seconds";
-        judge.refuse("leader-elect-lease-duration", lease, expected);
+        validate.refuse("leader-elect-lease-duration", lease, expected);
     } else if Duration::from_secs(lease_span.as_secs()) <= renew_span {
         let expected = format!(
             "expected whole seconds that are more than --leader-elect-renew-deadline {renew}"
         );
-        judge.refuse("leader-elect-lease-duration", lease, expected);
+        validate.refuse("leader-elect-lease-duration", lease, expected);
     }
     // Retries have a jitter of up to 1.2 times the period; two attempts must fit.
     if renew_span <= retry_span.saturating_mul(12) / 10 {
         let expected = format!("expected more than 1.2 times --leader-elect-retry-period {retry}");
-        judge.refuse("leader-elect-renew-deadline", renew, expected);
+        validate.refuse("leader-elect-renew-deadline", renew, expected);
     }
     Some(LeaderElection {
         lease: lease_span,
@@ -192,74 +201,77 @@ fn leader(settings: &Settings, judge: &mut Judge<'_>) -> Option<LeaderElection> 
     })
 }
 
-fn cloud(settings: &Settings, judge: &mut Judge<'_>) -> Option<CloudSource> {
+fn cloud(settings: &ControllerSettings, validate: &mut ConfigValidator<'_>) -> Option<CloudSource> {
     let (name, source) = (settings.cloud_provider.as_str(), &settings.cloud_config);
     let make = match name {
         "" | "external" => {
             if !source.is_empty() {
-                judge.warn("cloud-config", source, "it is not read without --cloud-provider");
+                validate.warn("cloud-config", source, "it is not read without --cloud-provider");
             }
             return None;
         }
         "file" => CloudSource::File,
         "exec" => CloudSource::Program,
         _ => {
-            judge.refuse("cloud-provider", name, "expected file, exec, external or nothing");
+            validate.refuse("cloud-provider", name, "expected file, exec, external or nothing");
             return None;
         }
     };
     if !source.starts_with('/') {
         let expected = format!("expected an absolute path with --cloud-provider={name}");
-        judge.refuse("cloud-config", source, expected);
+        validate.refuse("cloud-config", source, expected);
     }
     Some(make(source.clone()))
 }
 
-fn serving(settings: &Settings, judge: &mut Judge<'_>) -> Option<Serving> {
+fn serving(
+    settings: &ControllerSettings,
+    validate: &mut ConfigValidator<'_>,
+) -> Option<SecureServing> {
     let Ok(port) = u16::try_from(settings.secure_port) else {
-        judge.refuse("secure-port", settings.secure_port, "expected a port from 0 to 65535");
+        validate.refuse("secure-port", settings.secure_port, "expected a port from 0 to 65535");
         return None;
     };
     let address = parse_ip(&settings.bind_address).unwrap_or_else(|error| {
-        judge.refuse("bind-address", &settings.bind_address, error.to_string());
+        validate.refuse("bind-address", &settings.bind_address, error.to_string());
         IpAddr::from([0, 0, 0, 0])
     });
-    let certificate = certificate(settings, judge);
-    let tls_floor = match settings.tls_min_version.as_str() {
-        "" | "VersionTLS12" => TlsFloor::Tls12,
-        "VersionTLS13" => TlsFloor::Tls13,
+    let certificate = certificate(settings, validate);
+    let min_tls_version = match settings.tls_min_version.as_str() {
+        "" | "VersionTLS12" => MinTlsVersion::Tls12,
+        "VersionTLS13" => MinTlsVersion::Tls13,
         older @ ("VersionTLS10" | "VersionTLS11") => {
-            judge.warn("tls-min-version", older, "it is broken; VersionTLS12 is used");
-            TlsFloor::Tls12
+            validate.warn("tls-min-version", older, "it is broken; VersionTLS12 is used");
+            MinTlsVersion::Tls12
         }
         other => {
-            judge.refuse("tls-min-version", other, "expected VersionTLS12 or VersionTLS13");
-            TlsFloor::Tls12
+            validate.refuse("tls-min-version", other, "expected VersionTLS12 or VersionTLS13");
+            MinTlsVersion::Tls12
         }
     };
     let some = |text: &String| (!text.is_empty()).then(|| text.clone());
     let delegation = Delegation {
         authentication_kubeconfig: some(&settings.authentication_kubeconfig),
         authorization_kubeconfig: some(&settings.authorization_kubeconfig),
-        look_up_authority: !settings.authentication_skip_lookup,
-        token_lasts: judge.span(
+        lookup_client_ca: !settings.authentication_skip_lookup,
+        token_cache_ttl: validate.span(
             "authentication-token-webhook-cache-ttl",
             settings.authentication_token_webhook_cache_ttl,
         ),
-        permission_lasts: judge.span(
+        allowed_cache_ttl: validate.span(
             "authorization-webhook-cache-authorized-ttl",
             settings.authorization_webhook_cache_authorized_ttl,
         ),
-        refusal_lasts: judge.span(
+        denied_cache_ttl: validate.span(
             "authorization-webhook-cache-unauthorized-ttl",
             settings.authorization_webhook_cache_unauthorized_ttl,
         ),
     };
-    (port != 0).then(|| Serving {
+    (port != 0).then(|| SecureServing {
         address: SocketAddr::new(address, port),
         certificate,
         cert_dir: some(&settings.cert_dir),
-        tls_floor,
+        min_tls_version,
         cipher_suites: settings.tls_cipher_suites.clone(),
         client_ca_file: some(&settings.client_ca_file),
         delegation,
@@ -267,23 +279,33 @@ fn serving(settings: &Settings, judge: &mut Judge<'_>) -> Option<Serving> {
     })
 }
 
-fn certificate(settings: &Settings, judge: &mut Judge<'_>) -> Option<(String, String)> {
+fn certificate(
+    settings: &ControllerSettings,
+    validate: &mut ConfigValidator<'_>,
+) -> Option<(String, String)> {
     let (certificate, key) = (&settings.tls_cert_file, &settings.tls_private_key_file);
     match (certificate.is_empty(), key.is_empty()) {
         (true, true) => None,
         (false, false) => Some((certificate.clone(), key.clone())),
         (false, true) => {
-            judge.refuse("tls-cert-file", certificate, "expected --tls-private-key-file beside it");
+            validate.refuse(
+                "tls-cert-file",
+                certificate,
+                "expected --tls-private-key-file beside it",
+            );
             None
         }
         (true, false) => {
-            judge.refuse("tls-private-key-file", key, "expected --tls-cert-file beside it");
+            validate.refuse("tls-private-key-file", key, "expected --tls-cert-file beside it");
             None
         }
     }
 }
 
-fn local_socket(settings: &Settings, judge: &mut Judge<'_>) -> Option<String> {
+fn local_socket(
+    settings: &ControllerSettings,
+    validate: &mut ConfigValidator<'_>,
+) -> Option<String> {
     let path = &settings.local_socket;
     if path.is_empty() {
         return None;
@@ -291,23 +313,23 @@ fn local_socket(settings: &Settings, judge: &mut Judge<'_>) -> Option<String> {
     // The kernel's limit for the path of a socket, including the terminating NUL.
     if !path.starts_with('/') || path.len() > 107 {
         let expected = "expected an absolute path of at most 107 bytes, or nothing";
-        judge.refuse("explain-socket", path, expected);
+        validate.refuse("explain-socket", path, expected);
     }
     Some(path.clone())
 }
 
-fn gates(settings: &Settings, judge: &mut Judge<'_>) -> bool {
+fn gates(settings: &ControllerSettings, validate: &mut ConfigValidator<'_>) -> bool {
     for (gate, on) in settings.feature_gates.iter().filter(|(gate, _)| *gate != COMPARISON_GATE) {
         let message = "no controller here asks for this gate";
-        judge.warn("feature-gates", format!("{gate}={on}"), message);
+        validate.warn("feature-gates", format!("{gate}={on}"), message);
     }
     settings.feature_gates.get(COMPARISON_GATE).copied().unwrap_or(false)
 }
 
-fn logging(settings: &Settings, judge: &mut Judge<'_>) -> LogSettings {
+fn logging(settings: &ControllerSettings, validate: &mut ConfigValidator<'_>) -> LogSettings {
     let json = settings.logging_format == "json";
     if !json && settings.logging_format != "text" {
-        judge.refuse("logging-format", &settings.logging_format, "expected text or json");
+        validate.refuse("logging-format", &settings.logging_format, "expected text or json");
     }
     let split = if json { settings.log_json_split_stream } else { settings.log_text_split_stream };
     let module = |(file_pattern, verbosity): &(String, u32)| ModuleLevel {

@@ -9,16 +9,16 @@ use std::collections::BTreeMap;
 use super::path::{child_path, item_path};
 use super::yaml::{repeated_key, too_deep, too_many};
 use super::{Document, MAX_DEPTH, MAX_NODES, MAX_REPEATED_KEYS, Node, Number, Value};
-use crate::problem::{Origin, Problem};
+use crate::diagnostic::{Diagnostic, Origin};
 
-pub(super) fn parse(text: &str, origin: &Origin) -> Result<Document, Problem> {
-    let mut reader = Reader {
+pub(super) fn parse(text: &str, origin: &Origin) -> Result<Document, Diagnostic> {
+    let mut reader = JsonReader {
         text,
         at: 0,
         line: 1,
         line_start: 0,
         origin,
-        way: Vec::new(),
+        path_steps: Vec::new(),
         nodes: 0,
         repeated_keys: Vec::new(),
     };
@@ -30,24 +30,24 @@ pub(super) fn parse(text: &str, origin: &Origin) -> Result<Document, Problem> {
     Ok(Document { root, repeated_keys: reader.repeated_keys })
 }
 
-struct Reader<'text> {
+struct JsonReader<'text> {
     text: &'text str,
     at: usize,
     line: u32,
     line_start: usize,
     origin: &'text Origin,
     /// From the root to the value that is being read.
-    way: Vec<Step>,
+    path_steps: Vec<JsonPathStep>,
     nodes: usize,
-    repeated_keys: Vec<Problem>,
+    repeated_keys: Vec<Diagnostic>,
 }
 
-enum Step {
+enum JsonPathStep {
     Key(String),
     Item(usize),
 }
 
-impl Reader<'_> {
+impl JsonReader<'_> {
     fn peek(&self) -> Option<u8> {
         self.text.as_bytes().get(self.at).copied()
     }
@@ -57,8 +57,8 @@ impl Reader<'_> {
         self.origin.at(self.line, column.saturating_add(1))
     }
 
-    fn refuse(&self, message: &str) -> Problem {
-        Problem::error("", format!("not valid JSON: {message}")).at(self.place())
+    fn refuse(&self, message: &str) -> Diagnostic {
+        Diagnostic::error("", format!("not valid JSON: {message}")).at(self.place())
     }
 
     /// Line breaks occur only here: a string must escape them.
@@ -78,23 +78,23 @@ impl Reader<'_> {
 
     /// Paths are built for findings only: with long keys above many values they are expensive.
     fn path(&self) -> String {
-        self.way.iter().fold(String::new(), |path, step| match step {
-            Step::Key(key) => child_path(&path, key),
-            Step::Item(index) => item_path(&path, *index),
+        self.path_steps.iter().fold(String::new(), |path, step| match step {
+            JsonPathStep::Key(key) => child_path(&path, key),
+            JsonPathStep::Item(index) => item_path(&path, *index),
         })
     }
 
-    fn value_at(&mut self, step: Step) -> Result<Node, Problem> {
-        self.way.push(step);
+    fn value_at(&mut self, step: JsonPathStep) -> Result<Node, Diagnostic> {
+        self.path_steps.push(step);
         let node = self.value();
-        self.way.pop();
+        self.path_steps.pop();
         node
     }
 
-    fn value(&mut self) -> Result<Node, Problem> {
+    fn value(&mut self) -> Result<Node, Diagnostic> {
         self.skip_space();
         let origin = self.place();
-        if self.way.len() > MAX_DEPTH {
+        if self.path_steps.len() > MAX_DEPTH {
             return Err(too_deep(origin));
         }
         self.nodes += 1;
@@ -105,24 +105,24 @@ impl Reader<'_> {
             Some(b'{') => self.object()?,
             Some(b'[') => self.list()?,
             Some(b'"') => Value::String(self.string()?),
-            Some(b't') => self.word("true", Value::Bool(true))?,
-            Some(b'f') => self.word("false", Value::Bool(false))?,
-            Some(b'n') => self.word("null", Value::Null)?,
+            Some(b't') => self.keyword("true", Value::Bool(true))?,
+            Some(b'f') => self.keyword("false", Value::Bool(false))?,
+            Some(b'n') => self.keyword("null", Value::Null)?,
             Some(b'-' | b'0'..=b'9') => Value::Number(self.number()?),
             _ => return Err(self.refuse("expected a value")),
         };
         Ok(Node::new(value, origin))
     }
 
-    fn word(&mut self, word: &str, value: Value) -> Result<Value, Problem> {
-        if !self.text[self.at..].starts_with(word) {
+    fn keyword(&mut self, keyword: &str, value: Value) -> Result<Value, Diagnostic> {
+        if !self.text[self.at..].starts_with(keyword) {
             return Err(self.refuse("expected true, false or null"));
         }
-        self.at += word.len();
+        self.at += keyword.len();
         Ok(value)
     }
 
-    fn object(&mut self) -> Result<Value, Problem> {
+    fn object(&mut self) -> Result<Value, Diagnostic> {
         let mut entries = BTreeMap::new();
         self.at += 1;
         self.skip_space();
@@ -140,7 +140,7 @@ impl Reader<'_> {
             if !self.take(b':') {
                 return Err(self.refuse("expected a colon after the key"));
             }
-            let node = self.value_at(Step::Key(key.clone()))?;
+            let node = self.value_at(JsonPathStep::Key(key.clone()))?;
             if entries.contains_key(&key) && self.repeated_keys.len() < MAX_REPEATED_KEYS {
                 let path = child_path(&self.path(), &key);
                 self.repeated_keys.push(repeated_key(path).at(place));
@@ -156,7 +156,7 @@ impl Reader<'_> {
         }
     }
 
-    fn list(&mut self) -> Result<Value, Problem> {
+    fn list(&mut self) -> Result<Value, Diagnostic> {
         let mut items = Vec::new();
         self.at += 1;
         self.skip_space();
@@ -164,7 +164,7 @@ impl Reader<'_> {
             return Ok(Value::List(items));
         }
         loop {
-            items.push(self.value_at(Step::Item(items.len()))?);
+            items.push(self.value_at(JsonPathStep::Item(items.len()))?);
             self.skip_space();
             if self.take(b']') {
                 return Ok(Value::List(items));
@@ -181,7 +181,7 @@ impl Reader<'_> {
         there
     }
 
-    fn number(&mut self) -> Result<Number, Problem> {
+    fn number(&mut self) -> Result<Number, Diagnostic> {
         let start = self.at;
         self.take(b'-');
         let whole = self.digits();
@@ -217,7 +217,7 @@ impl Reader<'_> {
         self.at - start
     }
 
-    fn string(&mut self) -> Result<String, Problem> {
+    fn string(&mut self) -> Result<String, Diagnostic> {
         let mut text = String::new();
         self.at += 1;
         loop {
@@ -239,7 +239,7 @@ impl Reader<'_> {
         }
     }
 
-    fn escape(&mut self) -> Result<char, Problem> {
+    fn escape(&mut self) -> Result<char, Diagnostic> {
         self.at += 1;
         let letter = self.peek();
         self.at += usize::from(letter.is_some());
@@ -262,7 +262,7 @@ impl Reader<'_> {
         })
     }
 
-    fn unicode(&mut self) -> Result<char, Problem> {
+    fn unicode(&mut self) -> Result<char, Diagnostic> {
         let first = self.four_digits()?;
         let rest = &self.text[self.at..];
         if (0xd800..0xdc00).contains(&first) && rest.starts_with("\\u") {
@@ -278,7 +278,7 @@ impl Reader<'_> {
         Ok(char::from_u32(first).unwrap_or(char::REPLACEMENT_CHARACTER))
     }
 
-    fn four_digits(&mut self) -> Result<u32, Problem> {
+    fn four_digits(&mut self) -> Result<u32, Diagnostic> {
         let digits = self.text.get(self.at..self.at + 4).unwrap_or("");
         if digits.len() != 4 || !digits.bytes().all(|byte| byte.is_ascii_hexdigit()) {
             return Err(self.refuse("expected four hexadecimal digits"));

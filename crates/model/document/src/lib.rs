@@ -12,9 +12,9 @@
 
 use std::collections::BTreeMap;
 
-use crate::problem::{Origin, Problem};
+use crate::diagnostic::{Diagnostic, Origin};
 
-pub mod problem;
+pub mod diagnostic;
 
 mod json;
 mod path;
@@ -65,17 +65,17 @@ pub enum Number {
 pub struct Document {
     pub root: Node,
     /// Duplicate keys: warnings here, errors where decoding is strict.
-    pub repeated_keys: Vec<Problem>,
+    pub repeated_keys: Vec<Diagnostic>,
 }
 
 /// Reads one configuration file. `origin` identifies it; its line and column are set per node.
-pub fn parse(bytes: &[u8], origin: &Origin) -> Result<Document, Problem> {
+pub fn parse(bytes: &[u8], origin: &Origin) -> Result<Document, Diagnostic> {
     parse_at_most(bytes, origin, MAX_BYTES)
 }
 
 /// Reads one file whose kind has a size limit of its own.
-pub fn parse_at_most(bytes: &[u8], origin: &Origin, limit: usize) -> Result<Document, Problem> {
-    let refuse = |message: String| Problem::error("", message).at(origin.clone());
+pub fn parse_at_most(bytes: &[u8], origin: &Origin, limit: usize) -> Result<Document, Diagnostic> {
+    let refuse = |message: String| Diagnostic::error("", message).at(origin.clone());
     if bytes.is_empty() {
         return Err(refuse("the file is empty, expected a configuration".to_owned()));
     }

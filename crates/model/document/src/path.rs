@@ -10,13 +10,13 @@ use super::{Node, Value};
 
 /// The longest part of a key that a path shows: more than any name that Kubernetes accepts. Without
 /// a limit, many findings below one long key would exhaust memory.
-const SHOWN_KEY: usize = 400;
+const MAX_SHOWN_KEY: usize = 400;
 
 /// The path of the child `key` of `parent`. A key that is too long is cut, and a path with such a
 /// key leads to the parent only.
 pub fn child_path(parent: &str, key: &str) -> String {
-    if key.len() > SHOWN_KEY {
-        return format!("{parent}[{}...]", &key[..key.floor_char_boundary(SHOWN_KEY)]);
+    if key.len() > MAX_SHOWN_KEY {
+        return format!("{parent}[{}...]", &key[..key.floor_char_boundary(MAX_SHOWN_KEY)]);
     }
     let plain = !key.is_empty()
         && key.chars().all(|each| each.is_ascii_alphanumeric() || matches!(each, '_' | '-'));
@@ -90,13 +90,13 @@ fn longest_key<'node, 'path>(
                 return Some((child, rest));
             }
             Some(_) => below = Bound::Excluded(key),
-            None => below = Bound::Included(&path[..common_beginning(key, path)]),
+            None => below = Bound::Included(&path[..common_prefix(key, path)]),
         }
     }
 }
 
 /// The length in bytes of the common prefix of two texts, up to a whole character.
-fn common_beginning(one: &str, other: &str) -> usize {
+fn common_prefix(one: &str, other: &str) -> usize {
     let same = one.bytes().zip(other.bytes()).take_while(|(one, other)| one == other).count();
     other.floor_char_boundary(same)
 }

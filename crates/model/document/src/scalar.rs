@@ -18,7 +18,7 @@ pub(super) enum ScalarTag {
     Timestamp,
     Binary,
     /// An application-specific tag: the text stays text.
-    Foreign,
+    Custom,
 }
 
 impl ScalarTag {
@@ -32,9 +32,9 @@ impl ScalarTag {
                 "null" => Self::Null,
                 "timestamp" => Self::Timestamp,
                 "binary" => Self::Binary,
-                _ => Self::Foreign,
+                _ => Self::Custom,
             },
-            _ => Self::Foreign,
+            _ => Self::Custom,
         }
     }
 }
@@ -42,7 +42,7 @@ impl ScalarTag {
 /// Resolves a scalar that is plain or explicitly tagged.
 pub(super) fn resolve(text: &str, tag: ScalarTag) -> Result<Value, String> {
     match tag {
-        ScalarTag::String | ScalarTag::Foreign => return Ok(Value::String(text.to_owned())),
+        ScalarTag::String | ScalarTag::Custom => return Ok(Value::String(text.to_owned())),
         ScalarTag::Binary => return decode_binary(text).map(Value::String),
         ScalarTag::Timestamp if looks_like_date(text) => return Ok(Value::String(text.to_owned())),
         _ => {}
@@ -99,7 +99,7 @@ fn resolve_number(text: &str) -> Option<Number> {
     let first = text.bytes().next()?;
     if first == b'.' {
         let plain = without_separators(text)?;
-        return is_decimal_float(&plain).then(|| settle_float(plain.parse().ok())).flatten();
+        return is_decimal_float(&plain).then(|| normalize_float(plain.parse().ok())).flatten();
     }
     if !(first.is_ascii_digit() || matches!(first, b'+' | b'-')) || looks_like_date(text) {
         return None;
@@ -108,12 +108,12 @@ fn resolve_number(text: &str) -> Option<Number> {
     if let Some(whole) = parse_integer(&plain) {
         return Some(Number::Integer(whole));
     }
-    is_decimal_float(&plain).then(|| settle_float(plain.parse().ok())).flatten()
+    is_decimal_float(&plain).then(|| normalize_float(plain.parse().ok())).flatten()
 }
 
 /// When converted to JSON a float without a fraction loses its point, so `1e3` fits an integer
 /// field.
-fn settle_float(number: Option<f64>) -> Option<Number> {
+fn normalize_float(number: Option<f64>) -> Option<Number> {
     let number = number?;
     if !number.is_finite() {
         return None;

@@ -12,14 +12,14 @@ fn file() -> Origin {
 fn read(text: &str) -> Document {
     match parse(text.as_bytes(), &file()) {
         Ok(document) => document,
-        Err(problem) => panic!("{text:?}: {problem}"),
+        Err(diagnostic) => panic!("{text:?}: {diagnostic}"),
     }
 }
 
 fn refused(bytes: impl AsRef<[u8]>) -> String {
     match parse(bytes.as_ref(), &file()) {
         Ok(document) => panic!("accepted as {:?}", document.root.to_json()),
-        Err(problem) => problem.to_string(),
+        Err(diagnostic) => diagnostic.to_string(),
     }
 }
 
@@ -28,7 +28,7 @@ fn json_of(text: &str) -> Json {
 }
 
 #[test]
-fn yaml_words_mean_what_kubernetes_takes_them_for() {
+fn yaml_scalars_resolve_as_in_kubernetes() {
     for (word, meaning) in [
         ("yes", json!(true)),
         ("On", json!(true)),
@@ -143,7 +143,7 @@ fn aliases_and_merge_keys_are_written_out() {
     let document = read("b: &b {x: 1, z: 2}\nc:\n  x: 5\n  <<: *b\n  z: 6\n");
     assert_eq!(document.root.to_json()["c"], json!({"x": 1, "z": 6}));
     let clashes: Vec<_> =
-        document.repeated_keys.iter().map(|problem| problem.field.as_str()).collect();
+        document.repeated_keys.iter().map(|diagnostic| diagnostic.field.as_str()).collect();
     assert_eq!(clashes, ["c.x", "c.z"]);
     // The first of several sources wins.
     let text = "a: &a {x: 1}\nb: &b {x: 2, z: 2}\nc:\n  <<: [*a, *b]\n";
@@ -263,8 +263,8 @@ fn broken_text_is_refused_with_its_line() {
         ("{\"a\": \"\\u12\"}", "config.yaml:1"),
         ("{", "config.yaml:1"),
     ] {
-        let told = refused(text);
-        assert!(told.starts_with(start), "{text:?}: {told}");
+        let message = refused(text);
+        assert!(message.starts_with(start), "{text:?}: {message}");
     }
 }
 
@@ -314,14 +314,14 @@ fn long_keys_above_many_values_cost_no_more_than_their_size() {
     for text in [json, yaml] {
         let document = read(&text);
         assert_eq!(document.repeated_keys.len(), MAX_REPEATED_KEYS);
-        assert!(document.repeated_keys.iter().all(|problem| problem.field.len() < 500));
+        assert!(document.repeated_keys.iter().all(|diagnostic| diagnostic.field.len() < 500));
     }
 }
 
 #[test]
 fn json_has_the_limit_of_values_too() {
-    let told = refused(format!("{{\"a\": [{}0]}}", "0,".repeat(MAX_NODES)));
-    assert!(told.contains("more than 400000 values"), "{told}");
+    let message = refused(format!("{{\"a\": [{}0]}}", "0,".repeat(MAX_NODES)));
+    assert!(message.contains("more than 400000 values"), "{message}");
 }
 
 fn any_json() -> impl Strategy<Value = Json> {

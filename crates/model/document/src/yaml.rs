@@ -12,10 +12,10 @@ use saphyr_parser::{Event, Parser, ScalarStyle, ScanError, Span, Tag};
 use super::path::{child_path, item_path};
 use super::scalar::{self, ScalarTag};
 use super::{Document, MAX_DEPTH, MAX_NODES, MAX_REPEATED_KEYS, Node, Number, Value};
-use crate::problem::{Origin, Problem};
+use crate::diagnostic::{Diagnostic, Origin};
 
 /// Bytes to text: UTF-8, or UTF-16 with a byte order mark; no control characters.
-pub(super) fn decode_text(bytes: &[u8], origin: &Origin) -> Result<String, Problem> {
+pub(super) fn decode_text(bytes: &[u8], origin: &Origin) -> Result<String, Diagnostic> {
     let text = match bytes {
         [0xff, 0xfe, rest @ ..] => decode_utf16(rest, u16::from_le_bytes),
         [0xfe, 0xff, rest @ ..] => decode_utf16(rest, u16::from_be_bytes),
@@ -26,11 +26,13 @@ pub(super) fn decode_text(bytes: &[u8], origin: &Origin) -> Result<String, Probl
     };
     let text = text.map_err(|good| {
         let line = 1 + bytes.iter().take(good).filter(|byte| **byte == b'\n').count();
-        Problem::error("", "the file is not valid UTF-8").at(origin.at(count(line), 0))
+        Diagnostic::error("", "the file is not valid UTF-8").at(origin.at(count(line), 0))
     })?;
     match text.lines().enumerate().find(|(_, line)| line.chars().any(is_refused)) {
-        Some((index, _)) => Err(Problem::error("", "control characters are not allowed in YAML")
-            .at(origin.at(count(index + 1), 0))),
+        Some((index, _)) => {
+            Err(Diagnostic::error("", "control characters are not allowed in YAML")
+                .at(origin.at(count(index + 1), 0)))
+        }
         None => Ok(text),
     }
 }
@@ -57,7 +59,7 @@ const TAB_AFTER_COLON: &str = "':' must be followed by a valid YAML whitespace";
 const REREAD_BYTES: usize = 64 * 1024 * 1024;
 
 /// The first document of the text.
-pub(super) fn parse(text: &str, origin: &Origin) -> Result<Document, Problem> {
+pub(super) fn parse(text: &str, origin: &Origin) -> Result<Document, Diagnostic> {
     let mut text = Cow::Borrowed(text);
     let mut budget = REREAD_BYTES;
     loop {
@@ -74,7 +76,7 @@ pub(super) fn parse(text: &str, origin: &Origin) -> Result<Document, Problem> {
                 let marker = error.marker();
                 let place = origin.at(count(marker.line()), count(marker.col() + 1));
                 let message = format!("not valid YAML: {}", error.info());
-                return Err(Problem::error("", message).at(place));
+                return Err(Diagnostic::error("", message).at(place));
             }
         }
     }
@@ -91,7 +93,7 @@ fn spaces_before(text: &str, place: usize) -> Option<String> {
 }
 
 /// The tree, or the tree builder's error; the outer error is the YAML reader's own.
-fn build(text: &str, origin: &Origin) -> Result<Result<Document, Problem>, ScanError> {
+fn build(text: &str, origin: &Origin) -> Result<Result<Document, Diagnostic>, ScanError> {
     let mut builder = Builder::new(origin);
     let mut parser = Parser::new_from_str(text);
     while let Some(event) = parser.next_event() {
@@ -99,7 +101,7 @@ fn build(text: &str, origin: &Origin) -> Result<Result<Document, Problem>, ScanE
         match builder.take(event, span) {
             Ok(false) => {}
             Ok(true) => break,
-            Err(problem) => return Ok(Err(problem)),
+            Err(diagnostic) => return Ok(Err(diagnostic)),
         }
     }
     let root = builder.root.unwrap_or_else(|| Node::new(Value::Null, origin.at(1, 1)));
@@ -107,20 +109,20 @@ fn build(text: &str, origin: &Origin) -> Result<Result<Document, Problem>, ScanE
 }
 
 /// A list or map that is still open.
-struct Frame {
+struct OpenCollection {
     origin: Origin,
     anchor: usize,
     depth: usize,
-    content: Content,
+    content: OpenContent,
 }
 
-enum Content {
+enum OpenContent {
     List(Vec<Node>),
-    Map { entries: BTreeMap<String, Node>, key: Option<Key> },
+    Map { entries: BTreeMap<String, Node>, key: Option<PendingKey> },
 }
 
 /// The key that waits for its value.
-struct Key {
+struct PendingKey {
     name: String,
     origin: Origin,
     merges: bool,
@@ -137,11 +139,11 @@ struct Finished {
 
 struct Builder<'origin> {
     origin: &'origin Origin,
-    frames: Vec<Frame>,
+    frames: Vec<OpenCollection>,
     anchors: BTreeMap<usize, (Node, usize, usize)>,
     nodes: usize,
     root: Option<Node>,
-    repeated_keys: Vec<Problem>,
+    repeated_keys: Vec<Diagnostic>,
 }
 
 impl<'origin> Builder<'origin> {
@@ -157,16 +159,16 @@ impl<'origin> Builder<'origin> {
     }
 
     /// Takes one event; true when the first document is complete.
-    fn take(&mut self, event: Event<'_>, span: Span) -> Result<bool, Problem> {
+    fn take(&mut self, event: Event<'_>, span: Span) -> Result<bool, Diagnostic> {
         let origin = self.origin.at(count(span.start.line()), count(span.start.col() + 1));
         match event {
             Event::DocumentEnd | Event::StreamEnd => return Ok(true),
             Event::Nothing | Event::StreamStart | Event::DocumentStart(_) => {}
             Event::SequenceStart(anchor, _) => {
-                self.open(Content::List(Vec::new()), anchor, origin)?;
+                self.open(OpenContent::List(Vec::new()), anchor, origin)?;
             }
             Event::MappingStart(anchor, _) => {
-                let content = Content::Map { entries: BTreeMap::new(), key: None };
+                let content = OpenContent::Map { entries: BTreeMap::new(), key: None };
                 self.open(content, anchor, origin)?;
             }
             Event::SequenceEnd | Event::MappingEnd => self.close()?,
@@ -178,19 +180,24 @@ impl<'origin> Builder<'origin> {
         Ok(false)
     }
 
-    fn open(&mut self, content: Content, anchor: usize, origin: Origin) -> Result<(), Problem> {
+    fn open(
+        &mut self,
+        content: OpenContent,
+        anchor: usize,
+        origin: Origin,
+    ) -> Result<(), Diagnostic> {
         if self.frames.len() >= MAX_DEPTH {
             return Err(too_deep(origin));
         }
-        self.frames.push(Frame { origin, anchor, depth: 1, content });
+        self.frames.push(OpenCollection { origin, anchor, depth: 1, content });
         Ok(())
     }
 
-    fn close(&mut self) -> Result<(), Problem> {
+    fn close(&mut self) -> Result<(), Diagnostic> {
         let Some(frame) = self.frames.pop() else { return Ok(()) };
         let value = match frame.content {
-            Content::List(items) => Value::List(items),
-            Content::Map { entries, .. } => Value::Map(entries),
+            OpenContent::List(items) => Value::List(items),
+            OpenContent::Map { entries, .. } => Value::Map(entries),
         };
         let node = Node::new(value, frame.origin);
         // Only a node with an anchor can be expanded again.
@@ -205,7 +212,7 @@ impl<'origin> Builder<'origin> {
         style: ScalarStyle,
         (anchor, tag): (usize, Option<Cow<'_, Tag>>),
         origin: Origin,
-    ) -> Result<(), Problem> {
+    ) -> Result<(), Diagnostic> {
         let plain = style == ScalarStyle::Plain;
         let implicit = plain && tag.is_none();
         // The bare `!` is a foreign tag too: the value stays text.
@@ -221,25 +228,25 @@ impl<'origin> Builder<'origin> {
         let node = Node::new(value, origin);
         if merges && self.waits_for_key() {
             self.nodes += 1;
-            self.set_key(Key { name: text.to_owned(), origin: node.origin, merges: true });
+            self.set_key(PendingKey { name: text.to_owned(), origin: node.origin, merges: true });
             return Ok(());
         }
         self.finish(Finished { node, depth: 0, size: 1, by_alias: false }, anchor)
     }
 
-    fn take_alias(&mut self, anchor: usize, origin: Origin) -> Result<(), Problem> {
+    fn take_alias(&mut self, anchor: usize, origin: Origin) -> Result<(), Diagnostic> {
         // An anchor that is not finished yet would contain itself.
         let Some((node, depth, size)) = self.anchors.get(&anchor).cloned() else {
             return Err(self.refuse_here("the alias is inside its own anchor".to_owned(), origin));
         };
-        self.spend(size, &origin)?;
+        self.count_node(size, &origin)?;
         if self.frames.len() + depth > MAX_DEPTH {
             return Err(too_deep(origin));
         }
         self.finish(Finished { node, depth, size, by_alias: true }, 0)
     }
 
-    fn spend(&mut self, nodes: usize, origin: &Origin) -> Result<(), Problem> {
+    fn count_node(&mut self, nodes: usize, origin: &Origin) -> Result<(), Diagnostic> {
         self.nodes = self.nodes.saturating_add(nodes);
         if self.nodes <= MAX_NODES {
             return Ok(());
@@ -248,10 +255,10 @@ impl<'origin> Builder<'origin> {
     }
 
     /// Puts a finished node where it belongs: into the open list or map, or as the root.
-    fn finish(&mut self, finished: Finished, anchor: usize) -> Result<(), Problem> {
-        self.spend(1, &finished.node.origin)?;
+    fn finish(&mut self, finished: Finished, anchor: usize) -> Result<(), Diagnostic> {
+        self.count_node(1, &finished.node.origin)?;
         if anchor > 0 {
-            self.spend(finished.size, &finished.node.origin)?;
+            self.count_node(finished.size, &finished.node.origin)?;
             let kept = (finished.node.clone(), finished.depth, finished.size);
             self.anchors.insert(anchor, kept);
         }
@@ -261,11 +268,11 @@ impl<'origin> Builder<'origin> {
         };
         frame.depth = frame.depth.max(finished.depth + 1);
         match &mut frame.content {
-            Content::List(items) => {
+            OpenContent::List(items) => {
                 items.push(finished.node);
                 Ok(())
             }
-            Content::Map { key, .. } => match key.take() {
+            OpenContent::Map { key, .. } => match key.take() {
                 None => self.take_key(&finished.node),
                 Some(key) if key.merges => self.merge(finished),
                 Some(key) => {
@@ -277,25 +284,30 @@ impl<'origin> Builder<'origin> {
     }
 
     fn waits_for_key(&self) -> bool {
-        matches!(self.frames.last(), Some(Frame { content: Content::Map { key: None, .. }, .. }))
+        matches!(
+            self.frames.last(),
+            Some(OpenCollection { content: OpenContent::Map { key: None, .. }, .. })
+        )
     }
 
-    fn set_key(&mut self, new: Key) {
-        if let Some(Frame { content: Content::Map { key, .. }, .. }) = self.frames.last_mut() {
+    fn set_key(&mut self, new: PendingKey) {
+        if let Some(OpenCollection { content: OpenContent::Map { key, .. }, .. }) =
+            self.frames.last_mut()
+        {
             *key = Some(new);
         }
     }
 
-    fn take_key(&mut self, node: &Node) -> Result<(), Problem> {
+    fn take_key(&mut self, node: &Node) -> Result<(), Diagnostic> {
         let Some(name) = key_text(&node.value) else {
             let message = format!("{} cannot be a key, expected a word", node.kind_name());
             return Err(self.refuse_here(message, node.origin.clone()));
         };
-        self.set_key(Key { name, origin: node.origin.clone(), merges: false });
+        self.set_key(PendingKey { name, origin: node.origin.clone(), merges: false });
         Ok(())
     }
 
-    fn merge(&mut self, finished: Finished) -> Result<(), Problem> {
+    fn merge(&mut self, finished: Finished) -> Result<(), Diagnostic> {
         let origin = finished.node.origin.clone();
         let sources = match finished.node.value {
             Value::Map(entries) => vec![entries],
@@ -323,7 +335,7 @@ impl<'origin> Builder<'origin> {
     fn insert(&mut self, name: String, place: &Origin, node: Node) {
         let repeats = matches!(
             self.frames.last(),
-            Some(Frame { content: Content::Map { entries, .. }, .. }) if entries.contains_key(&name)
+            Some(OpenCollection { content: OpenContent::Map { entries, .. }, .. }) if entries.contains_key(&name)
         );
         if repeats && self.repeated_keys.len() < MAX_REPEATED_KEYS {
             // Paths are built for findings only: with long keys above many values they are
@@ -331,7 +343,9 @@ impl<'origin> Builder<'origin> {
             let path = child_path(&self.path(), &name);
             self.repeated_keys.push(repeated_key(path).at(place.clone()));
         }
-        if let Some(Frame { content: Content::Map { entries, .. }, .. }) = self.frames.last_mut() {
+        if let Some(OpenCollection { content: OpenContent::Map { entries, .. }, .. }) =
+            self.frames.last_mut()
+        {
             entries.insert(name, node);
         }
     }
@@ -340,32 +354,32 @@ impl<'origin> Builder<'origin> {
     fn path(&self) -> String {
         let outer = self.frames.len().saturating_sub(1);
         self.frames.iter().take(outer).fold(String::new(), |path, frame| match &frame.content {
-            Content::List(items) => item_path(&path, items.len()),
-            Content::Map { key: Some(key), .. } => child_path(&path, &key.name),
-            Content::Map { key: None, .. } => path,
+            OpenContent::List(items) => item_path(&path, items.len()),
+            OpenContent::Map { key: Some(key), .. } => child_path(&path, &key.name),
+            OpenContent::Map { key: None, .. } => path,
         })
     }
 
-    fn refuse_here(&self, message: String, origin: Origin) -> Problem {
-        Problem::error(self.path(), message).at(origin)
+    fn refuse_here(&self, message: String, origin: Origin) -> Diagnostic {
+        Diagnostic::error(self.path(), message).at(origin)
     }
 }
 
-pub(super) fn repeated_key(path: String) -> Problem {
-    Problem::warning(path, "the key is given more than once, the last one counts")
+pub(super) fn repeated_key(path: String) -> Diagnostic {
+    Diagnostic::warning(path, "the key is given more than once, the last one counts")
 }
 
 fn merge_message() -> String {
     "the merge key << takes an object or a list of objects".to_owned()
 }
 
-pub(super) fn too_deep(origin: Origin) -> Problem {
-    Problem::error("", format!("nested more than {MAX_DEPTH} levels deep")).at(origin)
+pub(super) fn too_deep(origin: Origin) -> Diagnostic {
+    Diagnostic::error("", format!("nested more than {MAX_DEPTH} levels deep")).at(origin)
 }
 
-pub(super) fn too_many(origin: Origin) -> Problem {
+pub(super) fn too_many(origin: Origin) -> Diagnostic {
     let message = format!("more than {MAX_NODES} values once all aliases are written out");
-    Problem::error("", message).at(origin)
+    Diagnostic::error("", message).at(origin)
 }
 
 /// The text of a key; JSON has only string keys, so numbers and booleans are converted.

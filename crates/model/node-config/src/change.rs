@@ -7,27 +7,27 @@
 use serde_json::Value;
 
 use crate::credential_provider::CredentialProvider;
+use crate::diagnostic::{MASK, shown_value};
 use crate::document::child_path;
 use crate::flags::{CadvisorSettings, FlagSettings};
 use crate::node_config::NodeConfig;
-use crate::problem::{MASK, shown_value};
 
 mod table;
 #[cfg(test)]
 mod tests;
 
-pub use table::take_over;
+pub use table::change_effect;
 
 /// Whether a running agent can apply a change. The text is the reason, in one line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum TakeOver {
+pub enum ChangeEffect {
     /// The agent applies the new value while it runs.
     Live(&'static str),
     /// The new value applies after a restart.
     Restart(&'static str),
 }
 
-impl TakeOver {
+impl ChangeEffect {
     pub fn is_live(self) -> bool {
         matches!(self, Self::Live(_))
     }
@@ -47,7 +47,7 @@ pub struct FieldChange {
     /// As displayed: on one line, truncated, secrets masked; `unset` where there was none.
     pub old: String,
     pub new: String,
-    pub take_over: TakeOver,
+    pub change_effect: ChangeEffect,
 }
 
 /// Every difference between two configurations, fields first, in the order of names.
@@ -72,7 +72,7 @@ fn compare_providers(old: &NodeConfig, new: &NodeConfig) -> Option<FieldChange> 
         field: "credentialProviders".to_owned(),
         old: names(old),
         new: names(new),
-        take_over: TakeOver::Restart("credential providers are set up once, at the start"),
+        change_effect: ChangeEffect::Restart("credential providers are set up once, at the start"),
     })
 }
 
@@ -100,7 +100,7 @@ fn compare_values(path: &str, old: &Value, new: &Value, changes: &mut Vec<FieldC
         field: path.to_owned(),
         old: shown(path, old),
         new: shown(path, new),
-        take_over: take_over(path),
+        change_effect: change_effect(path),
     });
 }
 
@@ -123,7 +123,9 @@ fn compare_flags(old: &FlagSettings, new: &FlagSettings) -> Vec<FieldChange> {
             field: format!("--{flag}"),
             old: shown_flag(flag, &before),
             new: shown_flag(flag, &after),
-            take_over: TakeOver::Restart("a process keeps the command line it was started with"),
+            change_effect: ChangeEffect::Restart(
+                "a process keeps the command line it was started with",
+            ),
         })
         .collect()
 }

@@ -12,10 +12,10 @@ use serde::Deserialize;
 use serde_json::json;
 
 use crate::assemble::SourceFile;
+use crate::diagnostic::{Diagnostic, MASK, Origin, Severity};
 use crate::document::{self, Node, Value, child_path, item_path};
-use crate::effective::Row;
+use crate::effective::OriginRow;
 use crate::feature_gates::{FeatureGates, Gate};
-use crate::problem::{MASK, Origin, Problem, Severity};
 use crate::schema::{self, NameMatching};
 
 mod fields;
@@ -36,12 +36,16 @@ pub struct CredentialProviderConfig {
 
 impl CredentialProviderConfig {
     /// The providers for the table of origins; the values of variables are masked.
-    pub fn rows(&self) -> Vec<Row> {
+    pub fn rows(&self) -> Vec<OriginRow> {
         let mut rows = Vec::new();
         for (provider, origin) in self.providers.iter().zip(&self.places) {
             let path = child_path("credentialProviders", &provider.name);
             let mut put = |field: &str, value: String| {
-                rows.push(Row { path: format!("{path}.{field}"), value, origin: origin.clone() });
+                rows.push(OriginRow {
+                    path: format!("{path}.{field}"),
+                    value,
+                    origin: origin.clone(),
+                });
             };
             put("matchImages", serde_json::Value::from(provider.match_images.clone()).to_string());
             put("defaultCacheDuration", provider.default_cache_duration.to_string());
@@ -157,44 +161,45 @@ pub fn file_order<'names>(names: &[&'names str]) -> Vec<&'names str> {
 pub fn load(
     files: &[SourceFile],
     gates: &FeatureGates,
-) -> Result<CredentialProviderConfig, Vec<Problem>> {
-    let mut problems = Vec::new();
+) -> Result<CredentialProviderConfig, Vec<Diagnostic>> {
+    let mut diagnostics = Vec::new();
     let mut found = Vec::new();
     for file in files {
-        found.extend(read_file(file, &mut problems));
+        found.extend(read_file(file, &mut diagnostics));
     }
     if files.is_empty() {
-        problems.push(Problem::error("", "no file with a CredentialProviderConfig was found"));
-    } else if found.is_empty() && problems.is_empty() {
-        problems.push(Problem::error("providers", "must name at least one provider"));
+        diagnostics
+            .push(Diagnostic::error("", "no file with a CredentialProviderConfig was found"));
+    } else if found.is_empty() && diagnostics.is_empty() {
+        diagnostics.push(Diagnostic::error("providers", "must name at least one provider"));
     }
     let tokens = gates.enabled(Gate::KubeletServiceAccountTokenForCredentialProviders);
-    rules::check(&found, tokens, &mut problems);
-    if !problems.is_empty() {
-        return Err(problems);
+    rules::check(&found, tokens, &mut diagnostics);
+    if !diagnostics.is_empty() {
+        return Err(diagnostics);
     }
     let mut providers = Vec::new();
     let places = found.iter().map(|entry| entry.node.origin.clone()).collect();
     for entry in &found {
         match serde_json::from_value(entry.node.to_json()) {
             Ok(provider) => providers.push(provider),
-            Err(error) => problems.push(entry.problem("", error.to_string())),
+            Err(error) => diagnostics.push(entry.diagnostic("", error.to_string())),
         }
     }
-    if problems.is_empty() {
+    if diagnostics.is_empty() {
         Ok(CredentialProviderConfig { providers, places })
     } else {
-        Err(problems)
+        Err(diagnostics)
     }
 }
 
 /// One provider as decoded from a file: fields known and of the right type, not validated further.
-struct Entry {
+struct ProviderEntry {
     path: String,
     node: Node,
 }
 
-impl Entry {
+impl ProviderEntry {
     /// The text of a field; empty when it is absent.
     fn text(&self, field: &str) -> &str {
         self.node.find(field).and_then(Node::as_str).unwrap_or_default()
@@ -208,33 +213,33 @@ impl Entry {
     }
 
     /// A finding at a field of this provider, at the position where the field is or should be.
-    fn problem(&self, field: &str, message: impl Into<String>) -> Problem {
+    fn diagnostic(&self, field: &str, message: impl Into<String>) -> Diagnostic {
         let path =
             if field.is_empty() { self.path.clone() } else { format!("{}.{field}", self.path) };
         let origin = self.node.find_nearest(field).origin.clone();
-        Problem::error(path, message).at(origin)
+        Diagnostic::error(path, message).at(origin)
     }
 }
 
-fn read_file(file: &SourceFile, problems: &mut Vec<Problem>) -> Vec<Entry> {
+fn read_file(file: &SourceFile, diagnostics: &mut Vec<Diagnostic>) -> Vec<ProviderEntry> {
     let origin = Origin::File { path: file.path.as_str().into(), line: 0, column: 0 };
     let document = match document::parse(&file.bytes, &origin) {
         Ok(document) => document,
-        Err(problem) => {
-            problems.push(problem);
+        Err(diagnostic) => {
+            diagnostics.push(diagnostic);
             return Vec::new();
         }
     };
     // There is no lenient decoding of this type: what would be a warning elsewhere is an error.
-    problems.extend(document.repeated_keys.into_iter().map(as_error));
-    let Some(version) = read_header(&document.root, problems) else { return Vec::new() };
+    diagnostics.extend(document.repeated_keys.into_iter().map(as_error));
+    let Some(version) = read_header(&document.root, diagnostics) else { return Vec::new() };
     let mut found = Vec::new();
     let tree = schema::decode(&document.root, version, NameMatching::Exact, &mut found);
-    problems.extend(found.into_iter().map(as_error));
+    diagnostics.extend(found.into_iter().map(as_error));
     let Some(Value::List(items)) = tree.get("providers").map(|node| &node.value) else {
         return Vec::new();
     };
-    let entry = |(index, node): (usize, &Node)| Entry {
+    let entry = |(index, node): (usize, &Node)| ProviderEntry {
         path: item_path("providers", index),
         node: node.clone(),
     };
@@ -242,15 +247,18 @@ fn read_file(file: &SourceFile, problems: &mut Vec<Problem>) -> Vec<Entry> {
 }
 
 /// The fields of the file's version; `None` when its version or kind is not known.
-fn read_header(root: &Node, problems: &mut Vec<Problem>) -> Option<&'static [schema::Field]> {
+fn read_header(
+    root: &Node,
+    diagnostics: &mut Vec<Diagnostic>,
+) -> Option<&'static [schema::SchemaField]> {
     let mut header = |field: &str, expected: &str, known: &dyn Fn(&str) -> bool| {
         let text = root.get(field).and_then(Node::as_str).unwrap_or_default();
         if known(text) {
             return Some(text.to_owned());
         }
         let message = format!("expected {expected}");
-        let problem = Problem::error(field, message).with_value(text);
-        problems.push(problem.at(root.find_nearest(field).origin.clone()));
+        let diagnostic = Diagnostic::error(field, message).with_value(text);
+        diagnostics.push(diagnostic.at(root.find_nearest(field).origin.clone()));
         None
     };
     let kind = header("kind", KIND, &|text| text == KIND);
@@ -260,7 +268,7 @@ fn read_header(root: &Node, problems: &mut Vec<Problem>) -> Option<&'static [sch
     kind.and(version).and_then(|version| fields(&version))
 }
 
-fn as_error(mut problem: Problem) -> Problem {
-    problem.severity = Severity::Error;
-    problem
+fn as_error(mut diagnostic: Diagnostic) -> Diagnostic {
+    diagnostic.severity = Severity::Error;
+    diagnostic
 }

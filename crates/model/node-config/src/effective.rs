@@ -4,9 +4,9 @@
 //! the order of the published type; the table lists explicit values, and neither the table nor the
 //! masked document shows a secret.
 
+use crate::diagnostic::{MASK, Origin, is_secret, masked_text};
 use crate::document::{Node, Value, child_path};
-use crate::problem::{MASK, Origin, is_secret, masked_text};
-use crate::schema::{self, API_VERSION, Field, KIND, KUBELET_CONFIGURATION, Kind};
+use crate::schema::{self, API_VERSION, FieldKind, KIND, KUBELET_CONFIGURATION, SchemaField};
 
 mod write;
 
@@ -15,20 +15,20 @@ mod tests;
 
 /// A settled tree ready for printing.
 #[derive(Debug, Clone)]
-pub struct Effective {
+pub struct EffectiveConfig {
     tree: Node,
 }
 
 /// One line of the table of origins.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Row {
+pub struct OriginRow {
     pub path: String,
     /// On one line, secrets masked.
     pub value: String,
     pub origin: Origin,
 }
 
-impl Effective {
+impl EffectiveConfig {
     pub(crate) fn of(tree: &Node) -> Self {
         Self { tree: tree.clone() }
     }
@@ -63,14 +63,14 @@ impl Effective {
     }
 
     /// Every value that is not a default, in the order of the published type.
-    pub fn said_values(&self) -> Vec<Row> {
+    pub fn explicit_values(&self) -> Vec<OriginRow> {
         let mut rows = Vec::new();
         collect_fields(&self.tree, KUBELET_CONFIGURATION, "", &mut rows);
         rows
     }
 }
 
-fn collect_fields(node: &Node, fields: &[Field], path: &str, rows: &mut Vec<Row>) {
+fn collect_fields(node: &Node, fields: &[SchemaField], path: &str, rows: &mut Vec<OriginRow>) {
     for field in fields {
         if let Some(child) = node.get(field.name) {
             collect(child, field.kind, &child_path(path, field.name), rows);
@@ -78,10 +78,10 @@ fn collect_fields(node: &Node, fields: &[Field], path: &str, rows: &mut Vec<Row>
     }
 }
 
-fn collect(node: &Node, kind: Kind, path: &str, rows: &mut Vec<Row>) {
+fn collect(node: &Node, kind: FieldKind, path: &str, rows: &mut Vec<OriginRow>) {
     match (kind, &node.value) {
-        (Kind::Object(fields), Value::Map(_)) => collect_fields(node, fields, path, rows),
-        (Kind::Map(inner), Value::Map(entries)) if !entries.is_empty() => {
+        (FieldKind::Object(fields), Value::Map(_)) => collect_fields(node, fields, path, rows),
+        (FieldKind::Map(inner), Value::Map(entries)) if !entries.is_empty() => {
             for (key, child) in entries {
                 collect(child, *inner, &child_path(path, key), rows);
             }
@@ -91,7 +91,7 @@ fn collect(node: &Node, kind: Kind, path: &str, rows: &mut Vec<Row>) {
             let mut shown = node.clone();
             mask(&mut shown, path);
             let value = if is_secret(path) { MASK.to_owned() } else { on_one_line(&shown) };
-            rows.push(Row { path: path.to_owned(), value, origin: node.origin.clone() });
+            rows.push(OriginRow { path: path.to_owned(), value, origin: node.origin.clone() });
         }
     }
 }

@@ -6,7 +6,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::problem::{Origin, Problem, Severity};
+use crate::diagnostic::{Diagnostic, Origin, Severity};
 
 #[cfg(test)]
 mod tests;
@@ -16,45 +16,45 @@ pub const LISTED: usize = 100;
 
 /// The list: the command line first, then findings without a position, then files by name, line and
 /// field.
-pub(crate) fn listed(mut problems: Vec<Problem>) -> Vec<Problem> {
-    drop_repeats(&mut problems);
-    problems.sort_by(|left, right| place(left).cmp(&place(right)));
+pub(crate) fn listed(mut diagnostics: Vec<Diagnostic>) -> Vec<Diagnostic> {
+    drop_repeats(&mut diagnostics);
+    diagnostics.sort_by(|left, right| place(left).cmp(&place(right)));
     let mut left_out = Vec::new();
     for severity in [Severity::Error, Severity::Warning] {
         let mut seen = 0;
-        problems.retain(|problem| {
-            seen += usize::from(problem.severity == severity);
-            problem.severity != severity || seen <= LISTED
+        diagnostics.retain(|diagnostic| {
+            seen += usize::from(diagnostic.severity == severity);
+            diagnostic.severity != severity || seen <= LISTED
         });
         left_out.extend(rest(severity, seen.saturating_sub(LISTED)));
     }
-    problems.extend(left_out);
-    problems
+    diagnostics.extend(left_out);
+    diagnostics
 }
 
 /// One line for all that is not listed.
-fn rest(severity: Severity, count: usize) -> Option<Problem> {
+fn rest(severity: Severity, count: usize) -> Option<Diagnostic> {
     match severity {
         _ if count == 0 => None,
-        Severity::Error => Some(Problem::error("", format!("and {count} more errors"))),
-        Severity::Warning => Some(Problem::warning("", format!("and {count} more warnings"))),
+        Severity::Error => Some(Diagnostic::error("", format!("and {count} more errors"))),
+        Severity::Warning => Some(Diagnostic::warning("", format!("and {count} more warnings"))),
     }
 }
 
 /// The same finding from two stages is one finding.
-pub(crate) fn drop_repeats(problems: &mut Vec<Problem>) {
+pub(crate) fn drop_repeats(diagnostics: &mut Vec<Diagnostic>) {
     let mut seen = BTreeSet::new();
-    let is_new: Vec<bool> = problems.iter().map(|problem| seen.insert(problem)).collect();
+    let is_new: Vec<bool> = diagnostics.iter().map(|diagnostic| seen.insert(diagnostic)).collect();
     let mut is_new = is_new.into_iter();
-    problems.retain(|_| is_new.next().unwrap_or(true));
+    diagnostics.retain(|_| is_new.next().unwrap_or(true));
 }
 
 /// The sort key; findings with the same position stay in the order of the stages.
-fn place(problem: &Problem) -> (u8, &str, u32, &str) {
-    let (rank, file, line) = match &problem.origin {
+fn place(diagnostic: &Diagnostic) -> (u8, &str, u32, &str) {
+    let (rank, file, line) = match &diagnostic.origin {
         Origin::Flag { name } => (0, &**name, 0),
         Origin::Default => (1, "", 0),
         Origin::File { path, line, .. } | Origin::DropIn { path, line, .. } => (2, &**path, *line),
     };
-    (rank, file, line, &problem.field)
+    (rank, file, line, &diagnostic.field)
 }

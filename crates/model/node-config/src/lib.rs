@@ -15,9 +15,9 @@ pub mod schema;
 pub mod validation;
 
 pub use ::document;
-pub use ::document::problem;
+pub use ::document::diagnostic;
 pub use assemble::{ConfigFiles, DropInOrder, SourceFile, drop_in_order};
-pub use effective::Effective;
+pub use diagnostic::{Diagnostic, Origin, Severity};
+pub use effective::EffectiveConfig;
 pub use kubelet_configuration::KubeletConfiguration;
-pub use node_config::{Loaded, NodeConfig, load};
-pub use problem::{Origin, Problem, Severity};
+pub use node_config::{LoadedNodeConfig, NodeConfig, load};

@@ -7,13 +7,13 @@ use std::sync::Arc;
 
 use crate::assemble::{self, ConfigFiles};
 use crate::credential_provider::{self, CredentialProviderConfig};
+use crate::diagnostic::{Diagnostic, Origin};
 use crate::document::{Node, Number, Value};
-use crate::effective::Effective;
+use crate::effective::EffectiveConfig;
 use crate::feature_gates::FeatureGates;
 use crate::findings;
-use crate::flags::{CommandLine, FlagSettings};
+use crate::flags::{FlagSettings, KubeletCommandLine};
 use crate::kubelet_configuration::KubeletConfiguration;
-use crate::problem::{Origin, Problem};
 use crate::validation;
 
 #[cfg(test)]
@@ -22,11 +22,11 @@ mod tests;
 /// Settings, flags, gates and credential providers, validated together.
 #[derive(Debug, Clone)]
 pub struct NodeConfig {
-    parts: Arc<Parts>,
+    parts: Arc<NodeConfigParts>,
 }
 
 #[derive(Debug)]
-struct Parts {
+struct NodeConfigParts {
     settings: KubeletConfiguration,
     flags: FlagSettings,
     gates: FeatureGates,
@@ -36,61 +36,68 @@ struct Parts {
 
 /// The result of loading: a configuration unless there was an error, and all findings either way.
 #[derive(Debug, Clone)]
-pub struct Loaded {
+pub struct LoadedNodeConfig {
     pub config: Option<NodeConfig>,
     /// Each once, by file, line and field; at most `findings::LISTED` errors and as many warnings,
     /// and then a line that counts the others.
-    pub problems: Vec<Problem>,
+    pub diagnostics: Vec<Diagnostic>,
     /// The effective settings, also when they are rejected; absent only when a file could not be
     /// read as a configuration.
-    pub effective: Option<Effective>,
+    pub effective: Option<EffectiveConfig>,
     /// The credential providers, where a file was named and is valid, also when the settings are
     /// rejected.
     pub credential_providers: Option<CredentialProviderConfig>,
 }
 
-impl Loaded {
-    pub fn errors(&self) -> impl Iterator<Item = &Problem> {
-        self.problems.iter().filter(|problem| problem.is_error())
+impl LoadedNodeConfig {
+    pub fn errors(&self) -> impl Iterator<Item = &Diagnostic> {
+        self.diagnostics.iter().filter(|diagnostic| diagnostic.is_error())
     }
 
-    pub fn warnings(&self) -> impl Iterator<Item = &Problem> {
-        self.problems.iter().filter(|problem| !problem.is_error())
+    pub fn warnings(&self) -> impl Iterator<Item = &Diagnostic> {
+        self.diagnostics.iter().filter(|diagnostic| !diagnostic.is_error())
     }
 }
 
 /// Assembles the configuration and validates it.
-pub fn load(command_line: CommandLine, files: &ConfigFiles) -> Loaded {
-    let asked_for_drop_ins = !command_line.node.config_dir.is_empty();
-    let assembled = assemble::assemble(&command_line.edits, files, asked_for_drop_ins);
-    let mut problems = command_line.problems;
-    problems.extend(assembled.problems);
+pub fn load(command_line: KubeletCommandLine, files: &ConfigFiles) -> LoadedNodeConfig {
+    let has_config_dir = !command_line.node.config_dir.is_empty();
+    let assembled = assemble::assemble(&command_line.edits, files, has_config_dir);
+    let mut diagnostics = command_line.diagnostics;
+    diagnostics.extend(assembled.diagnostics);
     let tree = assembled.tree;
     let (gates, gate_problems) = FeatureGates::from_map(&assemble::gates_in(&tree));
-    problems.extend(gate_problems.into_iter().map(|problem| assemble::locate(problem, &tree)));
+    diagnostics
+        .extend(gate_problems.into_iter().map(|diagnostic| assemble::locate(diagnostic, &tree)));
     let credential_providers = files.credential_providers.as_ref().and_then(|files| {
         let found = credential_provider::load(files, &gates);
-        found.map_err(|refusals| problems.extend(refusals)).ok()
+        found.map_err(|provider_errors| diagnostics.extend(provider_errors)).ok()
     });
-    let settings = settings_of(&tree).map_err(|problem| problems.push(problem)).ok();
+    let settings = settings_of(&tree).map_err(|diagnostic| diagnostics.push(diagnostic)).ok();
     let settings = settings.filter(|_| assembled.readable);
     if let Some(settings) = &settings {
         let judged = validation::validate(settings, &command_line.node, &gates);
-        problems.extend(judged.into_iter().map(|problem| assemble::locate(problem, &tree)));
+        diagnostics
+            .extend(judged.into_iter().map(|diagnostic| assemble::locate(diagnostic, &tree)));
     }
-    let usable = !problems.iter().any(Problem::is_error);
-    let effective = assembled.readable.then(|| Effective::of(&tree));
+    let usable = !diagnostics.iter().any(Diagnostic::is_error);
+    let effective = assembled.readable.then(|| EffectiveConfig::of(&tree));
     let config = settings.filter(|_| usable).map(|settings| {
         let credential_providers = credential_providers.clone().unwrap_or_default();
         let flags = command_line.node;
-        let parts = Parts { settings, flags, gates, credential_providers, tree };
+        let parts = NodeConfigParts { settings, flags, gates, credential_providers, tree };
         NodeConfig { parts: Arc::new(parts) }
     });
-    Loaded { config, problems: findings::listed(problems), effective, credential_providers }
+    LoadedNodeConfig {
+        config,
+        diagnostics: findings::listed(diagnostics),
+        effective,
+        credential_providers,
+    }
 }
 
 /// The typed form of a settled tree.
-fn settings_of(tree: &Node) -> Result<KubeletConfiguration, Problem> {
+fn settings_of(tree: &Node) -> Result<KubeletConfiguration, Diagnostic> {
     let mut json = tree.to_json();
     if let Some(Node { value: Value::Number(Number::Integer(nanoseconds)), .. }) =
         tree.find("logging.flushFrequency")
@@ -100,7 +107,10 @@ fn settings_of(tree: &Node) -> Result<KubeletConfiguration, Problem> {
             pod_model::GoDuration::from_nanos(nanoseconds).to_string().into();
     }
     serde_json::from_value(json).map_err(|error| {
-        Problem::error("", format!("the settled configuration does not fit its own type: {error}"))
+        Diagnostic::error(
+            "",
+            format!("the settled configuration does not fit its own type: {error}"),
+        )
     })
 }
 
@@ -127,7 +137,7 @@ impl NodeConfig {
         self.parts.tree.find(path).map_or(Origin::Default, |node| node.origin.clone())
     }
 
-    pub fn effective(&self) -> Effective {
-        Effective::of(&self.parts.tree)
+    pub fn effective(&self) -> EffectiveConfig {
+        EffectiveConfig::of(&self.parts.tree)
     }
 }

@@ -10,10 +10,10 @@
 
 use std::fmt;
 
+use crate::diagnostic::Diagnostic;
 use crate::feature_gates::{FeatureGates, Gate};
 use crate::flags::{self, FlagSettings};
 use crate::kubelet_configuration::KubeletConfiguration;
-use crate::problem::Problem;
 
 mod allocatable;
 mod eviction;
@@ -28,17 +28,17 @@ mod shutdown;
 #[cfg(test)]
 mod tests;
 mod text_forms;
-pub(crate) mod web_address;
+pub(crate) mod url;
 
 /// The input of the rules: the settled configuration, the flags that are not part of it, the gates.
 #[derive(Clone, Copy)]
-pub(crate) struct Subject<'a> {
+pub(crate) struct ValidationInput<'a> {
     pub(crate) settings: &'a KubeletConfiguration,
     pub(crate) flags: &'a FlagSettings,
     pub(crate) gates: &'a FeatureGates,
 }
 
-impl Subject<'_> {
+impl ValidationInput<'_> {
     fn gate(&self, gate: Gate) -> bool {
         self.gates.enabled(gate)
     }
@@ -46,11 +46,11 @@ impl Subject<'_> {
 
 /// Collects the findings of the rules, in order.
 #[derive(Default)]
-pub(crate) struct Findings {
-    problems: Vec<Problem>,
+pub(crate) struct ValidationFindings {
+    diagnostics: Vec<Diagnostic>,
 }
 
-impl Findings {
+impl ValidationFindings {
     /// Adds an error about a field's value; `expected` names what would be valid.
     pub(crate) fn refuse(
         &mut self,
@@ -60,7 +60,7 @@ impl Findings {
     ) {
         let field = field.into();
         let message = with_flag(&field, expected.into());
-        self.problems.push(Problem::error(field, message).with_value(value));
+        self.diagnostics.push(Diagnostic::error(field, message).with_value(value));
     }
 
     /// Adds a warning: the value is valid, but may not have the effect that its author expects.
@@ -72,7 +72,7 @@ impl Findings {
     ) {
         let field = field.into();
         let message = with_flag(&field, note.into());
-        self.problems.push(Problem::warning(field, message).with_value(value));
+        self.diagnostics.push(Diagnostic::warning(field, message).with_value(value));
     }
 
     /// Rejects a number outside `least..=most`.
@@ -104,7 +104,7 @@ impl Findings {
 }
 
 /// The rules of one area.
-type RuleGroup = fn(&Subject<'_>, &mut Findings);
+type RuleGroup = fn(&ValidationInput<'_>, &mut ValidationFindings);
 
 const RULE_GROUPS: &[RuleGroup] = &[
     numbers::check,
@@ -124,13 +124,13 @@ pub fn validate(
     settings: &KubeletConfiguration,
     flags: &FlagSettings,
     gates: &FeatureGates,
-) -> Vec<Problem> {
-    let subject = Subject { settings, flags, gates };
-    let mut findings = Findings::default();
+) -> Vec<Diagnostic> {
+    let input = ValidationInput { settings, flags, gates };
+    let mut findings = ValidationFindings::default();
     for check in RULE_GROUPS {
-        check(&subject, &mut findings);
+        check(&input, &mut findings);
     }
-    findings.problems
+    findings.diagnostics
 }
 
 /// `"a", "b" or "c"`.

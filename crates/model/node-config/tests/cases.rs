@@ -7,22 +7,22 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use node_config::{
-    ConfigFiles, Loaded, Origin, Problem, SourceFile, credential_provider, drop_in_order, flags,
-    load,
+    ConfigFiles, Diagnostic, LoadedNodeConfig, Origin, SourceFile, credential_provider,
+    drop_in_order, flags, load,
 };
 use serde_json::Value;
 
 mod case_table;
 
-use case_table::{Accepted, Case, Expectation, Finding};
+use case_table::{Accepted, ConfigCase, Expectation, Finding};
 
 /// The directory that the cases pretend to be in.
-const FOLDER: &str = "/case";
+const DIR: &str = "/case";
 const FEWEST_CASES: usize = 130;
 
-fn table() -> Vec<(String, Case)> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("cases");
-    case_table::read_all(&folder).expect("the table can be read")
+fn table() -> Vec<(String, ConfigCase)> {
+    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("cases");
+    case_table::read_all(&dir).expect("the table can be read")
 }
 
 #[test]
@@ -35,7 +35,7 @@ fn every_case_decides_as_expected() {
             Expectation::Refused(findings) => check_refused(findings, &loaded),
         };
         if !complaints.is_empty() {
-            let found: Vec<String> = loaded.problems.iter().map(shown).collect();
+            let found: Vec<String> = loaded.diagnostics.iter().map(shown).collect();
             failures.push(format!(
                 "{name}:\n  {}\n  found:\n    {}",
                 complaints.join("\n  "),
@@ -65,22 +65,22 @@ fn a_refused_case_without_findings_would_prove_nothing() {
     }
 }
 
-fn load_case(case: &Case) -> Loaded {
-    let source = |path: String, text: &case_table::Text| SourceFile {
+fn load_case(case: &ConfigCase) -> LoadedNodeConfig {
+    let source = |path: String, text: &case_table::CaseText| SourceFile {
         path,
-        bytes: text.content().replace("{folder}", FOLDER).into_bytes(),
+        bytes: text.content().replace("{folder}", DIR).into_bytes(),
     };
     let names: Vec<&String> = case.drop_ins.keys().collect();
-    let drop_in_folder = Case::drop_in_folder(FOLDER);
+    let drop_in_dir = ConfigCase::drop_in_dir(DIR);
     let order = drop_in_order(&names);
     let drop_ins = order
         .taken
         .iter()
         .filter_map(|name| Some((name, case.drop_ins.get(name)?)))
-        .map(|(name, text)| source(format!("{drop_in_folder}/{name}"), text));
-    let command_line = flags::parse(&case.command_line(FOLDER));
+        .map(|(name, text)| source(format!("{drop_in_dir}/{name}"), text));
+    let command_line = flags::parse(&case.command_line(DIR));
     let files = ConfigFiles {
-        config: case.config.as_ref().map(|text| source(Case::config_path(FOLDER), text)),
+        config: case.config.as_ref().map(|text| source(ConfigCase::config_path(DIR), text)),
         drop_ins: drop_ins.collect(),
         credential_providers: providers(case, &command_line.node.image_credential_provider_config),
     };
@@ -88,23 +88,23 @@ fn load_case(case: &Case) -> Loaded {
 }
 
 /// The providers' file, or all files of their directory, as the agent reads them.
-fn providers(case: &Case, path: &str) -> Option<Vec<SourceFile>> {
-    let below = path.strip_prefix(&format!("{FOLDER}/"))?;
-    let folder = format!("{below}/");
+fn providers(case: &ConfigCase, path: &str) -> Option<Vec<SourceFile>> {
+    let below = path.strip_prefix(&format!("{DIR}/"))?;
+    let dir = format!("{below}/");
     let names: Vec<&str> = if case.files.contains_key(below) {
         vec![below]
     } else {
-        let inside = case.files.keys().filter(|name| name.starts_with(&folder));
+        let inside = case.files.keys().filter(|name| name.starts_with(&dir));
         credential_provider::file_order(&inside.map(String::as_str).collect::<Vec<_>>())
     };
     let source = |name: &&str| SourceFile {
-        path: format!("{FOLDER}/{name}"),
+        path: format!("{DIR}/{name}"),
         bytes: case.files[*name].join("\n").into_bytes(),
     };
     Some(names.iter().map(source).collect())
 }
 
-fn check_accepted(accepted: &Accepted, loaded: &Loaded) -> Vec<String> {
+fn check_accepted(accepted: &Accepted, loaded: &LoadedNodeConfig) -> Vec<String> {
     let Some(config) = &loaded.config else {
         return vec!["expected to be accepted".to_owned()];
     };
@@ -117,27 +117,29 @@ fn check_accepted(accepted: &Accepted, loaded: &Loaded) -> Vec<String> {
         }
     }
     for (field, expected) in &accepted.origins {
-        let actual = origin_word(&config.origin_of(field));
+        let actual = origin_name(&config.origin_of(field));
         if actual != *expected {
             complaints.push(format!("{field} comes from {actual}, expected {expected}"));
         }
     }
-    let warnings: Vec<&Problem> = loaded.warnings().collect();
+    let warnings: Vec<&Diagnostic> = loaded.warnings().collect();
     complaints.extend(missing(&accepted.warnings, &warnings));
     complaints
 }
 
-fn check_refused(findings: &[Finding], loaded: &Loaded) -> Vec<String> {
+fn check_refused(findings: &[Finding], loaded: &LoadedNodeConfig) -> Vec<String> {
     if loaded.config.is_some() {
         return vec!["expected to be refused".to_owned()];
     }
-    let errors: Vec<&Problem> = loaded.errors().collect();
+    let errors: Vec<&Diagnostic> = loaded.errors().collect();
     missing(findings, &errors)
 }
 
-fn missing(expected: &[Finding], found: &[&Problem]) -> Vec<String> {
+fn missing(expected: &[Finding], found: &[&Diagnostic]) -> Vec<String> {
     let is_there = |Finding(field, part): &Finding| {
-        found.iter().any(|problem| problem.field == *field && problem.to_string().contains(part))
+        found
+            .iter()
+            .any(|diagnostic| diagnostic.field == *field && diagnostic.to_string().contains(part))
     };
     expected
         .iter()
@@ -146,18 +148,18 @@ fn missing(expected: &[Finding], found: &[&Problem]) -> Vec<String> {
         .collect()
 }
 
-fn origin_word(origin: &Origin) -> String {
+fn origin_name(origin: &Origin) -> String {
     match origin {
         Origin::Default => "default".to_owned(),
         Origin::File { .. } => "file".to_owned(),
         Origin::DropIn { path, .. } => {
-            let prefix = format!("{}/", Case::drop_in_folder(FOLDER));
+            let prefix = format!("{}/", ConfigCase::drop_in_dir(DIR));
             format!("drop-in {}", path.strip_prefix(&prefix).unwrap_or(path))
         }
         Origin::Flag { name } => format!("flag {name}"),
     }
 }
 
-fn shown(problem: &Problem) -> String {
-    format!("{:?} at {:?}: {problem}", problem.severity, problem.field)
+fn shown(diagnostic: &Diagnostic) -> String {
+    format!("{:?} at {:?}: {diagnostic}", diagnostic.severity, diagnostic.field)
 }

@@ -36,7 +36,7 @@ fn every_default_is_the_references() {
         ..ConfigFiles::default()
     };
     let loaded = load(flags::parse(&arguments), &files);
-    let config = loaded.config.unwrap_or_else(|| panic!("refused: {:?}", loaded.problems));
+    let config = loaded.config.unwrap_or_else(|| panic!("refused: {:?}", loaded.diagnostics));
     let ours = leaves(&config.effective().to_value());
     let theirs = leaves(&golden);
     let not_defaults = |path: &String| {

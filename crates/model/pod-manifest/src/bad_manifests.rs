@@ -4,7 +4,7 @@
 //! there are those that no table of fields can hold. A change of a message is a change of that
 //! file; the failing test prints it anew.
 
-use document::problem::Origin;
+use document::diagnostic::Origin;
 
 use crate::validation::tests::{plain_pod, set_all};
 use crate::{
@@ -12,21 +12,22 @@ use crate::{
 };
 
 const VERDICTS: &str = include_str!("validation/tests/verdicts.txt");
-const REFUSALS: &str = include_str!("bad_manifests/refusals.txt");
+const DIAGNOSTICS_GOLDEN: &str = include_str!("bad_manifests/refusals.txt");
 
 /// The findings about a manifest, in order.
-fn said(bytes: &[u8]) -> Vec<String> {
+fn messages_of(bytes: &[u8]) -> Vec<String> {
     let origin = Origin::File { path: "pod.yaml".into(), line: 0, column: 0 };
     let gates = PodGates::default();
     let decoded = decode(bytes, &origin, Strictness::Strict, ListPolicy::OnePod);
-    let mut said: Vec<String> = decoded.problems.iter().map(ToString::to_string).collect();
+    let mut messages_of: Vec<String> =
+        decoded.diagnostics.iter().map(ToString::to_string).collect();
     for manifest in decoded.pods {
         let mut pod = manifest.pod;
         apply_defaults(&mut pod, &gates);
         prepare_for_create(&mut pod, &gates);
-        said.extend(validate(&pod, &gates).iter().map(ToString::to_string));
+        messages_of.extend(validate(&pod, &gates).iter().map(ToString::to_string));
     }
-    said
+    messages_of
 }
 
 fn rows(table: &str) -> impl Iterator<Item = (&str, &str)> {
@@ -35,19 +36,22 @@ fn rows(table: &str) -> impl Iterator<Item = (&str, &str)> {
 }
 
 #[test]
-fn every_refusal_has_its_words() {
+fn every_diagnostic_matches_the_golden_file() {
     let mut found = Vec::new();
     for (assignments, fields) in rows(VERDICTS).filter(|(_, fields)| !fields.is_empty()) {
         let mut pod = plain_pod();
         set_all(&mut pod, assignments);
-        let words = said(pod.to_string().as_bytes());
+        let messages = messages_of(pod.to_string().as_bytes());
         for field in fields.split(' ') {
-            assert!(words.iter().any(|each| each.contains(field)), "{assignments}: {words:?}");
+            assert!(
+                messages.iter().any(|each| each.contains(field)),
+                "{assignments}: {messages:?}"
+            );
         }
-        found.push((assignments, words.join(" | ")));
+        found.push((assignments, messages.join(" | ")));
     }
     assert!(found.len() > 150, "{} bad manifests", found.len());
-    let expected: Vec<(&str, &str)> = rows(REFUSALS).collect();
+    let expected: Vec<(&str, &str)> = rows(DIAGNOSTICS_GOLDEN).collect();
     let pairs: Vec<(&str, &str)> =
         found.iter().map(|(left, right)| (*left, right.as_str())).collect();
     let first = pairs.iter().zip(&expected).find(|(found, expected)| found != expected);
@@ -62,7 +66,7 @@ const GOOD: &str = "apiVersion: v1\nkind: Pod\nmetadata: {name: a, namespace: b}
 /// Manifests that no table of fields can hold: malformed text, and errors that only a file can
 /// have.
 #[test]
-fn broken_text_is_told_with_its_line() {
+fn malformed_text_is_reported_with_its_line() {
     let deep = "[".repeat(5000);
     let laughs = "a: &a [x, x, x, x, x, x, x, x, x]\nb: &b [*a, *a, *a, *a, *a, *a, *a, *a, *a]\n\
                   c: &c [*b, *b, *b, *b, *b, *b, *b, *b, *b]\nd: &d [*c, *c, *c, *c, *c, *c, *c]\n\
@@ -101,16 +105,16 @@ fn broken_text_is_told_with_its_line() {
         "5",
         "true",
     ] {
-        let words = said(text.as_bytes());
+        let messages = messages_of(text.as_bytes());
         let shown: String = text.chars().take(60).collect();
-        assert!(!words.is_empty(), "{shown:?} is taken");
-        for each in &words {
+        assert!(!messages.is_empty(), "{shown:?} is taken");
+        for each in &messages {
             let has_place = ["pod.yaml", "spec."].iter().any(|start| each.starts_with(start));
             assert!(has_place, "{shown:?}: {each}");
             assert!(each.len() < 500 && !each.contains('\n'), "{shown:?}: {each}");
         }
     }
     for bytes in [&b"\xff\xfe"[..], b"apiVersion: \xc3\x28", &[0x80; 64]] {
-        assert!(!said(bytes).is_empty(), "{bytes:?}");
+        assert!(!messages_of(bytes).is_empty(), "{bytes:?}");
     }
 }

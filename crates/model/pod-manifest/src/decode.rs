@@ -6,16 +6,16 @@
 //! file, line, field and value. No defaults are filled in here.
 
 use document::Node;
-use document::problem::{Origin, Problem};
+use document::diagnostic::{Diagnostic, Origin};
 use pod_model::pod::Pod;
-use pod_model::pod::form::{Form, Place};
+use pod_model::pod::codec::{DecodeNode, FieldCodec};
 
-mod place;
+mod document_node;
 
 #[cfg(test)]
 mod tests;
 
-use place::{NodePlace, Report};
+use document_node::{DiagnosticSink, DocumentNode};
 
 /// A larger manifest is rejected unread, as by the reference's sources.
 pub const MAX_MANIFEST_BYTES: usize = 10 * 1024 * 1024;
@@ -50,21 +50,21 @@ pub struct ManifestPod {
 pub struct Decoded {
     /// Only pods of which every value could be decoded.
     pub pods: Vec<ManifestPod>,
-    pub problems: Vec<Problem>,
+    pub diagnostics: Vec<Diagnostic>,
 }
 
 impl Decoded {
     pub fn has_errors(&self) -> bool {
-        self.problems.iter().any(Problem::is_error)
+        self.diagnostics.iter().any(Diagnostic::is_error)
     }
 }
 
 impl ManifestPod {
     /// Sets the file, the line, and the list path of findings about the pod.
-    pub fn locate(&self, problems: &mut [Problem]) {
-        for problem in problems {
-            problem.origin = self.tree.find_nearest(&problem.field).origin.clone();
-            problem.field = self.full_path(&problem.field);
+    pub fn locate(&self, diagnostics: &mut [Diagnostic]) {
+        for diagnostic in diagnostics {
+            diagnostic.origin = self.tree.find_nearest(&diagnostic.field).origin.clone();
+            diagnostic.field = self.full_path(&diagnostic.field);
         }
     }
 
@@ -81,47 +81,52 @@ impl ManifestPod {
 pub fn decode(bytes: &[u8], origin: &Origin, strictness: Strictness, lists: ListPolicy) -> Decoded {
     let mut decoded = Decoded::default();
     if bytes.iter().all(u8::is_ascii_whitespace) {
-        let told = Problem::error("", "the manifest is empty, expected a Pod");
-        decoded.problems.push(told.at(origin.clone()));
+        let told = Diagnostic::error("", "the manifest is empty, expected a Pod");
+        decoded.diagnostics.push(told.at(origin.clone()));
         return decoded;
     }
     let parsed = match document::parse_at_most(bytes, origin, MAX_MANIFEST_BYTES) {
         Ok(parsed) => parsed,
-        Err(problem) => {
-            decoded.problems.push(problem);
+        Err(diagnostic) => {
+            decoded.diagnostics.push(diagnostic);
             return decoded;
         }
     };
-    decoded.problems.extend(parsed.repeated_keys.into_iter().map(|problem| match strictness {
-        Strictness::Lenient => problem,
-        Strictness::Strict => Problem { severity: document::problem::Severity::Error, ..problem },
-    }));
+    decoded.diagnostics.extend(parsed.repeated_keys.into_iter().map(
+        |diagnostic| match strictness {
+            Strictness::Lenient => diagnostic,
+            Strictness::Strict => {
+                Diagnostic { severity: document::diagnostic::Severity::Error, ..diagnostic }
+            }
+        },
+    ));
     match kind_of(&parsed.root, lists) {
-        Ok(Manifest::Pod) => read_pod(parsed.root, String::new(), strictness, &mut decoded),
-        Ok(Manifest::List) => read_list(parsed.root, strictness, &mut decoded),
-        Err(problem) => decoded.problems.push(problem),
+        Ok(ManifestKind::Pod) => read_pod(parsed.root, String::new(), strictness, &mut decoded),
+        Ok(ManifestKind::List) => read_list(parsed.root, strictness, &mut decoded),
+        Err(diagnostic) => decoded.diagnostics.push(diagnostic),
     }
     decoded
 }
 
 /// The kind of a manifest.
-enum Manifest {
+enum ManifestKind {
     Pod,
     List,
 }
 
-fn kind_of(root: &Node, lists: ListPolicy) -> Result<Manifest, Problem> {
+fn kind_of(root: &Node, lists: ListPolicy) -> Result<ManifestKind, Diagnostic> {
     let refuse = |field: &str, message: &str| {
         let at = root.get(field).unwrap_or(root);
-        let told = Problem::error(field, message).at(at.origin.clone());
+        let diagnostic = Diagnostic::error(field, message).at(at.origin.clone());
         match root.get(field) {
-            Some(node) => told.with_value(node.shown()),
-            None => told,
+            Some(node) => diagnostic.with_value(node.shown()),
+            None => diagnostic,
         }
     };
     if root.as_map().is_none() {
-        let told = Problem::error("", format!("expected an object, found {}", root.kind_name()));
-        return Err(told.at(root.origin.clone()));
+        let diagnostic =
+            Diagnostic::error("", format!("expected an object, found {}", root.kind_name()));
+        return Err(diagnostic.at(root.origin.clone()));
     }
     let word = |field: &str| root.get(field).and_then(Node::as_str).unwrap_or_default();
     match (word("kind"), lists) {
@@ -134,20 +139,20 @@ fn kind_of(root: &Node, lists: ListPolicy) -> Result<Manifest, Problem> {
         _ => return Err(refuse("kind", "expected Pod")),
     }
     match word("apiVersion") {
-        "v1" if word("kind") == "Pod" => Ok(Manifest::Pod),
-        "v1" => Ok(Manifest::List),
+        "v1" if word("kind") == "Pod" => Ok(ManifestKind::Pod),
+        "v1" => Ok(ManifestKind::List),
         "" => Err(refuse("apiVersion", "the version is missing, expected v1")),
         _ => Err(refuse("apiVersion", "expected v1")),
     }
 }
 
 fn read_pod(tree: Node, base: String, strictness: Strictness, decoded: &mut Decoded) {
-    let report = Report::new(strictness);
-    let place = NodePlace::root(&tree, &base, &report);
-    let pod = Pod::read(&place as &dyn Place);
-    let problems = report.into_problems();
-    let refused = problems.iter().any(Problem::is_error);
-    decoded.problems.extend(problems);
+    let sink = DiagnosticSink::new(strictness);
+    let document_node = DocumentNode::root(&tree, &base, &sink);
+    let pod = Pod::read(&document_node as &dyn DecodeNode);
+    let diagnostics = sink.into_diagnostics();
+    let refused = diagnostics.iter().any(Diagnostic::is_error);
+    decoded.diagnostics.extend(diagnostics);
     if let (Some(pod), false) = (pod, refused) {
         decoded.pods.push(ManifestPod { pod, tree, base });
     }
@@ -158,8 +163,8 @@ fn read_list(root: Node, strictness: Strictness, decoded: &mut Decoded) {
     let Value::Map(mut fields) = root.value else { return };
     let Some(items) = fields.remove("items").filter(|items| !items.is_null()) else { return };
     if !matches!(items.value, Value::List(_)) {
-        let told = Problem::error("items", "expected a list").with_value(items.shown());
-        decoded.problems.push(told.at(items.origin));
+        let diagnostic = Diagnostic::error("items", "expected a list").with_value(items.shown());
+        decoded.diagnostics.push(diagnostic.at(items.origin));
         return;
     }
     let Value::List(items) = items.value else { return };
@@ -171,8 +176,9 @@ fn read_list(root: Node, strictness: Strictness, decoded: &mut Decoded) {
         let base = document::item_path("items", index);
         match strange("kind", "Pod").or_else(|| strange("apiVersion", "v1")) {
             Some(node) => {
-                let told = Problem::error(base, "expected a Pod of v1").with_value(node.shown());
-                decoded.problems.push(told.at(node.origin));
+                let diagnostic =
+                    Diagnostic::error(base, "expected a Pod of v1").with_value(node.shown());
+                decoded.diagnostics.push(diagnostic.at(node.origin));
             }
             None => read_pod(item, base, strictness, decoded),
         }

@@ -10,7 +10,7 @@ use pod_model::pod::container::TerminationMessagePolicy;
 use pod_model::pod::container::{Container, ObjectFieldSelector, PortProtocol, PullPolicy};
 use pod_model::pod::handler::{HttpGetAction, Probe, UriScheme};
 use pod_model::pod::resources::{
-    HUGE_PAGES_PREFIX, ResourceList, Side, containers_total, is_pod_level_resource,
+    HUGE_PAGES_PREFIX, ResourceList, ResourceSide, containers_total, is_pod_level_resource,
 };
 use pod_model::pod::spec::{DnsPolicy, RestartPolicy};
 use pod_model::pod::{Pod, PodSpec};
@@ -190,13 +190,13 @@ fn default_pod_level_limits(spec: &mut PodSpec) {
         return;
     }
     let mut limits = resources.limits.clone();
-    for (name, amount) in containers_total(spec, Side::Limits).iter() {
+    for (name, amount) in containers_total(spec, ResourceSide::Limits).iter() {
         let wanted = name.starts_with(HUGE_PAGES_PREFIX) && !resources.requests.contains(name);
         if wanted && !limits.contains(name) {
             limits.insert(name, *amount);
         }
     }
-    set_pod_level(spec, Side::Limits, limits);
+    set_pod_level(spec, ResourceSide::Limits, limits);
 }
 
 /// With pod-level limits, the pod's requests default to its containers' total, then to its limits.
@@ -206,20 +206,20 @@ fn default_pod_level_requests(spec: &mut PodSpec) {
         return;
     }
     let mut requests = resources.requests.clone();
-    let total = containers_total(spec, Side::Requests);
+    let total = containers_total(spec, ResourceSide::Requests);
     let from_containers = total.iter().filter(|(name, _)| is_overcommit_allowed(name));
     for (name, amount) in from_containers.chain(resources.limits.iter()) {
         if is_pod_level_resource(name) && !requests.contains(name) {
             requests.insert(name, *amount);
         }
     }
-    set_pod_level(spec, Side::Requests, requests);
+    set_pod_level(spec, ResourceSide::Requests, requests);
 }
 
-fn set_pod_level(spec: &mut PodSpec, side: Side, list: ResourceList) {
+fn set_pod_level(spec: &mut PodSpec, side: ResourceSide, list: ResourceList) {
     let Some(resources) = spec.resources.as_deref_mut() else { return };
     match side {
-        Side::Limits => resources.limits = list,
-        Side::Requests => resources.requests = list,
+        ResourceSide::Limits => resources.limits = list,
+        ResourceSide::Requests => resources.requests = list,
     }
 }

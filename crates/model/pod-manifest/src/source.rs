@@ -4,7 +4,7 @@
 //! references), and one invalid pod of a list rejects only itself, so that its last good version
 //! can be kept. UIDs are assigned afterwards, by the caller.
 
-use document::problem::{Origin, Problem};
+use document::diagnostic::{Diagnostic, Origin};
 use pod_model::pod::Pod;
 
 use crate::decode::{ListPolicy, ManifestPod, Strictness, decode};
@@ -30,7 +30,7 @@ pub struct StaticPods {
     pub pods: Vec<Pod>,
     /// Full names of pods that were rejected, as far as a name could be decoded.
     pub refused: Vec<String>,
-    pub problems: Vec<Problem>,
+    pub diagnostics: Vec<Diagnostic>,
 }
 
 /// Decodes a manifest and validates its pods.
@@ -40,43 +40,46 @@ pub fn read_static_pods(bytes: &[u8], origin: &Origin, source: &StaticPodSource<
         SourceKind::Url => ListPolicy::PodOrList,
     };
     let decoded = decode(bytes, origin, source.strictness, lists);
-    let mut result = StaticPods { problems: decoded.problems, ..StaticPods::default() };
-    if source.strictness == Strictness::Strict && result.problems.iter().any(Problem::is_error) {
+    let mut result = StaticPods { diagnostics: decoded.diagnostics, ..StaticPods::default() };
+    if source.strictness == Strictness::Strict
+        && result.diagnostics.iter().any(Diagnostic::is_error)
+    {
         return result;
     }
     for manifest in decoded.pods {
-        let (pod, mut problems) = judge(&manifest, source);
-        manifest.locate(&mut problems);
-        if problems.is_empty() {
+        let (pod, mut diagnostics) = validate_pod(&manifest, source);
+        manifest.locate(&mut diagnostics);
+        if diagnostics.is_empty() {
             result.pods.push(pod);
         } else if !manifest.pod.metadata.name.is_empty() {
             result.refused.push(pod.full_name());
         }
-        result.problems.extend(problems);
+        result.diagnostics.extend(diagnostics);
     }
     result
 }
 
-fn judge(manifest: &ManifestPod, source: &StaticPodSource<'_>) -> (Pod, Vec<Problem>) {
+fn validate_pod(manifest: &ManifestPod, source: &StaticPodSource<'_>) -> (Pod, Vec<Diagnostic>) {
     let mut pod = manifest.pod.clone();
     apply_defaults(&mut pod, &source.gates);
     if pod.metadata.name.is_empty() {
-        let told = Problem::error("metadata.name", "the name is missing, a static pod needs one");
-        return (pod, vec![told]);
+        let diagnostic =
+            Diagnostic::error("metadata.name", "the name is missing, a static pod needs one");
+        return (pod, vec![diagnostic]);
     }
     static_pod::apply(&mut pod, source.node_name, source.kind);
-    let mut problems = validate(&pod, &source.gates);
-    problems.extend(unfit_uid(&pod));
-    if problems.is_empty() {
-        problems.extend(forbidden_reference(&pod, &source.gates));
+    let mut diagnostics = validate(&pod, &source.gates);
+    diagnostics.extend(invalid_uid(&pod));
+    if diagnostics.is_empty() {
+        diagnostics.extend(forbidden_reference(&pod, &source.gates));
     }
-    (pod, problems)
+    (pod, diagnostics)
 }
 
 /// An API server generates UIDs and never validates them; a manifest may set any. Cgroups, log
 /// directories and pod directories have it in their names, and are found by it after a restart: `_`
 /// separates it from what precedes it, and a systemd slice writes `-` as `_`.
-fn unfit_uid(pod: &Pod) -> Option<Problem> {
+fn invalid_uid(pod: &Pod) -> Option<Diagnostic> {
     let uid = &*pod.metadata.uid;
     let is_fit = uid.len() <= LONGEST_UID
         && !uid.starts_with(['-', '.'])
@@ -86,16 +89,16 @@ fn unfit_uid(pod: &Pod) -> Option<Problem> {
             "expected at most {LONGEST_UID} letters, digits, '-' and '.', beginning with a letter \
              or digit"
         );
-        Problem::error("metadata.uid", expected).with_value(uid)
+        Diagnostic::error("metadata.uid", expected).with_value(uid)
     })
 }
 
-fn forbidden_reference(pod: &Pod, gates: &PodGates) -> Option<Problem> {
+fn forbidden_reference(pod: &Pod, gates: &PodGates) -> Option<Diagnostic> {
     let reference = static_pod::api_reference(pod)?;
     // With the gate off, two references stay forbidden: nothing could provide them.
     let always = matches!(reference.resource, "clustertrustbundles" | "resourceclaims");
     (gates.prevent_static_pod_api_references || always).then(|| {
         let message = format!("a static pod may not refer to {}", reference.resource);
-        Problem::error(reference.field, message)
+        Diagnostic::error(reference.field, message)
     })
 }

@@ -1,6 +1,6 @@
 //! Laws of the whole: nothing panics, defaults settle at once, JSON comes back, pods stay small.
 
-use document::problem::Origin;
+use document::diagnostic::Origin;
 use proptest::prelude::*;
 
 use crate::static_pod::SourceKind;
@@ -44,8 +44,8 @@ proptest! {
             let mut pod = manifest.pod;
             apply_defaults(&mut pod, &PodGates::default());
             prepare_for_create(&mut pod, &PodGates::default());
-            for problem in validate(&pod, &PodGates::default()) {
-                prop_assert!(!problem.to_string().contains('\n'));
+            for diagnostic in validate(&pod, &PodGates::default()) {
+                prop_assert!(!diagnostic.to_string().contains('\n'));
             }
         }
     }
@@ -53,7 +53,7 @@ proptest! {
     /// Rows of the table, several at once: the verdict changes only for the worse, defaults
     /// settle, and what is written reads back as the same pod.
     #[test]
-    fn laws_on_mixed_rows(rows in prop::collection::vec(0..assignments().len(), 1..4)) {
+    fn invariants_hold_on_mixed_rows(rows in prop::collection::vec(0..assignments().len(), 1..4)) {
         let table = assignments();
         let mut pod = plain_pod();
         for row in &rows {
@@ -99,7 +99,7 @@ fn a_typical_pod_is_small() {
 
 /// The tree with its places takes many times as much while the manifest is read, and goes with that.
 #[test]
-fn of_a_large_manifest_a_pod_of_its_size_is_left() {
+fn a_pod_of_a_large_manifest_keeps_only_its_own_size() {
     let value = "x".repeat(100);
     let mut text = "apiVersion: v1\nkind: Pod\nmetadata: {name: big}\nspec:\n  containers:\n  \
                     - name: main\n    image: i:1\n    env:\n"
@@ -114,7 +114,7 @@ fn of_a_large_manifest_a_pod_of_its_size_is_left() {
         gates: PodGates::default(),
     };
     let read = read_static_pods(text.as_bytes(), &Origin::Default, &source);
-    let [pod] = read.pods.as_slice() else { panic!("{:?}", read.problems) };
+    let [pod] = read.pods.as_slice() else { panic!("{:?}", read.diagnostics) };
     let (bytes, given) = (pod.total_bytes(), text.len());
     assert!(bytes < given * 3 / 2, "{bytes} bytes of a manifest of {given}");
 }

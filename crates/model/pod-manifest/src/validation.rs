@@ -8,7 +8,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use document::problem::Problem;
+use document::diagnostic::Diagnostic;
 use pod_model::pod::{Pod, PodSpec, VolumeSource};
 
 use crate::PodGates;
@@ -17,6 +17,7 @@ mod claims;
 mod container;
 mod environment;
 mod findings;
+mod formats;
 mod handlers;
 mod metadata;
 mod mounts;
@@ -31,18 +32,17 @@ mod selectors;
 mod spec;
 mod volumes;
 mod windows_options;
-mod words;
 
 #[cfg(test)]
 pub(crate) mod tests;
 
-use findings::Findings;
+use findings::PodFindings;
 
 pub(crate) use metadata::{APP_ARMOR_ANNOTATION_PREFIX, LOCALHOST_PREFIX};
 pub(crate) use resources::is_overcommit_allowed;
 
 /// The pod context that the rules for containers need.
-struct Surroundings<'pod> {
+struct ValidationContext<'pod> {
     spec: &'pod PodSpec,
     gates: &'pod PodGates,
     /// Volumes without findings, by name: only those may be mounted.
@@ -51,10 +51,10 @@ struct Surroundings<'pod> {
 }
 
 /// Validates a pod that is to be created.
-pub fn validate(pod: &Pod, gates: &PodGates) -> Vec<Problem> {
-    let mut findings = Findings::default();
+pub fn validate(pod: &Pod, gates: &PodGates) -> Vec<Diagnostic> {
+    let mut findings = PodFindings::default();
     metadata::check(pod, &mut findings);
     spec::check(pod, gates, &mut findings);
     metadata::check_agreement(pod, &mut findings);
-    findings.into_problems()
+    findings.into_diagnostics()
 }

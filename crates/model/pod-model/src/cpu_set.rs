@@ -235,8 +235,8 @@ impl Serialize for CpuSet {
 
 impl<'de> Deserialize<'de> for CpuSet {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct List;
-        impl Visitor<'_> for List {
+        struct CpuSetVisitor;
+        impl Visitor<'_> for CpuSetVisitor {
             type Value = CpuSet;
 
             fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -247,6 +247,6 @@ impl<'de> Deserialize<'de> for CpuSet {
                 CpuSet::parse(list).map_err(E::custom)
             }
         }
-        deserializer.deserialize_str(List)
+        deserializer.deserialize_str(CpuSetVisitor)
     }
 }

@@ -277,8 +277,8 @@ impl Serialize for GoDuration {
 
 impl<'de> Deserialize<'de> for GoDuration {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Text;
-        impl Visitor<'_> for Text {
+        struct DurationVisitor;
+        impl Visitor<'_> for DurationVisitor {
             type Value = GoDuration;
 
             fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -289,6 +289,6 @@ impl<'de> Deserialize<'de> for GoDuration {
                 GoDuration::parse(text).map_err(E::custom)
             }
         }
-        deserializer.deserialize_str(Text)
+        deserializer.deserialize_str(DurationVisitor)
     }
 }

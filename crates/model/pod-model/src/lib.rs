@@ -6,6 +6,7 @@
 //! a clock, a file or the environment, and no input of any kind makes it panic.
 
 pub mod calendar;
+mod copy_on_write;
 mod cpu_set;
 mod duration;
 pub mod ip;
@@ -13,9 +14,9 @@ pub mod log_line;
 pub mod names;
 pub mod pod;
 mod quantity;
-mod shared;
 pub mod sizes;
 
+pub use copy_on_write::CopyOnWrite;
 pub use cpu_set::{CpuSet, CpuSetError};
 pub use duration::{DurationError, DurationReason, GoDuration};
 pub use ip::{
@@ -23,11 +24,10 @@ pub use ip::{
     parse_node_addresses,
 };
 pub use names::{
-    NameKind, NamePart, NameProblem, NameRule, TaintEffect, check_dns_label, check_dns_subdomain,
+    NameError, NameKind, NamePart, NameRule, TaintEffect, check_dns_label, check_dns_subdomain,
     check_label_value, check_port, check_qualified_name, check_taint_effect,
 };
 pub use quantity::{Quantity, QuantityError, QuantityFormat, QuantityReason};
-pub use shared::Shared;
 pub use sizes::{
     LogSizeLimit, Percentage, SizeError, ThresholdError, ThresholdValue, parse_positive_size,
 };

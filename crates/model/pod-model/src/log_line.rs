@@ -39,7 +39,7 @@ pub fn parse(line: &[u8]) -> Option<LogLine<'_>> {
         _ => return None,
     };
     let time = std::str::from_utf8(time).ok()?;
-    looks_like_time(time).then_some(LogLine { time, stream, is_partial, text })
+    is_timestamp_prefix(time).then_some(LogLine { time, stream, is_partial, text })
 }
 
 fn split_at_space(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
@@ -48,7 +48,7 @@ fn split_at_space(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
 }
 
 /// Enough to distinguish a log line from other text; the time is parsed elsewhere.
-fn looks_like_time(text: &str) -> bool {
+fn is_timestamp_prefix(text: &str) -> bool {
     let bytes = text.as_bytes();
     let digits = bytes.iter().take(4).all(u8::is_ascii_digit);
     (20..=40).contains(&bytes.len()) && digits && bytes.get(10) == Some(&b'T')

@@ -17,7 +17,7 @@ const SUBDOMAIN_LIMIT: usize = 253;
 /// A name that breaks a rule.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{kind} {value:?}: {part}{rule}")]
-pub struct NameProblem {
+pub struct NameError {
     /// What the name was to be.
     pub kind: NameKind,
     /// The name as it was given.
@@ -114,12 +114,14 @@ pub enum TaintEffect {
 
 impl TaintEffect {
     /// Reads an effect; case matters.
-    pub fn parse(text: &str) -> Result<Self, NameProblem> {
+    pub fn parse(text: &str) -> Result<Self, NameError> {
         match text {
             "NoSchedule" => Ok(Self::NoSchedule),
             "PreferNoSchedule" => Ok(Self::PreferNoSchedule),
             "NoExecute" => Ok(Self::NoExecute),
-            _ => Err(NameKind::TaintEffect.broken(text, NamePart::Whole, NameRule::UnknownEffect)),
+            _ => {
+                Err(NameKind::TaintEffect.error_of(text, NamePart::Whole, NameRule::UnknownEffect))
+            }
         }
     }
 }
@@ -135,54 +137,55 @@ impl fmt::Display for TaintEffect {
 }
 
 /// A label key: a name of at most 63 characters, and before it, if wanted, a DNS subdomain and `/`.
-pub fn check_qualified_name(value: &str) -> Result<(), NameProblem> {
-    let broken = |part, rule| NameKind::QualifiedName.broken(value, part, rule);
+pub fn check_qualified_name(value: &str) -> Result<(), NameError> {
+    let error_of = |part, rule| NameKind::QualifiedName.error_of(value, part, rule);
     let (prefix, name) = match value.split_once('/') {
         Some((prefix, name)) => (Some(prefix), name),
         None => (None, value),
     };
     if name.contains('/') {
-        return Err(broken(NamePart::Whole, NameRule::Slashes));
+        return Err(error_of(NamePart::Whole, NameRule::Slashes));
     }
     if let Some(prefix) = prefix {
-        subdomain_rule(prefix).map_err(|rule| broken(NamePart::Prefix, rule))?;
+        subdomain_rule(prefix).map_err(|rule| error_of(NamePart::Prefix, rule))?;
     }
     if name.is_empty() {
-        return Err(broken(NamePart::Name, NameRule::Empty));
+        return Err(error_of(NamePart::Name, NameRule::Empty));
     }
-    label_text_rule(name).map_err(|rule| broken(NamePart::Name, rule))
+    label_text_rule(name).map_err(|rule| error_of(NamePart::Name, rule))
 }
 
 /// A label value: empty, or at most 63 letters, digits, `-`, `_`, `.`.
-pub fn check_label_value(value: &str) -> Result<(), NameProblem> {
+pub fn check_label_value(value: &str) -> Result<(), NameError> {
     if value.is_empty() {
         return Ok(());
     }
-    label_text_rule(value).map_err(|rule| NameKind::LabelValue.broken(value, NamePart::Whole, rule))
+    label_text_rule(value)
+        .map_err(|rule| NameKind::LabelValue.error_of(value, NamePart::Whole, rule))
 }
 
 /// A DNS-1123 subdomain: at most 253 lowercase letters, digits, `-` and `.`.
-pub fn check_dns_subdomain(value: &str) -> Result<(), NameProblem> {
+pub fn check_dns_subdomain(value: &str) -> Result<(), NameError> {
     subdomain_rule(value)
-        .map_err(|rule| NameKind::DnsSubdomain.broken(value, NamePart::Whole, rule))
+        .map_err(|rule| NameKind::DnsSubdomain.error_of(value, NamePart::Whole, rule))
 }
 
 /// A DNS-1123 label: at most 63 lowercase letters, digits and `-`.
-pub fn check_dns_label(value: &str) -> Result<(), NameProblem> {
-    dns_label_rule(value).map_err(|rule| NameKind::DnsLabel.broken(value, NamePart::Whole, rule))
+pub fn check_dns_label(value: &str) -> Result<(), NameError> {
+    dns_label_rule(value).map_err(|rule| NameKind::DnsLabel.error_of(value, NamePart::Whole, rule))
 }
 
 /// A taint effect, spelled exactly.
-pub fn check_taint_effect(value: &str) -> Result<(), NameProblem> {
+pub fn check_taint_effect(value: &str) -> Result<(), NameError> {
     TaintEffect::parse(value).map(|_| ())
 }
 
 /// A port number that a program can listen on: 1 to 65535.
-pub fn check_port(port: i64) -> Result<(), NameProblem> {
+pub fn check_port(port: i64) -> Result<(), NameError> {
     if (1..=65535).contains(&port) {
         return Ok(());
     }
-    Err(NameKind::Port.broken(&port.to_string(), NamePart::Whole, NameRule::PortRange))
+    Err(NameKind::Port.error_of(&port.to_string(), NamePart::Whole, NameRule::PortRange))
 }
 
 fn length_rule(text: &str, limit: usize) -> Result<(), NameRule> {
@@ -247,8 +250,8 @@ fn subdomain_rule(text: &str) -> Result<(), NameRule> {
 }
 
 impl NameKind {
-    fn broken(self, value: &str, part: NamePart, rule: NameRule) -> NameProblem {
-        NameProblem { kind: self, value: value.to_owned(), part, rule }
+    fn error_of(self, value: &str, part: NamePart, rule: NameRule) -> NameError {
+        NameError { kind: self, value: value.to_owned(), part, rule }
     }
 }
 

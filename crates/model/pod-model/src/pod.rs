@@ -1,13 +1,13 @@
 //! The compact pod: every field of a v1 Pod that a node reads, as plain values.
 //!
-//! The rule it keeps: the fields are those of Kubernetes 1.36, each declared once (see `form`); no
+//! The rule it keeps: the fields are those of Kubernetes 1.36, each declared once (see `codec`); no
 //! default is filled in and nothing is validated here. Fields that Go holds as plain values are
 //! unset when empty, those that Go holds as pointers are `Option`s, so that unset and empty are
 //! distinct where they are in the reference. A typical pod stays far below 30 KB.
 
+pub mod codec;
 pub mod container;
 pub mod container_hash;
-pub mod form;
 pub mod handler;
 pub mod meta;
 pub mod resources;
@@ -23,7 +23,7 @@ pub use container_hash::{container_hash, container_hash_text};
 pub use meta::ObjectMeta;
 pub use resources::{QosClass, ResourceList, ResourceRequirements};
 pub use spec::{Pod, PodSpec};
-pub use values::{Keyed, PortReference, TextMap, Timestamp};
+pub use values::{PortReference, SortedMap, TextMap, Timestamp};
 pub use volume::{Volume, VolumeSource};
 
 /// The source of a pod; every value but `api` makes it a static one.
@@ -49,7 +49,7 @@ impl Pod {
 
     /// How many bytes the pod takes, itself included.
     pub fn total_bytes(&self) -> usize {
-        size_of::<Self>() + form::Form::heap_bytes(self)
+        size_of::<Self>() + codec::FieldCodec::heap_bytes(self)
     }
 
     /// `name_namespace`, the name under which a static pod is known on a node.

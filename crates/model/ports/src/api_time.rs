@@ -114,8 +114,8 @@ fn offset_seconds(text: &[u8]) -> Option<i64> {
 
 impl<'de> Deserialize<'de> for ApiTime {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Text;
-        impl Visitor<'_> for Text {
+        struct ApiTimeVisitor;
+        impl Visitor<'_> for ApiTimeVisitor {
             type Value = ApiTime;
             fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
                 out.write_str("a time such as 2026-01-02T03:04:05Z")
@@ -125,7 +125,7 @@ impl<'de> Deserialize<'de> for ApiTime {
                     .ok_or_else(|| E::invalid_value(de::Unexpected::Str(text), &self))
             }
         }
-        deserializer.deserialize_str(Text)
+        deserializer.deserialize_str(ApiTimeVisitor)
     }
 }
 

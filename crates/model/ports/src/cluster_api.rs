@@ -60,7 +60,7 @@ impl ObjectPath {
 
 /// Which objects of a kind.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Selection {
+pub struct ObjectSelector {
     /// None for all namespaces.
     pub namespace: Option<String>,
     /// Such as `app=web`; empty for all.
@@ -69,7 +69,7 @@ pub struct Selection {
     pub fields: String,
 }
 
-impl Selection {
+impl ObjectSelector {
     pub fn in_namespace(namespace: &str) -> Self {
         Self { namespace: Some(namespace.to_owned()), ..Self::default() }
     }
@@ -83,10 +83,10 @@ impl Selection {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FeedEvent<T> {
     /// All objects follow, page by page. A list may begin again before it has ended.
-    ListBegan,
+    ListBegun,
     /// A page of the list.
     Listed(Vec<T>),
-    /// Objects that were in no page since the last `ListBegan` are gone.
+    /// Objects that were in no page since the last `ListBegun` are gone.
     ListEnded,
     /// The object was added or modified; this is its current version.
     Applied(T),
@@ -179,7 +179,7 @@ impl fmt::Debug for StoredObject {
 
 /// The `type` of an event: `Normal` or `Warning`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum EventKind {
+pub enum ClusterEventType {
     Normal,
     Warning,
 }
@@ -201,7 +201,7 @@ pub struct ObjectReference {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClusterEvent {
     pub about: ObjectReference,
-    pub kind: EventKind,
+    pub kind: ClusterEventType,
     /// One word.
     pub reason: String,
     pub message: String,
@@ -214,7 +214,7 @@ pub struct ClusterEvent {
 
 /// An event that the API server has stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ToldEvent {
+pub struct StoredEvent {
     pub namespace: String,
     pub name: String,
 }
@@ -232,14 +232,14 @@ pub struct Repetition<'a> {
 /// An API server. No method retries an error that the server returned; all wait when asked to slow
 /// down, within their deadline.
 pub trait ClusterApi: Send + Sync {
-    fn watch_nodes(&self, selection: Selection) -> Box<dyn ObjectFeed<Node>>;
+    fn watch_nodes(&self, selection: ObjectSelector) -> Box<dyn ObjectFeed<Node>>;
     /// The one Node of that name, with all of its status.
     fn watch_own_node(&self, name: &str) -> Box<dyn ObjectFeed<NodeObject>>;
-    fn watch_pods(&self, selection: Selection) -> Box<dyn ObjectFeed<Pod>>;
-    fn watch_renewals(&self, selection: Selection) -> Box<dyn ObjectFeed<Renewal>>;
+    fn watch_pods(&self, selection: ObjectSelector) -> Box<dyn ObjectFeed<Pod>>;
+    fn watch_renewals(&self, selection: ObjectSelector) -> Box<dyn ObjectFeed<Renewal>>;
 
     /// How long a request made now would wait for the client-side rate limit.
-    fn turn_in(&self) -> Duration {
+    fn rate_limit_delay(&self) -> Duration {
         Duration::ZERO
     }
 
@@ -256,11 +256,11 @@ pub trait ClusterApi: Send + Sync {
     /// Writes a lease's content and owners; a conflict if it is no longer the version given.
     fn update_lease<'a>(&'a self, lease: &'a Lease) -> ApiFuture<'a, Lease>;
 
-    fn tell_event<'a>(&'a self, event: &'a ClusterEvent) -> ApiFuture<'a, ToldEvent>;
+    fn create_event<'a>(&'a self, event: &'a ClusterEvent) -> ApiFuture<'a, StoredEvent>;
     /// Records that an event came again.
     fn repeat_event<'a>(
         &'a self,
-        stored: &'a ToldEvent,
+        stored: &'a StoredEvent,
         again: Repetition<'a>,
     ) -> ApiFuture<'a, ()>;
 }
@@ -291,17 +291,17 @@ pub enum ClusterApiError {
     Throttled { request: String, retry_after: Duration },
     /// The client-side rate limit would allow it only after its deadline; nothing was sent, and it
     /// means nothing about the API server.
-    #[error("{request}: not sent, our own rate allows it only in {turn_in:?}")]
-    OutOfTurn { request: String, turn_in: Duration },
+    #[error("{request}: not sent, our own rate allows it only in {rate_limit_delay:?}")]
+    RateLimited { request: String, rate_limit_delay: Duration },
     /// The API server returned an internal error; a write may or may not have happened.
     #[error("{request}: the API server is in trouble ({status}): {message}")]
-    ServerTrouble { request: String, status: u16, message: String },
+    ServerError { request: String, status: u16, message: String },
     /// Nothing was sent.
     #[error("{request}: cannot reach the API server: {cause}")]
     Unreachable { request: String, cause: String },
     /// Sent, and not answered: a write may or may not have happened.
     #[error("{request}: no answer: {cause}")]
-    Unanswered { request: String, cause: String },
+    NoResponse { request: String, cause: String },
     #[error("{request}: the answer is longer than {limit} bytes")]
     TooLarge { request: String, limit: usize },
     #[error("{request}: cannot read the answer: {cause}")]

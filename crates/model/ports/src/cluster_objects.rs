@@ -15,12 +15,12 @@ use crate::cluster_api::Resource;
 /// An object of the API that this project reads.
 pub trait ApiObject: DeserializeOwned + Send + 'static {
     const RESOURCE: Resource;
-    fn identity(&self) -> Identity<'_>;
+    fn identity(&self) -> ObjectIdentity<'_>;
 }
 
 /// Which object it is, and in which version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Identity<'a> {
+pub struct ObjectIdentity<'a> {
     /// Empty for objects without a namespace.
     pub namespace: &'a str,
     pub name: &'a str,
@@ -45,8 +45,8 @@ pub struct ObjectMeta {
 }
 
 impl ObjectMeta {
-    fn identity(&self) -> Identity<'_> {
-        Identity {
+    fn identity(&self) -> ObjectIdentity<'_> {
+        ObjectIdentity {
             namespace: &self.namespace,
             name: &self.name,
             uid: &self.uid,
@@ -259,8 +259,8 @@ impl From<RenewalDocument> for Renewal {
 
 impl ApiObject for Node {
     const RESOURCE: Resource = Resource::NODES;
-    fn identity(&self) -> Identity<'_> {
-        Identity {
+    fn identity(&self) -> ObjectIdentity<'_> {
+        ObjectIdentity {
             namespace: "",
             name: &self.metadata.name,
             uid: &self.metadata.uid,
@@ -271,16 +271,16 @@ impl ApiObject for Node {
 
 impl ApiObject for Pod {
     const RESOURCE: Resource = Resource::PODS;
-    fn identity(&self) -> Identity<'_> {
+    fn identity(&self) -> ObjectIdentity<'_> {
         self.metadata.identity()
     }
 }
 
 impl ApiObject for Renewal {
     const RESOURCE: Resource = Resource::LEASES;
-    fn identity(&self) -> Identity<'_> {
+    fn identity(&self) -> ObjectIdentity<'_> {
         let Self { name, resource_version, .. } = self;
-        Identity { namespace: "", name, uid: "", resource_version }
+        ObjectIdentity { namespace: "", name, uid: "", resource_version }
     }
 }
 

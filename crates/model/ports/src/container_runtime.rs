@@ -31,7 +31,7 @@ pub struct RuntimeVersion {
 pub struct RuntimeStatus {
     pub conditions: Vec<RuntimeCondition>,
     /// Whether it knows the policy `Strict` of supplemental groups.
-    pub strict_groups: bool,
+    pub strict_supplemental_groups: bool,
 }
 
 impl RuntimeStatus {
@@ -120,7 +120,7 @@ pub enum UnavailableCause {
     /// There is no socket at the path.
     NoSocket,
     /// There is a socket, but no process listens on it.
-    NobodyListens,
+    NotListening,
     /// This user has no permission to open the socket.
     NotPermitted,
     /// The connection broke, or the peer does not speak the protocol.

@@ -7,7 +7,7 @@ use crate::ApiTime;
 
 /// An event of a pod, with the fields of a v1 Event.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct PodOccurrence {
+pub struct PodEventRecord {
     pub at: ApiTime,
     pub namespace: String,
     pub name: String,
@@ -22,7 +22,7 @@ pub struct PodOccurrence {
 
 /// An event of the node itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct NodeOccurrence {
+pub struct NodeEventRecord {
     pub at: ApiTime,
     pub node: String,
     /// False: `Normal`.
@@ -32,9 +32,9 @@ pub struct NodeOccurrence {
 }
 
 pub trait EventSink: Send + Sync {
-    fn tell(&self, occurrence: &PodOccurrence);
+    fn emit(&self, record: &PodEventRecord);
     /// The default drops events of the node, for sinks that take events of pods only.
-    fn tell_of_node(&self, occurrence: &NodeOccurrence) {
-        let _ = occurrence;
+    fn emit_node_event(&self, record: &NodeEventRecord) {
+        let _ = record;
     }
 }

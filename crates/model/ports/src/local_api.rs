@@ -6,10 +6,10 @@
 //! belongs to the server.
 //!
 //! Over the local socket: `GET /v1/node` answers [`LocalNode`], `GET /v1/pods` [`LocalPods`],
-//! `GET /v1/changes/VERSION` waits for something newer and answers [`LocalVersion`],
-//! `GET /v1/pods/UID` [`LocalPodDetail`], `POST /v1/pods/UID/stop` [`LocalStopped`],
-//! `POST /v1/pods` takes [`LocalManifests`] and answers [`LocalTaken`]; an error is a status of 4xx
-//! or 5xx and a [`LocalRefusal`]. `GET /metrics` and `GET /metrics/probes` answer with text for
+//! `GET /v1/changes/VERSION` waits for something newer and answers [`LocalStateVersion`],
+//! `GET /v1/pods/UID` [`LocalPodDetail`], `POST /v1/pods/UID/stop` [`LocalStopAccepted`],
+//! `POST /v1/pods` takes [`LocalManifests`] and answers [`LocalAcceptedPods`]; an error is a status of 4xx
+//! or 5xx and a [`LocalApiError`]. `GET /metrics` and `GET /metrics/probes` answer with text for
 //! Prometheus. Requests to the runtime itself are in `local_runtime`.
 
 use serde::{Deserialize, Serialize};
@@ -27,9 +27,11 @@ pub struct LocalNode {
     /// The container runtime's state in one line.
     pub runtime: String,
     /// Whether every source of pods has reported; no pod is removed before that.
-    pub all_sources_have_spoken: bool,
+    #[serde(rename = "allSourcesHaveSpoken")]
+    pub all_sources_reported: bool,
     /// The current errors of manifests and sources, a sentence each.
-    pub troubles: Vec<String>,
+    #[serde(rename = "troubles")]
+    pub source_errors: Vec<String>,
     /// Events of the node itself, oldest first; the oldest go when there are too many.
     pub events: Vec<LocalEvent>,
     /// The agent's own log file; empty where the agent does not know it.
@@ -99,7 +101,7 @@ pub struct LocalPodDetail {
     /// Oldest first; the oldest go when there are too many.
     pub events: Vec<LocalEvent>,
     /// In order of time.
-    pub marks: Vec<LocalMark>,
+    pub marks: Vec<LocalMilestone>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -120,12 +122,13 @@ pub struct LocalEvent {
 /// A milestone of a pod's timeline.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub struct LocalMark {
+pub struct LocalMilestone {
     /// Nanoseconds since the epoch.
     pub at: i64,
     /// `seen`, `admitted`, `sandboxBegan`, `sandboxRan`, `pullBegan`, `imageReady`, `createBegan`,
     /// `started`, `firstReady`, `endAsked`, `containersEnded`, `cleanedUp`.
-    pub what: String,
+    #[serde(rename = "what")]
+    pub milestone: String,
     /// Empty for the pod itself.
     pub container: String,
     pub attempt: u32,
@@ -134,14 +137,14 @@ pub struct LocalMark {
 /// The version of the agent's published state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub struct LocalVersion {
+pub struct LocalStateVersion {
     pub version: u64,
 }
 
 /// Answer to a stop request: the pod will be terminated.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub struct LocalStopped {
+pub struct LocalStopAccepted {
     pub uid: String,
 }
 
@@ -156,7 +159,8 @@ pub struct LocalManifests {
 #[serde(rename_all = "camelCase", default)]
 pub struct LocalManifest {
     /// File and line, for messages.
-    pub place: String,
+    #[serde(rename = "place")]
+    pub location: String,
     /// One document.
     pub text: String,
 }
@@ -164,14 +168,14 @@ pub struct LocalManifest {
 /// Answer to [`LocalManifests`]: the pods will be run.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub struct LocalTaken {
+pub struct LocalAcceptedPods {
     /// `NAMESPACE/NAME` of each manifest, in their order, as the manifest says it.
-    pub pods: Vec<LocalTakenPod>,
+    pub pods: Vec<LocalAcceptedPod>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub struct LocalTakenPod {
+pub struct LocalAcceptedPod {
     pub namespace: String,
     pub name: String,
     /// `new`, `changed`, or `same` where it was desired like this already.
@@ -181,14 +185,16 @@ pub struct LocalTakenPod {
 /// Why the agent rejects a request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[serde(rename_all = "camelCase", tag = "refusal")]
-pub enum LocalRefusal {
+pub enum LocalApiError {
     #[error("{message}")]
     NotFound { message: String },
     /// The pod comes from a manifest: to stop it, remove it there.
     #[error("{message}")]
-    OfManifest { message: String, manifest: String },
+    #[serde(rename = "ofManifest")]
+    OwnedByManifest { message: String, manifest: String },
     #[error("{message}")]
-    NotNow { message: String },
+    #[serde(rename = "notNow")]
+    TemporarilyUnavailable { message: String },
 }
 
 /// The agent, as local clients see it.
@@ -196,7 +202,8 @@ pub trait LocalApi: Send + Sync {
     fn node(&self) -> LocalNode;
     fn pods(&self) -> LocalPods;
     fn pod(&self, uid: &str) -> Option<LocalPodDetail>;
-    fn stop<'a>(&'a self, uid: &'a str) -> PortFuture<'a, Result<LocalStopped, LocalRefusal>>;
+    fn stop<'a>(&'a self, uid: &'a str)
+    -> PortFuture<'a, Result<LocalStopAccepted, LocalApiError>>;
     /// Waits until the published state is newer than version `since`, and returns its version. The
     /// first version is 0.
     fn changed(&self, since: u64) -> PortFuture<'_, u64>;
@@ -210,11 +217,14 @@ pub trait LocalApi: Send + Sync {
     }
     /// Accepts more pods to run. Only an agent that takes its pods from local clients implements
     /// it.
-    fn take(&self, manifests: LocalManifests) -> PortFuture<'_, Result<LocalTaken, LocalRefusal>> {
+    fn take(
+        &self,
+        manifests: LocalManifests,
+    ) -> PortFuture<'_, Result<LocalAcceptedPods, LocalApiError>> {
         drop(manifests);
         let message = "this agent takes its pods from its manifests folder; put a file there, or \
                        run them apart with `keelson run --root DIR --state DIR`";
-        let refused = LocalRefusal::NotNow { message: message.to_owned() };
+        let refused = LocalApiError::TemporarilyUnavailable { message: message.to_owned() };
         Box::pin(std::future::ready(Err(refused)))
     }
 }

@@ -18,7 +18,7 @@ use std::os::fd::OwnedFd;
 use serde::{Deserialize, Serialize};
 
 use crate::PortFuture;
-use crate::local_api::LocalRefusal;
+use crate::local_api::LocalApiError;
 
 #[cfg(test)]
 mod tests;
@@ -41,7 +41,7 @@ pub const STREAM_UPGRADE: &str = "SPDY/3.1";
 
 /// A request for a stream.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum StreamWish {
+pub enum LocalStreamRequest {
     Exec {
         container: String,
         command: LocalCommand,
@@ -61,14 +61,14 @@ pub enum StreamWish {
 pub type CarryStream = Box<dyn FnOnce(OwnedFd, Vec<u8>) -> PortFuture<'static, ()> + Send>;
 
 /// How a client gets its stream. The provider limits how many are open at once.
-pub enum StreamOffer {
+pub enum StreamEndpoint {
     /// By connecting to another address.
     Address(LocalStream),
     /// On the connection that the client has open.
     Here(CarryStream),
 }
 
-impl fmt::Debug for StreamOffer {
+impl fmt::Debug for StreamEndpoint {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Address(stream) => formatter.debug_tuple("Address").field(stream).finish(),
@@ -142,13 +142,13 @@ pub struct LocalImageName {
 /// The runtime, as local clients see it through the agent.
 pub trait LocalRuntime: Send + Sync {
     /// For clients that can only connect to another address.
-    fn address(&self, wish: StreamWish) -> Answer<'_, LocalStream>;
+    fn address(&self, stream_request: LocalStreamRequest) -> LocalRuntimeResult<'_, LocalStream>;
     /// For clients whose own connection can carry the stream.
-    fn stream(&self, wish: StreamWish) -> Answer<'_, StreamOffer>;
-    fn process<'a>(&'a self, container: &'a str) -> Answer<'a, LocalProcess>;
-    fn usage(&self) -> Answer<'_, LocalUsages>;
-    fn images(&self) -> Answer<'_, LocalImages>;
-    fn remove_image<'a>(&'a self, name: &'a str) -> Answer<'a, LocalImageName>;
+    fn stream(&self, stream_request: LocalStreamRequest) -> LocalRuntimeResult<'_, StreamEndpoint>;
+    fn process<'a>(&'a self, container: &'a str) -> LocalRuntimeResult<'a, LocalProcess>;
+    fn usage(&self) -> LocalRuntimeResult<'_, LocalUsages>;
+    fn images(&self) -> LocalRuntimeResult<'_, LocalImages>;
+    fn remove_image<'a>(&'a self, name: &'a str) -> LocalRuntimeResult<'a, LocalImageName>;
 }
 
-pub type Answer<'a, T> = PortFuture<'a, Result<T, LocalRefusal>>;
+pub type LocalRuntimeResult<'a, T> = PortFuture<'a, Result<T, LocalApiError>>;

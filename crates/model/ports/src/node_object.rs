@@ -9,7 +9,9 @@ use pod_model::Quantity;
 use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::cluster_api::Resource;
-use crate::cluster_objects::{ApiObject, Identity, NodeAddress, NodeCondition, NodeMeta, NodeSpec};
+use crate::cluster_objects::{
+    ApiObject, NodeAddress, NodeCondition, NodeMeta, NodeSpec, ObjectIdentity,
+};
 
 #[cfg(test)]
 mod tests;
@@ -121,8 +123,8 @@ pub struct NodeFeatures {
 
 impl ApiObject for NodeObject {
     const RESOURCE: Resource = Resource::NODES;
-    fn identity(&self) -> Identity<'_> {
-        Identity {
+    fn identity(&self) -> ObjectIdentity<'_> {
+        ObjectIdentity {
             namespace: "",
             name: &self.metadata.name,
             uid: &self.metadata.uid,

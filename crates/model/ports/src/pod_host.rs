@@ -16,10 +16,10 @@ use crate::runtime_objects::CgroupDriver;
 pub enum HostError {
     /// Retry later: busy, no space, interrupted, a timeout.
     #[error("{0}")]
-    Passing(String),
+    Transient(String),
     /// It will fail again in the same way until an operator changes something.
     #[error("{0}")]
-    Lasting(String),
+    Permanent(String),
 }
 
 pub type HostFuture<'a, T> = PortFuture<'a, Result<T, HostError>>;
@@ -34,7 +34,7 @@ pub struct PodFile {
 }
 
 /// Directories and files of pods under `<root>/pods/<uid>`, and their log directories.
-pub trait PodFolders: Send + Sync {
+pub trait PodDirs: Send + Sync {
     /// Creates `pods/<uid>` with `volumes`, `plugins`, `containers` (0750) and the log directory
     /// (absolute, 0755) of the pod.
     fn make_pod<'a>(&'a self, uid: &'a str, log_directory: &'a str) -> HostFuture<'a, ()>;
@@ -62,7 +62,7 @@ pub trait PodFolders: Send + Sync {
     fn remove_pod<'a>(&'a self, uid: &'a str) -> HostFuture<'a, ()>;
     /// Names of the pods' log directories: `<namespace>_<name>_<uid>`.
     fn pod_logs(&self) -> HostFuture<'_, Vec<String>>;
-    fn remove_pod_log<'a>(&'a self, folder: &'a str) -> HostFuture<'a, ()>;
+    fn remove_pod_log<'a>(&'a self, dir: &'a str) -> HostFuture<'a, ()>;
     /// Removes one container's log file with its rotated ones.
     fn remove_container_log<'a>(&'a self, path: &'a str) -> HostFuture<'a, ()>;
     /// Removes symlinks whose log is gone, except those to these paths.
@@ -93,12 +93,16 @@ pub struct CgroupLimits {
 pub trait PodCgroups: Send + Sync {
     /// The driver that the runtime reports; None where it reports none, and the configured one
     /// applies. The first call wins.
-    fn learn_driver(&self, driver: Option<CgroupDriver>);
+    fn set_driver(&self, driver: Option<CgroupDriver>);
     /// Creates the cgroup and its parents and sets the limits.
     fn apply<'a>(&'a self, name: &'a [String], limits: &'a CgroupLimits) -> HostFuture<'a, ()>;
     /// Sets limits on a cgroup that is not ours, named as the configuration names it
     /// (`/system.slice`, `/system`); fails where it does not exist.
-    fn limit_existing<'a>(&'a self, path: &'a str, limits: &'a CgroupLimits) -> HostFuture<'a, ()>;
+    fn set_limits_of_existing<'a>(
+        &'a self,
+        path: &'a str,
+        limits: &'a CgroupLimits,
+    ) -> HostFuture<'a, ()>;
     /// Kills what still runs in it and removes it with all its children.
     fn remove<'a>(&'a self, name: &'a [String]) -> HostFuture<'a, ()>;
     /// The last parts of the children's names, in the reference's form.
@@ -106,11 +110,11 @@ pub trait PodCgroups: Send + Sync {
     /// The cgroup parent in the runtime's form (`/kubepods/...` or `kubepods-....slice`).
     fn runtime_name<'a>(&'a self, name: &'a [String]) -> HostFuture<'a, String>;
     /// How many processes the kernel OOM-killed since the cgroup was created, where it counts them.
-    fn memory_kills<'a>(&'a self, name: &'a [String]) -> HostFuture<'a, Option<u64>>;
+    fn oom_kills<'a>(&'a self, name: &'a [String]) -> HostFuture<'a, Option<u64>>;
     /// Waits until the kernel has OOM-killed more processes in some direct child cgroup than
     /// `known` says; returns all of those counts that are not zero, by the last path component of
     /// each child. Watches the children that exist when it begins; an error where there is none.
-    fn more_memory_kills<'a>(
+    fn wait_for_oom_kills<'a>(
         &'a self,
         name: &'a [String],
         known: &'a BTreeMap<String, u64>,
@@ -121,7 +125,7 @@ pub trait PodCgroups: Send + Sync {
 
 /// A process that the kernel OOM-killed because its cgroup reached its limit.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct MemoryKill {
+pub struct OomKill {
     /// Nanoseconds since the epoch, as precise as the kernel's log.
     pub at: i64,
     /// Starts at one and increases with each kill until the machine reboots; reading the log again
@@ -136,12 +140,12 @@ pub struct MemoryKill {
     pub resident_bytes: u64,
     /// It did not exceed the limit itself: it was killed together with its cgroup
     /// (`memory.oom.group`), after the victim that was reported before.
-    pub with_its_group: bool,
+    pub is_group_kill: bool,
 }
 
 /// A stream of OOM kills from the kernel log.
-pub trait MemoryKills: Send {
-    fn next(&mut self) -> PortFuture<'_, MemoryKill>;
+pub trait OomKillLog: Send {
+    fn next(&mut self) -> PortFuture<'_, OomKill>;
 }
 
 /// The source of a volume, for the kinds that the host itself can provide.
@@ -223,9 +227,9 @@ pub struct LoadedRecords {
 
 /// Small records that outlive the agent, under `<root>/keelson/`. A write is durable and atomic
 /// when it returns.
-pub trait Records: Send + Sync {
+pub trait AgentRecords: Send + Sync {
     /// All records of a directory, such as `pods`.
-    fn load<'a>(&'a self, folder: &'a str) -> HostFuture<'a, LoadedRecords>;
-    fn save<'a>(&'a self, folder: &'a str, name: &'a str, content: Vec<u8>) -> HostFuture<'a, ()>;
-    fn remove<'a>(&'a self, folder: &'a str, name: &'a str) -> HostFuture<'a, ()>;
+    fn load<'a>(&'a self, dir: &'a str) -> HostFuture<'a, LoadedRecords>;
+    fn save<'a>(&'a self, dir: &'a str, name: &'a str, content: Vec<u8>) -> HostFuture<'a, ()>;
+    fn remove<'a>(&'a self, dir: &'a str, name: &'a str) -> HostFuture<'a, ()>;
 }

@@ -22,7 +22,7 @@ pub enum ManifestContent {
 
 /// A complete snapshot of a source.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum SourceTelling {
+pub enum SourceSnapshot {
     /// In order of name. An empty list means that there are no pods (also where a path is missing).
     All(Vec<ManifestFile>),
     /// The source itself cannot be read now; its last snapshot still holds.
@@ -35,5 +35,5 @@ pub trait ManifestSource: Send {
     fn kind(&self) -> &'static str;
     /// Waits for the next snapshot: the first one at once, then one after each change. May be
     /// dropped and called again without losing one.
-    fn next(&mut self) -> PortFuture<'_, SourceTelling>;
+    fn next(&mut self) -> PortFuture<'_, SourceSnapshot>;
 }

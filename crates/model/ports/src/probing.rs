@@ -9,7 +9,7 @@ use std::time::Duration;
 use crate::PortFuture;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum NetworkTry {
+pub enum NetworkProbeRequest {
     Http {
         /// `http` or `https`.
         scheme: &'static str,
@@ -33,7 +33,7 @@ pub enum NetworkTry {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum TryAnswer {
+pub enum ProbeAttemptResult {
     Success(String),
     /// A success with a warning: a redirect to another host.
     Warning(String),
@@ -43,5 +43,9 @@ pub enum TryAnswer {
 }
 
 pub trait NetworkProber: Send + Sync {
-    fn attempt<'a>(&'a self, what: &'a NetworkTry, limit: Duration) -> PortFuture<'a, TryAnswer>;
+    fn attempt<'a>(
+        &'a self,
+        what: &'a NetworkProbeRequest,
+        limit: Duration,
+    ) -> PortFuture<'a, ProbeAttemptResult>;
 }

@@ -87,7 +87,7 @@ pub struct RuntimePods {
     pub containers: Vec<ContainerRecord>,
     /// Pods of which some status could not be read, each with the error. They are missing from the
     /// lists above: not gone, only unknown this time.
-    pub unread: Vec<UnreadPod>,
+    pub unreadable_pods: Vec<UnreadablePod>,
 }
 
 /// By the UID of the pod: each of its sandboxes and containers with its state, as opaque text that
@@ -95,13 +95,13 @@ pub struct RuntimePods {
 pub type ListedPods = BTreeMap<String, BTreeSet<String>>;
 
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct UnreadPod {
+pub struct UnreadablePod {
     pub uid: String,
     /// As the listing names it; empty where it does not.
     pub namespace: String,
     pub name: String,
     /// Whether it has a kubelet's labels: other clients may use the runtime too.
-    pub of_kubelet: bool,
+    pub is_kubelet_pod: bool,
     pub why: String,
 }
 

@@ -27,7 +27,7 @@ const WRITE: i32 = 4;
 /// One BPF instruction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(C)]
-pub(crate) struct Instruction {
+pub(crate) struct BpfInstruction {
     code: u8,
     /// Target in the low half, source in the high half.
     registers: u8,
@@ -46,11 +46,11 @@ const JUMP_UNLESS_EQUAL: u8 = 0x55;
 const JUMP_UNLESS_EQUAL_REGISTER: u8 = 0x5d;
 const EXIT: u8 = 0x95;
 
-fn instruction(code: u8, target: u8, source: u8, offset: i16, value: i32) -> Instruction {
-    Instruction { code, registers: target | source << 4, offset, value }
+fn instruction(code: u8, target: u8, source: u8, offset: i16, value: i32) -> BpfInstruction {
+    BpfInstruction { code, registers: target | source << 4, offset, value }
 }
 
-pub(crate) fn assemble(rules: &[DeviceRule]) -> Vec<Instruction> {
+pub(crate) fn assemble(rules: &[DeviceRule]) -> Vec<BpfInstruction> {
     let mut program = vec![
         instruction(LOAD_WORD, 2, 1, 0, 0),
         instruction(COPY, 3, 2, 0, 0),
@@ -78,8 +78,8 @@ fn is_total(rule: &DeviceRule) -> bool {
 }
 
 /// Conditions that skip the block unless they hold, then the result.
-fn block(rule: &DeviceRule, program: &mut Vec<Instruction>) {
-    let mut conditions: Vec<Vec<Instruction>> = Vec::new();
+fn block(rule: &DeviceRule, program: &mut Vec<BpfInstruction>) {
+    let mut conditions: Vec<Vec<BpfInstruction>> = Vec::new();
     let kind = match rule.kind {
         DeviceKind::All => None,
         DeviceKind::Block => Some(BLOCK),
@@ -117,7 +117,7 @@ fn block(rule: &DeviceRule, program: &mut Vec<Instruction>) {
             conditions.push(vec![instruction(JUMP_UNLESS_EQUAL, register, 0, 0, number)]);
         }
     }
-    let mut flat: Vec<Instruction> = conditions.into_iter().flatten().collect();
+    let mut flat: Vec<BpfInstruction> = conditions.into_iter().flatten().collect();
     let length = flat.len();
     for (at, one) in flat.iter_mut().enumerate() {
         if matches!(one.code, JUMP_UNLESS_EQUAL | JUMP_UNLESS_EQUAL_REGISTER | 0x15) {
@@ -160,7 +160,7 @@ const ATTACH_CGROUP_DEVICE: u32 = 6;
 const ALLOW_MULTI: u32 = 2;
 
 /// Attaches the rules to the cgroup of this directory.
-pub(crate) fn attach(folder: &Path, rules: &[DeviceRule]) -> io::Result<()> {
+pub(crate) fn attach(dir: &Path, rules: &[DeviceRule]) -> io::Result<()> {
     let program = assemble(rules);
     let mut load = LoadAttributes {
         kind: PROGRAM_CGROUP_DEVICE,
@@ -175,7 +175,7 @@ pub(crate) fn attach(folder: &Path, rules: &[DeviceRule]) -> io::Result<()> {
         name: *b"keelson_devices\0",
     };
     let loaded = owned(bpf(LOAD, &mut load)?)?;
-    let group = File::open(folder)?;
+    let group = File::open(dir)?;
     let number = |descriptor: i32| u32::try_from(descriptor).map_err(io::Error::other);
     let mut attach = AttachAttributes {
         target: number(group.as_raw_fd())?,

@@ -11,10 +11,10 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use rustix::fs::{FileType, Mode, OFlags};
 use rustix::io::Errno;
 
-use crate::error::{During, Result, Trouble};
+use crate::error::{CreateError, During, Result};
 use crate::mounts::{detached_copy, move_onto};
-use crate::nodes::{Node, Nodes, read_only};
-use crate::paths::{Missing, Root, open_source, split};
+use crate::nodes::{DeviceInode, DeviceInodes, read_only};
+use crate::paths::{ContainerRoot, CreateAs, open_source, split};
 use crate::spec::DeviceNode;
 
 /// In every container, readable and writable for all users.
@@ -37,14 +37,14 @@ const LINKS: &[(&str, &str)] = &[
 
 /// Nodes created beforehand, for containers that cannot create their own.
 #[derive(Default)]
-pub(crate) struct ReadyNodes(Option<Vec<(&'static str, OwnedFd)>>);
+pub(crate) struct PrecreatedNodes(Option<Vec<(&'static str, OwnedFd)>>);
 
-impl ReadyNodes {
+impl PrecreatedNodes {
     /// Runs as the host's root. `owner` is the pod's root id on the host.
-    pub(crate) fn make(nodes: &Nodes, owner: (u32, u32)) -> Result<Self> {
+    pub(crate) fn make(nodes: &DeviceInodes, owner: (u32, u32)) -> Result<Self> {
         let mut ready = Vec::new();
         for (name, major, minor) in STANDARD {
-            let node = Node::standard(*major, *minor, owner);
+            let node = DeviceInode::standard(*major, *minor, owner);
             let tree = nodes.node(name, node).or_else(|_| {
                 let path = format!("/dev/{name}");
                 bind_machine_node(&machine_node(&path, *major, *minor)?, &path)
@@ -55,17 +55,19 @@ impl ReadyNodes {
     }
 
     /// The raw descriptors it holds.
-    pub(crate) fn numbers(&self) -> impl Iterator<Item = RawFd> {
+    pub(crate) fn raw_fds(&self) -> impl Iterator<Item = RawFd> {
         self.0.iter().flatten().map(|(_, node)| node.as_raw_fd())
     }
 
     /// Runs inside the container; `dev` has just been mounted.
-    pub(crate) fn fill(&self, root: &Root, dev: &str) -> Result<()> {
+    pub(crate) fn fill(&self, root: &ContainerRoot, dev: &str) -> Result<()> {
         match &self.0 {
             Some(nodes) => {
                 for (name, tree) in nodes {
-                    let place = root.find_or_make(&format!("{dev}/{name}"), Missing::File)?;
-                    move_onto(tree, &place).during(format_args!("mounting onto {dev}/{name}"))?;
+                    let mount_point =
+                        root.find_or_create(&format!("{dev}/{name}"), CreateAs::File)?;
+                    move_onto(tree, &mount_point)
+                        .during(format_args!("mounting onto {dev}/{name}"))?;
                 }
             }
             None => {
@@ -90,10 +92,10 @@ impl ReadyNodes {
 fn machine_node(path: &str, major: u32, minor: u32) -> Result<OwnedFd> {
     let node = open_source(path, "", false)?;
     let stat = rustix::fs::fstat(&node).during(format_args!("looking at {path}"))?;
-    let numbers = (rustix::fs::major(stat.st_rdev), rustix::fs::minor(stat.st_rdev));
-    if numbers != (major, minor) {
-        let (have_major, have_minor) = numbers;
-        return Err(Trouble::bad(format!(
+    let raw_fds = (rustix::fs::major(stat.st_rdev), rustix::fs::minor(stat.st_rdev));
+    if raw_fds != (major, minor) {
+        let (have_major, have_minor) = raw_fds;
+        return Err(CreateError::invalid_spec(format!(
             "{path} is the device {have_major}:{have_minor}; expected {major}:{minor}"
         )));
     }
@@ -105,9 +107,9 @@ fn bind_machine_node(node: &OwnedFd, path: &str) -> Result<OwnedFd> {
 }
 
 /// A new inode with the device, mode and owner of the host's node.
-fn copied_node(node: &OwnedFd, path: &str, nodes: &Nodes) -> Result<OwnedFd> {
+fn copied_node(node: &OwnedFd, path: &str, nodes: &DeviceInodes) -> Result<OwnedFd> {
     let stat = rustix::fs::fstat(node).during(format_args!("looking at {path}"))?;
-    let copy = Node {
+    let copy = DeviceInode {
         kind: FileType::from_raw_mode(stat.st_mode),
         number: stat.st_rdev,
         mode: stat.st_mode & 0o777,
@@ -126,7 +128,7 @@ pub(crate) struct PreparedDevice {
 /// Runs as the host's root. `bind`: the container cannot create nodes.
 pub(crate) fn prepare(
     devices: &[DeviceNode],
-    nodes: &Nodes,
+    nodes: &DeviceInodes,
     bind: bool,
 ) -> Result<Vec<PreparedDevice>> {
     let of_machine = |device: &DeviceNode| {
@@ -145,41 +147,41 @@ pub(crate) fn prepare(
 
 impl PreparedDevice {
     /// Runs inside the container, after all mounts.
-    pub(crate) fn attach(&self, root: &Root) -> Result<()> {
+    pub(crate) fn attach(&self, root: &ContainerRoot) -> Result<()> {
         let path = &self.node.path;
         match &self.tree {
             None => make(root, &self.node),
             Some(tree) => {
-                let place = root.find_or_make(path, Missing::File)?;
-                move_onto(tree, &place).during(format_args!("mounting onto {path}"))
+                let mount_point = root.find_or_create(path, CreateAs::File)?;
+                move_onto(tree, &mount_point).during(format_args!("mounting onto {path}"))
             }
         }
     }
 }
 
-fn make(root: &Root, node: &DeviceNode) -> Result<()> {
+fn make(root: &ContainerRoot, node: &DeviceNode) -> Result<()> {
     let path = &node.path;
     let kind = match node.kind.as_str() {
         "c" | "u" => FileType::CharacterDevice,
         "b" => FileType::BlockDevice,
         "p" => FileType::Fifo,
         other => {
-            return Err(Trouble::bad(format!(
+            return Err(CreateError::invalid_spec(format!(
                 "{path}: {other:?} is no kind of device; expected c, b or p"
             )));
         }
     };
     let (parent, name) = split(path)?;
-    let folder = root.find_or_make(parent, Missing::Folder)?;
+    let dir = root.find_or_create(parent, CreateAs::Dir)?;
     let mode = Mode::from_raw_mode(node.mode & 0o7777);
     let number = rustix::fs::makedev(node.major, node.minor);
-    match rustix::fs::mknodat(&folder, name, kind, mode, number) {
+    match rustix::fs::mknodat(&dir, name, kind, mode, number) {
         Ok(()) => {}
-        Err(Errno::EXIST) => return require_same(&folder, name, kind, number, path),
+        Err(Errno::EXIST) => return require_same(&dir, name, kind, number, path),
         Err(errno) => return Err(errno).during(format_args!("making the device {path}")),
     }
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let made = rustix::fs::openat(&folder, name, flags, Mode::empty())
+    let made = rustix::fs::openat(&dir, name, flags, Mode::empty())
         .during(format_args!("opening the device {path}"))?;
     let owner = rustix::fs::Uid::from_raw(node.uid);
     let group = rustix::fs::Gid::from_raw(node.gid);
@@ -188,18 +190,12 @@ fn make(root: &Root, node: &DeviceNode) -> Result<()> {
         .during(format_args!("giving away the device {path}"))
 }
 
-fn require_same(
-    folder: &OwnedFd,
-    name: &str,
-    kind: FileType,
-    number: u64,
-    path: &str,
-) -> Result<()> {
-    let stat = rustix::fs::statat(folder, name, rustix::fs::AtFlags::SYMLINK_NOFOLLOW)
+fn require_same(dir: &OwnedFd, name: &str, kind: FileType, number: u64, path: &str) -> Result<()> {
+    let stat = rustix::fs::statat(dir, name, rustix::fs::AtFlags::SYMLINK_NOFOLLOW)
         .during(format_args!("looking at {path}"))?;
     let same_number = kind == FileType::Fifo || stat.st_rdev == number;
     if FileType::from_raw_mode(stat.st_mode) == kind && same_number {
         return Ok(());
     }
-    Err(Trouble::bad(format!("{path} is there already and is another thing")))
+    Err(CreateError::invalid_spec(format!("{path} is there already and is another thing")))
 }

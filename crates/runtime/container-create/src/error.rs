@@ -9,36 +9,36 @@ use std::io;
 /// Why a container or process could not be created.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
-pub struct Trouble {
-    pub kind: TroubleKind,
+pub struct CreateError {
+    pub kind: CreateErrorKind,
     pub message: String,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, prost::Enumeration)]
 #[repr(i32)]
-pub enum TroubleKind {
+pub enum CreateErrorKind {
     Other = 0,
     /// The specification is inconsistent, or not possible on this host.
-    BadSpec = 1,
+    InvalidSpec = 1,
     /// The program is missing or not executable.
-    NoProgram = 2,
+    ProgramNotFound = 2,
     /// The container is not running any more.
-    Gone = 3,
+    NotRunning = 3,
 }
 
-pub(crate) type Result<T, E = Trouble> = std::result::Result<T, E>;
+pub(crate) type Result<T, E = CreateError> = std::result::Result<T, E>;
 
-impl Trouble {
-    pub(crate) fn bad(message: impl Into<String>) -> Self {
-        Self { kind: TroubleKind::BadSpec, message: message.into() }
+impl CreateError {
+    pub(crate) fn invalid_spec(message: impl Into<String>) -> Self {
+        Self { kind: CreateErrorKind::InvalidSpec, message: message.into() }
     }
 
     pub(crate) fn other(message: impl Into<String>) -> Self {
-        Self { kind: TroubleKind::Other, message: message.into() }
+        Self { kind: CreateErrorKind::Other, message: message.into() }
     }
 }
 
-impl From<cgroup_files::CgroupError> for Trouble {
+impl From<cgroup_files::CgroupError> for CreateError {
     fn from(error: cgroup_files::CgroupError) -> Self {
         Self::other(error.to_string())
     }
@@ -51,6 +51,6 @@ pub(crate) trait During<T> {
 
 impl<T, E: Into<io::Error>> During<T> for std::result::Result<T, E> {
     fn during(self, step: impl Display) -> Result<T> {
-        self.map_err(|error| Trouble::other(format!("{step}: {}", error.into())))
+        self.map_err(|error| CreateError::other(format!("{step}: {}", error.into())))
     }
 }

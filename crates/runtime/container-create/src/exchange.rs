@@ -15,19 +15,19 @@ use rustix::net::{
     SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
 };
 
-use crate::error::{Trouble, TroubleKind};
+use crate::error::{CreateError, CreateErrorKind};
 
-const LONGEST: usize = 8 * 1024;
+const MAX_LENGTH: usize = 8 * 1024;
 /// Namespaces and the processes that hold them.
-const MOST_DESCRIPTORS: usize = 8;
+const MAX_DESCRIPTORS: usize = 8;
 
 #[derive(Clone, PartialEq, Message)]
-struct Wire {
+struct ReportMessage {
     #[prost(uint32, tag = "1")]
-    what: u32,
+    stage: u32,
     #[prost(uint32, tag = "2")]
     pid: u32,
-    #[prost(enumeration = "TroubleKind", tag = "3")]
+    #[prost(enumeration = "CreateErrorKind", tag = "3")]
     kind: i32,
     #[prost(string, tag = "4")]
     message: String,
@@ -40,7 +40,7 @@ const READY: u32 = 2;
 const FAILED: u32 = 3;
 
 #[derive(Debug)]
-pub enum Report {
+pub enum CreateReport {
     /// The process exists; the descriptor is its pidfd.
     Started {
         pid: u32,
@@ -52,17 +52,17 @@ pub enum Report {
         names: Vec<String>,
         descriptors: Vec<OwnedFd>,
     },
-    Failed(Trouble),
+    Failed(CreateError),
 }
 
 /// The socket's end in the helper and in the new process.
 #[derive(Debug)]
-pub struct Reporter {
+pub struct CreateReporter {
     socket: OwnedFd,
 }
 
 /// A socket pair: the supervisor's end first.
-pub fn pair() -> io::Result<(OwnedFd, Reporter)> {
+pub fn pair() -> io::Result<(OwnedFd, CreateReporter)> {
     let (ours, theirs) = rustix::net::socketpair(
         rustix::net::AddressFamily::UNIX,
         rustix::net::SocketType::SEQPACKET,
@@ -70,34 +70,39 @@ pub fn pair() -> io::Result<(OwnedFd, Reporter)> {
         None,
     )?;
     rustix::io::ioctl_fionbio(&ours, true)?;
-    Ok((ours, Reporter { socket: theirs }))
+    Ok((ours, CreateReporter { socket: theirs }))
 }
 
-impl Reporter {
+impl CreateReporter {
     pub(crate) fn at(socket: OwnedFd) -> Self {
         Self { socket }
     }
 
     pub fn started(&self, pid: u32, pidfd: BorrowedFd<'_>) -> io::Result<()> {
-        self.send(&Wire { what: STARTED, pid, ..Wire::default() }, &[pidfd])
+        self.send(&ReportMessage { stage: STARTED, pid, ..ReportMessage::default() }, &[pidfd])
     }
 
     pub fn ready(&self, names: Vec<String>, descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
-        self.send(&Wire { what: READY, names, ..Wire::default() }, descriptors)
+        self.send(&ReportMessage { stage: READY, names, ..ReportMessage::default() }, descriptors)
     }
 
-    pub fn failed(&self, trouble: &Trouble) -> io::Result<()> {
+    pub fn failed(&self, error: &CreateError) -> io::Result<()> {
         // The message may quote a long value of the specification.
-        let message = trouble.message.chars().take(LONGEST / 8).collect();
+        let message = error.message.chars().take(MAX_LENGTH / 8).collect();
         self.send(
-            &Wire { what: FAILED, kind: trouble.kind as i32, message, ..Wire::default() },
+            &ReportMessage {
+                stage: FAILED,
+                kind: error.kind as i32,
+                message,
+                ..ReportMessage::default()
+            },
             &[],
         )
     }
 
-    fn send(&self, wire: &Wire, descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
+    fn send(&self, wire: &ReportMessage, descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
         let bytes = wire.encode_to_vec();
-        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST_DESCRIPTORS))];
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_DESCRIPTORS))];
         let mut control = SendAncillaryBuffer::new(&mut space);
         if !descriptors.is_empty() && !control.push(SendAncillaryMessage::ScmRights(descriptors)) {
             return Err(io::Error::other("too many descriptors"));
@@ -108,9 +113,9 @@ impl Reporter {
 
     /// Waits for permission to go on; false if the other side is gone.
     pub(crate) fn wait(&self) -> bool {
-        let mut word = [0; 1];
+        let mut byte = [0; 1];
         loop {
-            match rustix::net::recv(&self.socket, &mut word, RecvFlags::empty()) {
+            match rustix::net::recv(&self.socket, &mut byte, RecvFlags::empty()) {
                 Err(rustix::io::Errno::INTR) => {}
                 Ok((_, count)) => return count == 1,
                 Err(_) => return false,
@@ -119,14 +124,14 @@ impl Reporter {
     }
 }
 
-impl AsFd for Reporter {
+impl AsFd for CreateReporter {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
     }
 }
 
 /// Sends a descriptor to the process that waits in [`take`].
-pub(crate) fn give(socket: impl AsFd, descriptor: BorrowedFd<'_>) -> io::Result<()> {
+pub(crate) fn send_descriptor(socket: impl AsFd, descriptor: BorrowedFd<'_>) -> io::Result<()> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut control = SendAncillaryBuffer::new(&mut space);
     let descriptors = [descriptor];
@@ -150,16 +155,16 @@ pub(crate) fn take(socket: impl AsFd) -> io::Result<Option<OwnedFd>> {
 }
 
 /// The supervisor's permission to go on.
-pub fn go(socket: impl AsFd) -> io::Result<()> {
+pub fn allow_start(socket: impl AsFd) -> io::Result<()> {
     rustix::net::send(socket, &[1], SendFlags::NOSIGNAL | SendFlags::DONTWAIT)?;
     Ok(())
 }
 
 /// The next report; none at the end of the socket. An error of kind `WouldBlock` if there is none
 /// yet.
-pub fn receive(socket: impl AsFd) -> io::Result<Option<Report>> {
-    let mut bytes = [0; LONGEST];
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST_DESCRIPTORS))];
+pub fn receive(socket: impl AsFd) -> io::Result<Option<CreateReport>> {
+    let mut bytes = [0; MAX_LENGTH];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_DESCRIPTORS))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
     let flags = RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT;
     let received = match recvmsg(socket, &mut [IoSliceMut::new(&mut bytes)], &mut control, flags) {
@@ -175,16 +180,17 @@ pub fn receive(socket: impl AsFd) -> io::Result<Option<Report>> {
     if received.bytes == 0 {
         return Ok(None);
     }
-    let wire = Wire::decode(&bytes[..received.bytes.min(LONGEST)]).map_err(io::Error::other)?;
-    let report = match wire.what {
+    let wire = ReportMessage::decode(&bytes[..received.bytes.min(MAX_LENGTH)])
+        .map_err(io::Error::other)?;
+    let report = match wire.stage {
         STARTED => {
             let pidfd = descriptors.pop().ok_or_else(|| io::Error::other("no pidfd came"))?;
-            Report::Started { pid: wire.pid, pidfd }
+            CreateReport::Started { pid: wire.pid, pidfd }
         }
-        READY => Report::Ready { names: wire.names, descriptors },
+        READY => CreateReport::Ready { names: wire.names, descriptors },
         _ => {
             let kind = wire.kind();
-            Report::Failed(Trouble { kind, message: wire.message })
+            CreateReport::Failed(CreateError { kind, message: wire.message })
         }
     };
     Ok(Some(report))

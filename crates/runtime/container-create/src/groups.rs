@@ -4,21 +4,21 @@
 //! cgroup. Does not choose limits.
 
 use cgroup_files::{
-    Cgroup, Controller, DeviceAccess, DeviceKind, DeviceRule, Door, Hierarchy, HugePageLimit,
-    Limits, Version,
+    Cgroup, CgroupHierarchies, CgroupProcsFiles, CgroupResources, CgroupVersion, Controller,
+    DeviceAccess, DeviceKind, DeviceRule, HugePageLimit,
 };
 
 use crate::device_filter;
-use crate::error::{During, Result, Trouble};
-use crate::scopes::Scope;
+use crate::error::{CreateError, During, Result};
+use crate::scopes::SystemdScope;
 use crate::spec::{CgroupSpec, DeviceRuleSpec, LimitsSpec};
 
 #[cfg(test)]
 mod tests;
 
 impl LimitsSpec {
-    pub fn to_limits(&self) -> Limits {
-        Limits {
+    pub fn to_limits(&self) -> CgroupResources {
+        CgroupResources {
             cpu_shares: self.cpu_shares,
             cpu_quota: self.cpu_quota,
             cpu_period: self.cpu_period,
@@ -41,7 +41,7 @@ impl LimitsSpec {
 }
 
 /// Device rules of every container: mknod of any device, use of those in its `/dev`.
-fn usual_rules() -> Vec<DeviceRule> {
+fn default_device_rules() -> Vec<DeviceRule> {
     let node = DeviceAccess { read: false, write: false, make_node: true };
     let any = |kind| DeviceRule { allow: true, kind, major: None, minor: None, access: node };
     let mut rules = vec![any(DeviceKind::Character), any(DeviceKind::Block)];
@@ -79,7 +79,7 @@ pub(crate) fn device_rules(spec: &CgroupSpec) -> Result<Vec<DeviceRule>> {
         return Ok(vec![everything(true)]);
     }
     let mut rules = vec![everything(false)];
-    rules.extend(usual_rules());
+    rules.extend(default_device_rules());
     for rule in &spec.device_rules {
         rules.push(device_rule(rule)?);
     }
@@ -92,23 +92,23 @@ fn device_rule(rule: &DeviceRuleSpec) -> Result<DeviceRule> {
         "c" => DeviceKind::Character,
         "b" => DeviceKind::Block,
         other => {
-            return Err(Trouble::bad(format!(
+            return Err(CreateError::invalid_spec(format!(
                 "{other:?} is no kind of device rule; expected a, b or c"
             )));
         }
     };
     let access = DeviceAccess::parse(&rule.access).ok_or_else(|| {
-        Trouble::bad(format!("{:?} is no device access; expected of rwm", rule.access))
+        CreateError::invalid_spec(format!("{:?} is no device access; expected of rwm", rule.access))
     })?;
     Ok(DeviceRule { allow: rule.allow, kind, major: rule.major, minor: rule.minor, access })
 }
 
 /// Runs as the host's root.
-pub(crate) fn make(hierarchy: &Hierarchy, spec: &CgroupSpec) -> Result<Cgroup> {
+pub(crate) fn make(hierarchy: &CgroupHierarchies, spec: &CgroupSpec) -> Result<Cgroup> {
     let group = hierarchy.group(&spec.path)?;
     if !spec.systemd_unit.is_empty() {
         // From here on this process is in the scope, and its children start there.
-        let scope = Scope {
+        let scope = SystemdScope {
             unit: &spec.systemd_unit,
             slice: &spec.systemd_slice,
             description: "a container",
@@ -127,52 +127,55 @@ pub(crate) fn limit(group: &Cgroup, spec: &CgroupSpec) -> Result<()> {
     }
     let rules = device_rules(spec)?;
     match group.hierarchy().version() {
-        Version::V2 => {
-            let folder = group
-                .folder(Controller::Devices)
-                .ok_or_else(|| Trouble::other("there are no control groups"))?;
-            device_filter::attach(&folder, &rules)
-                .during(format_args!("closing {} to devices", folder.display()))
+        CgroupVersion::V2 => {
+            let dir = group
+                .dir(Controller::Devices)
+                .ok_or_else(|| CreateError::other("there are no control groups"))?;
+            device_filter::attach(&dir, &rules)
+                .during(format_args!("closing {} to devices", dir.display()))
         }
-        Version::V1 if group.folder(Controller::Devices).is_some() => {
-            let limits = Limits { devices: rules, ..Limits::default() };
-            group.apply(&limits).map_err(Trouble::from)
+        CgroupVersion::V1 if group.dir(Controller::Devices).is_some() => {
+            let limits = CgroupResources { devices: rules, ..CgroupResources::default() };
+            group.apply(&limits).map_err(CreateError::from)
         }
         // A host with version 1 and without the devices controller cannot restrict devices.
-        Version::V1 if spec.all_devices => Ok(()),
-        Version::V1 => Err(Trouble::bad("this machine has no devices controller")),
+        CgroupVersion::V1 if spec.all_devices => Ok(()),
+        CgroupVersion::V1 => {
+            Err(CreateError::invalid_spec("this machine has no devices controller"))
+        }
     }
 }
 
 /// Open cgroup files by which processes of an exec enter the container's cgroup.
 pub(crate) struct ExecDoors {
     /// Moves another process; always open.
-    pub for_others: Door,
+    pub for_others: CgroupProcsFiles,
     /// Moves the caller itself, where the kernel supports it. Not open when the cgroup is at its
     /// PID limit: nothing can be cloned inside then.
-    pub for_caller: Option<Door>,
+    pub for_caller: Option<CgroupProcsFiles>,
 }
 
 /// An exec with a deadline is in the container's own cgroup for every controller, and in a cgroup
 /// below it by which its process tree can be found and killed.
 pub(crate) fn exec_doors(group: &Cgroup, exec: Option<&Cgroup>) -> Result<ExecDoors> {
     if let Some(exec) = exec {
-        make_plain(exec)?;
+        create_plain_cgroup(exec)?;
     }
     let for_others = match (exec, group.hierarchy().version()) {
-        (None, _) => group.door()?,
-        (Some(exec), Version::V2) => exec.door()?,
-        (Some(exec), Version::V1) => group.door()?.and(exec.door_of(Controller::Freezer)?),
+        (None, _) => group.procs_files()?,
+        (Some(exec), CgroupVersion::V2) => exec.procs_files()?,
+        (Some(exec), CgroupVersion::V1) => {
+            group.procs_files()?.and(exec.procs_files_of(Controller::Freezer)?)
+        }
     };
-    Ok(ExecDoors { for_others, for_caller: group.door_of_caller(exec)? })
+    Ok(ExecDoors { for_others, for_caller: group.task_files_for_caller(exec)? })
 }
 
 /// Creates the directory alone: no controllers are enabled in the container's cgroup, which may
 /// therefore keep processes (version 2). On version 1 only the freezer has it.
-fn make_plain(exec: &Cgroup) -> Result<()> {
-    let folder = exec
-        .folder(Controller::Freezer)
-        .ok_or_else(|| Trouble::bad("an exec with a deadline needs the freezer controller"))?;
-    std::fs::create_dir(&folder)
-        .during(format_args!("making the control group {}", folder.display()))
+fn create_plain_cgroup(exec: &Cgroup) -> Result<()> {
+    let dir = exec.dir(Controller::Freezer).ok_or_else(|| {
+        CreateError::invalid_spec("an exec with a deadline needs the freezer controller")
+    })?;
+    std::fs::create_dir(&dir).during(format_args!("making the control group {}", dir.display()))
 }

@@ -19,11 +19,11 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal};
 
 use crate::enter::kinds;
-use crate::error::{During, Result, Trouble};
-use crate::exchange::{give, take};
+use crate::error::{CreateError, During, Result};
+use crate::exchange::{send_descriptor, take};
 use crate::spec::{ContainerSpec, HookSpec};
 use crate::system::{
-    Sibling, clone_sibling, close_all_but, die_with_parent, enter, exit_now, place_null,
+    Sibling, clone_sibling, close_all_except, die_with_parent, dup_null_to_stdio, enter, exit_now,
     reset_signals,
 };
 
@@ -39,34 +39,40 @@ const OCI_VERSION: &str = "1.0.2";
 /// The timeout of a hook that does not set one.
 const LIMIT: Duration = Duration::from_secs(60);
 /// How much of a hook's stderr is kept; the rest is discarded.
-const LONGEST_COMPLAINT: usize = 16 * 1024;
-const LONGEST_REASON: usize = 500;
+const STDERR_LIMIT: usize = 16 * 1024;
+const REASON_LIMIT: usize = 500;
 
 /// The container's handle of its hook runner.
-pub(crate) struct Runner {
+pub(crate) struct HookRunner {
     socket: UnixStream,
 }
 
-impl Runner {
+impl HookRunner {
     /// Forks the runner with the host's privileges, before anything of the container is set. None
     /// without hooks.
     pub(crate) fn start(spec: &ContainerSpec, null: BorrowedFd<'_>) -> Result<Option<Self>> {
         let Some(first) = spec.hooks.first() else { return Ok(None) };
         if let Some(odd) = spec.hooks.iter().find(|hook| hook.point != CREATE_CONTAINER) {
-            return Err(Trouble::bad(format!("{} hooks are not run: {}", odd.point, odd.path)));
+            return Err(CreateError::invalid_spec(format!(
+                "{} hooks are not run: {}",
+                odd.point, odd.path
+            )));
         }
         if !spec.bundle.starts_with('/') {
-            return Err(Trouble::bad(format!("the hook {} has no bundle", first.path)));
+            return Err(CreateError::invalid_spec(format!(
+                "the hook {} has no bundle",
+                first.path
+            )));
         }
         let (ours, theirs) = UnixStream::pair().during("making a socket pair")?;
         match clone_sibling(0).during("starting the hook runner")? {
             Sibling::Self_ => {
                 drop(ours);
-                let word = match serve(spec, &theirs, null) {
+                let outcome = match serve(spec, &theirs, null) {
                     Ok(()) => vec![0],
-                    Err(trouble) => trouble.message.into_bytes(),
+                    Err(error) => error.message.into_bytes(),
                 };
-                let _ = (&theirs).write_all(&word);
+                let _ = (&theirs).write_all(&outcome);
                 exit_now(0)
             }
             Sibling::Other { .. } => Ok(Some(Self { socket: ours })),
@@ -78,24 +84,24 @@ impl Runner {
         let own = rustix::process::getpid();
         let pidfd = rustix::process::pidfd_open(own, PidfdFlags::empty())
             .during("opening the container's process")?;
-        give(&self.socket, pidfd.as_fd()).during("telling the hook runner")?;
+        send_descriptor(&self.socket, pidfd.as_fd()).during("telling the hook runner")?;
         // The PID in the container's PID namespace, in which hooks run.
         let number = own.as_raw_nonzero().get().to_ne_bytes();
         self.socket.write_all(&number).during("telling the hook runner")?;
-        let mut word = Vec::new();
-        self.socket.read_to_end(&mut word).during("waiting for the hooks")?;
-        match word.as_slice() {
+        let mut outcome = Vec::new();
+        self.socket.read_to_end(&mut outcome).during("waiting for the hooks")?;
+        match outcome.as_slice() {
             [0] => Ok(()),
-            [] => Err(Trouble::other("the hook runner ended early")),
-            text => Err(Trouble::other(String::from_utf8_lossy(text).into_owned())),
+            [] => Err(CreateError::other("the hook runner ended early")),
+            text => Err(CreateError::other(String::from_utf8_lossy(text).into_owned())),
         }
     }
 }
 
 fn serve(spec: &ContainerSpec, mut socket: &UnixStream, null: BorrowedFd<'_>) -> Result<()> {
     die_with_parent().during("following the supervisor")?;
-    place_null(null).during("placing a null device")?;
-    close_all_but(&[0, 1, 2, socket.as_raw_fd()]).during("closing descriptors")?;
+    dup_null_to_stdio(null).during("placing a null device")?;
+    close_all_except(&[0, 1, 2, socket.as_raw_fd()]).during("closing descriptors")?;
     let Some(container) = take(socket).during("waiting for the container")? else {
         // The creation failed before the hooks were due, and has reported its error.
         exit_now(0)
@@ -108,8 +114,9 @@ fn serve(spec: &ContainerSpec, mut socket: &UnixStream, null: BorrowedFd<'_>) ->
     drop(container);
     let state = state(&spec.id, i32::from_ne_bytes(number), &spec.bundle);
     spec.hooks.iter().try_for_each(|hook| {
-        run(hook, (&state, &spec.bundle), socket)
-            .map_err(|why| Trouble::other(format!("the {} hook {} {why}", hook.point, hook.path)))
+        run(hook, (&state, &spec.bundle), socket).map_err(|why| {
+            CreateError::other(format!("the {} hook {} {why}", hook.point, hook.path))
+        })
     })
 }
 
@@ -162,16 +169,16 @@ fn run(
         // A hook need not read the state, which fits into a pipe's buffer.
         let _ = input.write_all(state.as_bytes());
     }
-    let mut complaint = Vec::new();
-    let ended = watch(&mut child, Instant::now() + limit, container, &mut complaint);
+    let mut stderr_text = Vec::new();
+    let ended = watch(&mut child, Instant::now() + limit, container, &mut stderr_text);
     // Its children are killed with it.
     let _ = rustix::process::kill_process_group(Pid::from_child(&child), Signal::KILL);
     let status = child.wait().map_err(|error| error.to_string())?;
     match ended {
         Ok(true) if status.success() => Ok(()),
-        Ok(true) => Err(format!("failed with {status}{}", last_line(&complaint))),
+        Ok(true) => Err(format!("failed with {status}{}", last_line(&stderr_text))),
         Ok(false) => {
-            Err(format!("took longer than {} seconds{}", limit.as_secs(), last_line(&complaint)))
+            Err(format!("took longer than {} seconds{}", limit.as_secs(), last_line(&stderr_text)))
         }
         Err(error) => Err(format!("was lost: {error}")),
     }
@@ -182,7 +189,7 @@ fn watch(
     child: &mut Child,
     until: Instant,
     container: &UnixStream,
-    complaint: &mut Vec<u8>,
+    stderr_text: &mut Vec<u8>,
 ) -> std::io::Result<bool> {
     let pidfd = rustix::process::pidfd_open(Pid::from_child(child), PidfdFlags::empty())?;
     let mut errors = child.stderr.take();
@@ -208,7 +215,7 @@ fn watch(
         let is_over = !waited[0].revents().is_empty();
         let is_alone = !waited[1].revents().is_empty();
         drop(waited);
-        if errors.as_mut().is_some_and(|errors| !take_in(errors, complaint)) {
+        if errors.as_mut().is_some_and(|errors| !read_stderr(errors, stderr_text)) {
             errors = None;
         }
         if is_over {
@@ -221,15 +228,15 @@ fn watch(
 }
 
 /// Reads what is available; false at the end of the stream.
-fn take_in(errors: &mut impl Read, complaint: &mut Vec<u8>) -> bool {
+fn read_stderr(errors: &mut impl Read, stderr_text: &mut Vec<u8>) -> bool {
     let mut bytes = [0; 4096];
     loop {
         match errors.read(&mut bytes) {
             Ok(0) => return false,
             Ok(count) => {
-                complaint.extend_from_slice(&bytes[..count]);
-                let surplus = complaint.len().saturating_sub(LONGEST_COMPLAINT);
-                complaint.drain(..surplus);
+                stderr_text.extend_from_slice(&bytes[..count]);
+                let surplus = stderr_text.len().saturating_sub(STDERR_LIMIT);
+                stderr_text.drain(..surplus);
             }
             Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
             Err(error) => return error.kind() == std::io::ErrorKind::WouldBlock,
@@ -238,9 +245,9 @@ fn take_in(errors: &mut impl Read, complaint: &mut Vec<u8>) -> bool {
 }
 
 /// The last line of stderr that is not empty, after a colon.
-fn last_line(complaint: &[u8]) -> String {
-    let text = String::from_utf8_lossy(complaint);
+fn last_line(stderr_text: &[u8]) -> String {
+    let text = String::from_utf8_lossy(stderr_text);
     let line = text.lines().map(str::trim).rfind(|line| !line.is_empty());
-    line.map(|line| format!(": {}", line.chars().take(LONGEST_REASON).collect::<String>()))
+    line.map(|line| format!(": {}", line.chars().take(REASON_LIMIT).collect::<String>()))
         .unwrap_or_default()
 }

@@ -7,7 +7,7 @@
 use rustix::process::{Gid, Resource, Rlimit, Uid};
 use rustix::thread::{CapabilitySet, CapabilitySets};
 
-use crate::error::{During, Result, Trouble};
+use crate::error::{CreateError, During, Result};
 use crate::process_files::ProcessFiles;
 use crate::spec::{CapabilitySpec, ProcessLimit, SeccompSpec, SecuritySpec};
 
@@ -16,7 +16,7 @@ const FILTER_ALLOW_SPECULATION: libc::c_ulong = 1 << 2;
 
 impl SeccompSpec {
     /// A compiled filter, in its wire form.
-    pub fn from_program(program: &seccomp_filter::Program) -> Self {
+    pub fn from_program(program: &seccomp_filter::BpfProgram) -> Self {
         let bytes = program.instructions().iter().flat_map(|one| {
             let [a, b] = one.code.to_ne_bytes();
             let [e, f, g, h] = one.operand.to_ne_bytes();
@@ -45,7 +45,9 @@ pub(crate) fn check_ids(security: &SecuritySpec) -> Result<()> {
     let (uid, gid) = (security.uid, security.gid);
     if [uid, gid].into_iter().chain(security.additional_gids.iter().copied()).any(|id| id == NO_ID)
     {
-        return Err(Trouble::bad(format!("the user {uid}:{gid}: {NO_ID} is no user and no group")));
+        return Err(CreateError::invalid_spec(format!(
+            "the user {uid}:{gid}: {NO_ID} is no user and no group"
+        )));
     }
     Ok(())
 }
@@ -63,7 +65,7 @@ pub(crate) fn set_labels(process: &ProcessFiles, security: &SecuritySpec) -> Res
         };
         if std::fs::metadata("/sys/module/apparmor").is_err() {
             let profile = &security.apparmor_profile;
-            return Err(Trouble::bad(format!(
+            return Err(CreateError::invalid_spec(format!(
                 "AppArmor profile {profile}: this kernel has no AppArmor"
             )));
         }
@@ -72,7 +74,9 @@ pub(crate) fn set_labels(process: &ProcessFiles, security: &SecuritySpec) -> Res
     if !security.selinux_label.is_empty() {
         if std::fs::metadata("/sys/fs/selinux/enforce").is_err() {
             let label = &security.selinux_label;
-            return Err(Trouble::bad(format!("SELinux label {label}: this kernel has no SELinux")));
+            return Err(CreateError::invalid_spec(format!(
+                "SELinux label {label}: this kernel has no SELinux"
+            )));
         }
         process.write(&format!("{own}/attr/exec"), &security.selinux_label)?;
     }
@@ -84,11 +88,11 @@ pub(crate) fn set_oom_score(process: &ProcessFiles, security: &SecuritySpec) -> 
     // killer.
     let score = security.oom_score_adjustment.unwrap_or(0);
     let own = rustix::process::getpid().as_raw_nonzero();
-    process.write(&format!("{own}/oom_score_adj"), &score.to_string()).or_else(|trouble| {
+    process.write(&format!("{own}/oom_score_adj"), &score.to_string()).or_else(|error| {
         // Lowering it needs CAP_SYS_RESOURCE; without it the score stays as it is.
         let have = std::fs::read_to_string("/proc/self/oom_score_adj").unwrap_or_default();
         let lower = have.trim().parse().is_ok_and(|have: i32| score < have);
-        if lower { Ok(()) } else { Err(trouble) }
+        if lower { Ok(()) } else { Err(error) }
     })
 }
 
@@ -117,7 +121,8 @@ pub(crate) fn set_limits(limits: &[ProcessLimit]) -> Result<()> {
     for limit in limits {
         let name = &limit.name;
         let known = LIMITS.iter().find(|(one, _)| one == name);
-        let (_, resource) = known.ok_or_else(|| Trouble::bad(format!("{name:?} is no limit")))?;
+        let (_, resource) =
+            known.ok_or_else(|| CreateError::invalid_spec(format!("{name:?} is no limit")))?;
         let value = |number: u64| (number != u64::MAX).then_some(number);
         let wanted = Rlimit { current: value(limit.soft), maximum: value(limit.hard) };
         rustix::process::setrlimit(*resource, wanted)

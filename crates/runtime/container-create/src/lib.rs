@@ -6,7 +6,6 @@
 
 #![allow(unsafe_code, reason = "clone3, setns, mount_setattr, ioctl, execve have no safe wrappers")]
 
-pub mod abilities;
 pub mod capability_names;
 mod create;
 mod device_filter;
@@ -17,6 +16,7 @@ pub mod exchange;
 mod groups;
 pub mod hooks;
 mod identity;
+pub mod kernel_features;
 mod mounts;
 mod nodes;
 mod null_device;
@@ -31,9 +31,9 @@ pub mod system;
 mod terminal;
 mod user_namespace;
 
-pub use create::{Creation, create};
-pub use enter::{Entry, enter_container};
-pub use error::{Trouble, TroubleKind};
+pub use create::{CreateInputs, create};
+pub use enter::{ExecInputs, enter_container};
+pub use error::{CreateError, CreateErrorKind};
 pub use null_device::NullDevice;
-pub use pod::{INIT_NAME, PodNamespaces, make_pod, run_init, unpin};
+pub use pod::{INIT_NAME, PodNamespaces, create_pod, run_init, unpin};
 pub use process_files::ProcessFiles;

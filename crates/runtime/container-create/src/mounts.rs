@@ -5,7 +5,7 @@
 //! is mounted by path. Does not choose mounts.
 //!
 //! Two steps, because a user namespace is entered in between: [`prepare`] runs as the host's root
-//! and opens what belongs to the host; [`Prepared::make_own`] and [`Prepared::attach`] run inside.
+//! and opens what belongs to the host; [`PreparedMount::mount_private`] and [`PreparedMount::attach`] run inside.
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
@@ -13,9 +13,9 @@ use rustix::mount::{
     FsMountFlags, FsOpenFlags, MountAttrFlags, MoveMountFlags, OpenTreeFlags, UnmountFlags,
 };
 
-use crate::error::{During, Result, Trouble};
-use crate::nodes::Nodes;
-use crate::paths::{Missing, Root, is_folder, open_source};
+use crate::error::{CreateError, During, Result};
+use crate::nodes::DeviceInodes;
+use crate::paths::{ContainerRoot, CreateAs, is_dir, open_source};
 use crate::spec::{IdMappings, MountKind, MountSpec, Propagation};
 use crate::system::{MountChange, NEW_MOUNT, change_mount, unshare};
 use crate::{devices, user_namespace};
@@ -30,7 +30,7 @@ const PROC_MAGIC: u64 = 0x9fa0;
 const SYSFS_MAGIC: u64 = 0x6265_6572;
 
 /// What [`prepare`] needs beside the list of mounts.
-pub(crate) struct Surroundings<'a> {
+pub(crate) struct MountContext<'a> {
     pub(crate) user_namespace: Option<BorrowedFd<'a>>,
     /// The container's cgroup, for version 1's cgroup mounts.
     pub(crate) group: Option<&'a cgroup_files::Cgroup>,
@@ -42,20 +42,20 @@ pub(crate) struct Surroundings<'a> {
 }
 
 /// A mount that is prepared and not yet attached.
-pub(crate) struct Prepared {
+pub(crate) struct PreparedMount {
     spec: MountSpec,
     kind: MountKind,
-    source: Source,
+    source: MountSource,
 }
 
-enum Source {
+enum MountSource {
     /// A detached mount of the host.
     Machine {
         tree: OwnedFd,
-        folder: bool,
+        dir: bool,
     },
     /// A filesystem that the container mounts for itself; the descriptor is set once it has.
-    Own {
+    Private {
         filesystem: &'static str,
         options: Vec<String>,
         tree: Option<OwnedFd>,
@@ -64,7 +64,7 @@ enum Source {
     Dev {
         options: Vec<String>,
         tree: Option<OwnedFd>,
-        nodes: devices::ReadyNodes,
+        nodes: devices::PrecreatedNodes,
     },
     Cgroup(cgroups::CgroupMount),
 }
@@ -106,16 +106,22 @@ pub(crate) fn move_onto(tree: impl AsFd, target: impl AsFd) -> std::io::Result<(
 }
 
 /// Opens what belongs to the host. Runs as the host's root, in its mount namespace.
-pub(crate) fn prepare(specs: &[MountSpec], around: &Surroundings<'_>) -> Result<Vec<Prepared>> {
-    specs.iter().map(|spec| prepare_one(spec, around)).collect()
+pub(crate) fn prepare(
+    specs: &[MountSpec],
+    mount_context: &MountContext<'_>,
+) -> Result<Vec<PreparedMount>> {
+    specs.iter().map(|spec| prepare_one(spec, mount_context)).collect()
 }
 
-fn prepare_one(spec: &MountSpec, around: &Surroundings<'_>) -> Result<Prepared> {
-    let kind = MountKind::try_from(spec.kind)
-        .map_err(|_| Trouble::bad(format!("the mount at {} is of an unknown kind", spec.target)))?;
+fn prepare_one(spec: &MountSpec, mount_context: &MountContext<'_>) -> Result<PreparedMount> {
+    let kind = MountKind::try_from(spec.kind).map_err(|_| {
+        CreateError::invalid_spec(format!("the mount at {} is of an unknown kind", spec.target))
+    })?;
     if !spec.target.starts_with('/') {
         let target = &spec.target;
-        return Err(Trouble::bad(format!("the mount target {target:?} is not an absolute path")));
+        return Err(CreateError::invalid_spec(format!(
+            "the mount target {target:?} is not an absolute path"
+        )));
     }
     let own = |filesystem, extra: &[&str]| {
         let mut options = spec.options.clone();
@@ -125,28 +131,28 @@ fn prepare_one(spec: &MountSpec, around: &Surroundings<'_>) -> Result<Prepared> 
                 options.push((*option).to_owned());
             }
         }
-        options.extend(label_option(filesystem, around.label));
-        Source::Own { filesystem, options, tree: None }
+        options.extend(label_option(filesystem, mount_context.label));
+        MountSource::Private { filesystem, options, tree: None }
     };
     let source = match kind {
-        MountKind::Bind => prepare_bind(spec, around)?,
+        MountKind::Bind => prepare_bind(spec, mount_context)?,
         MountKind::Tmpfs => own("tmpfs", &[]),
-        MountKind::Proc => Source::Own {
+        MountKind::Proc => MountSource::Private {
             filesystem: "proc",
-            options: [spec.options.as_slice(), around.proc_options].concat(),
+            options: [spec.options.as_slice(), mount_context.proc_options].concat(),
             tree: None,
         },
         MountKind::Sysfs => own("sysfs", &[]),
         MountKind::Mqueue => own("mqueue", &[]),
         MountKind::Devpts => own("devpts", &["newinstance", "ptmxmode=0666", "mode=0620"]),
-        MountKind::Cgroup => Source::Cgroup(cgroups::prepare(around)?),
-        MountKind::Dev => Source::Dev {
-            options: dev_options(spec, around.label),
+        MountKind::Cgroup => MountSource::Cgroup(cgroups::prepare(mount_context)?),
+        MountKind::Dev => MountSource::Dev {
+            options: dev_options(spec, mount_context.label),
             tree: None,
-            nodes: devices::ReadyNodes::default(),
+            nodes: devices::PrecreatedNodes::default(),
         },
     };
-    Ok(Prepared { spec: spec.clone(), kind, source })
+    Ok(PreparedMount { spec: spec.clone(), kind, source })
 }
 
 /// The label as an option of fsconfig(2). Kernel filesystems keep their own labels, and so does
@@ -165,13 +171,13 @@ fn dev_options(spec: &MountSpec, label: &str) -> Vec<String> {
     options
 }
 
-fn prepare_bind(spec: &MountSpec, around: &Surroundings<'_>) -> Result<Source> {
+fn prepare_bind(spec: &MountSpec, mount_context: &MountContext<'_>) -> Result<MountSource> {
     let source = open_source(&spec.source, &spec.sub_path, spec.no_symlinks_in_source)?;
-    let folder = is_folder(&source)?;
+    let dir = is_dir(&source)?;
     let named = format!("the mount of {} at {}", spec.source, spec.target);
     let tree =
         detached_copy(&source, !spec.not_recursive).during(format_args!("copying {named}"))?;
-    if let Some(namespace) = id_namespace(spec, around.user_namespace)? {
+    if let Some(namespace) = id_namespace(spec, mount_context.user_namespace)? {
         let change = MountChange {
             set: libc::MOUNT_ATTR_IDMAP,
             user_namespace: Some(namespace.as_fd()),
@@ -185,7 +191,7 @@ fn prepare_bind(spec: &MountSpec, around: &Surroundings<'_>) -> Result<Source> {
         ..MountChange::default()
     };
     change_mount(tree.as_fd(), change).during(format_args!("setting the flags of {named}"))?;
-    Ok(Source::Machine { tree, folder })
+    Ok(MountSource::Machine { tree, dir })
 }
 
 /// The user namespace of an id-mapped mount, if it is one.
@@ -198,7 +204,7 @@ fn id_namespace(spec: &MountSpec, pod: Option<BorrowedFd<'_>>) -> Result<Option<
         }
         (None, true, None) => {
             let target = &spec.target;
-            Err(Trouble::bad(format!(
+            Err(CreateError::invalid_spec(format!(
                 "the mount at {target} maps ids, but the pod has no user namespace"
             )))
         }
@@ -218,12 +224,12 @@ fn attributes(spec: &MountSpec) -> MountAttrFlags {
     .fold(MountAttrFlags::empty(), |all, (_, one)| all | one)
 }
 
-impl Prepared {
+impl PreparedMount {
     /// Creates the nodes that a container in a user namespace cannot create. Runs as the host's
     /// root; `owner` is the pod's root id on the host.
-    pub(crate) fn make_nodes(&mut self, from: &Nodes, owner: (u32, u32)) -> Result<()> {
-        if let Source::Dev { nodes, .. } = &mut self.source {
-            *nodes = devices::ReadyNodes::make(from, owner)?;
+    pub(crate) fn make_nodes(&mut self, from: &DeviceInodes, owner: (u32, u32)) -> Result<()> {
+        if let MountSource::Dev { nodes, .. } = &mut self.source {
+            *nodes = devices::PrecreatedNodes::make(from, owner)?;
         }
         Ok(())
     }
@@ -231,45 +237,46 @@ impl Prepared {
     /// Creates the filesystems of the container's own namespaces. Runs inside, while the host's
     /// `/proc` and `/sys` are still visible: only then does the kernel let a user namespace mount
     /// its own.
-    pub(crate) fn make_own(&mut self) -> Result<()> {
+    pub(crate) fn mount_private(&mut self) -> Result<()> {
         let flags = attributes(&self.spec);
         match &mut self.source {
-            Source::Own { filesystem, options, tree } => {
+            MountSource::Private { filesystem, options, tree } => {
                 // Mount points in a read-only tmpfs are created first.
                 let flags = flags - MountAttrFlags::MOUNT_ATTR_RDONLY;
                 *tree = Some(detached_filesystem(filesystem, options, flags)?);
             }
-            Source::Dev { options, tree, .. } => {
+            MountSource::Dev { options, tree, .. } => {
                 let flags = MountAttrFlags::MOUNT_ATTR_NOSUID;
                 *tree = Some(detached_filesystem("tmpfs", options, flags)?);
             }
-            Source::Cgroup(mount) => mount.make_own(flags)?,
-            Source::Machine { .. } => {}
+            MountSource::Cgroup(mount) => mount.mount_private(flags)?,
+            MountSource::Machine { .. } => {}
         }
         Ok(())
     }
 
     /// Attaches the mount. Runs inside, with the container's root as root.
-    pub(crate) fn attach(&self, root: &Root) -> Result<()> {
+    pub(crate) fn attach(&self, root: &ContainerRoot) -> Result<()> {
         let target = &self.spec.target;
         let tree = match &self.source {
-            Source::Machine { tree, .. } => tree,
-            Source::Own { tree, .. } | Source::Dev { tree, .. } => {
-                tree.as_ref().ok_or_else(|| Trouble::other(format!("no mount for {target}")))?
+            MountSource::Machine { tree, .. } => tree,
+            MountSource::Private { tree, .. } | MountSource::Dev { tree, .. } => {
+                tree.as_ref().ok_or_else(|| CreateError::other(format!("no mount for {target}")))?
             }
-            Source::Cgroup(mount) => return mount.attach(root, target),
+            MountSource::Cgroup(mount) => return mount.attach(root, target),
         };
         let missing = match &self.source {
-            Source::Machine { folder: false, .. } => Missing::File,
-            _ => Missing::Folder,
+            MountSource::Machine { dir: false, .. } => CreateAs::File,
+            _ => CreateAs::Dir,
         };
-        let place = self.target(root, missing)?;
-        move_onto(tree, &place).during(format_args!("mounting onto {target}"))?;
-        let propagation = Propagation::try_from(self.spec.propagation)
-            .map_err(|_| Trouble::bad(format!("the propagation of {target} is unknown")))?;
+        let mount_point = self.target(root, missing)?;
+        move_onto(tree, &mount_point).during(format_args!("mounting onto {target}"))?;
+        let propagation = Propagation::try_from(self.spec.propagation).map_err(|_| {
+            CreateError::invalid_spec(format!("the propagation of {target} is unknown"))
+        })?;
         set_propagation(tree, propagation, true)
             .during(format_args!("setting the propagation of {target}"))?;
-        if let Source::Dev { nodes, .. } = &self.source {
+        if let MountSource::Dev { nodes, .. } = &self.source {
             nodes.fill(root, target)?;
         }
         Ok(())
@@ -280,37 +287,37 @@ impl Prepared {
     }
 
     /// Only a process in the container's own PID and cgroup namespaces can create it.
-    pub(crate) fn shows_the_process(&self, own_groups: bool) -> bool {
+    pub(crate) fn is_per_process(&self, has_cgroup: bool) -> bool {
         match &self.source {
-            Source::Cgroup(cgroups::CgroupMount::Unified { .. }) => own_groups,
+            MountSource::Cgroup(cgroups::CgroupMount::Unified { .. }) => has_cgroup,
             _ => self.kind == MountKind::Proc,
         }
     }
 
     /// Creates the mount point beforehand. What is in `/proc` comes with its mount.
-    pub(crate) fn make_place(&self, root: &Root) -> Result<()> {
+    pub(crate) fn create_mount_point(&self, root: &ContainerRoot) -> Result<()> {
         match self.kind {
-            MountKind::Proc => self.target(root, Missing::Folder).map(drop),
-            MountKind::Cgroup => root.find_or_make(&self.spec.target, Missing::Folder).map(drop),
+            MountKind::Proc => self.target(root, CreateAs::Dir).map(drop),
+            MountKind::Cgroup => root.find_or_create(&self.spec.target, CreateAs::Dir).map(drop),
             _ => Ok(()),
         }
     }
 
     /// The raw descriptors it holds.
-    pub(crate) fn numbers(&self) -> Vec<RawFd> {
+    pub(crate) fn raw_fds(&self) -> Vec<RawFd> {
         match &self.source {
-            Source::Machine { tree, .. } => vec![tree.as_raw_fd()],
-            Source::Own { tree, .. } => tree.iter().map(AsRawFd::as_raw_fd).collect(),
-            Source::Dev { tree, nodes, .. } => {
-                tree.iter().map(AsRawFd::as_raw_fd).chain(nodes.numbers()).collect()
+            MountSource::Machine { tree, .. } => vec![tree.as_raw_fd()],
+            MountSource::Private { tree, .. } => tree.iter().map(AsRawFd::as_raw_fd).collect(),
+            MountSource::Dev { tree, nodes, .. } => {
+                tree.iter().map(AsRawFd::as_raw_fd).chain(nodes.raw_fds()).collect()
             }
-            Source::Cgroup(mount) => mount.numbers(),
+            MountSource::Cgroup(mount) => mount.raw_fds(),
         }
     }
 
     /// Must come after all mounts: makes filesystems read-only.
     pub(crate) fn finish(&self) -> Result<()> {
-        let Source::Own { tree: Some(tree), .. } = &self.source else { return Ok(()) };
+        let MountSource::Private { tree: Some(tree), .. } = &self.source else { return Ok(()) };
         if !(self.spec.read_only || self.spec.recursive_read_only) {
             return Ok(());
         }
@@ -320,7 +327,7 @@ impl Prepared {
     }
 
     /// `/proc` and `/sys` may not be links: their masks would apply elsewhere.
-    fn target(&self, root: &Root, missing: Missing) -> Result<OwnedFd> {
+    fn target(&self, root: &ContainerRoot, missing: CreateAs) -> Result<OwnedFd> {
         let target = &self.spec.target;
         if matches!(self.kind, MountKind::Proc | MountKind::Sysfs) {
             match root.find_without_links(target) {
@@ -330,15 +337,15 @@ impl Prepared {
                 }
             }
         }
-        let place = root.find_or_make(target, missing)?;
-        if is_folder(&place)? != (missing == Missing::Folder) {
-            return Err(Trouble::bad(format!(
+        let mount_point = root.find_or_create(target, missing)?;
+        if is_dir(&mount_point)? != (missing == CreateAs::Dir) {
+            return Err(CreateError::invalid_spec(format!(
                 "{target} in the container is {} and what is mounted there is not",
-                if missing == Missing::Folder { "a file" } else { "a directory" }
+                if missing == CreateAs::Dir { "a file" } else { "a directory" }
             )));
         }
-        self.refuse_kernel_trees(root, &place)?;
-        Ok(place)
+        self.reject_kernel_filesystems(root, &mount_point)?;
+        Ok(mount_point)
     }
 
     /// A bind onto the container's `/proc` or something in it would undo the masks there. Upstream
@@ -346,7 +353,7 @@ impl Prepared {
     /// we.
     ///
     /// upstream: runc libcontainer/rootfs_linux.go (checkProcMount)
-    fn refuse_kernel_trees(&self, root: &Root, place: &OwnedFd) -> Result<()> {
+    fn reject_kernel_filesystems(&self, root: &ContainerRoot, mount_point: &OwnedFd) -> Result<()> {
         const REPLACEABLE: &[&str] = &[
             "/proc/cpuinfo",
             "/proc/diskstats",
@@ -365,27 +372,30 @@ impl Prepared {
         }
         let target = &self.spec.target;
         let named = without_dots(target);
-        let is_proc = named == "/proc" || is_same(place, root.find_without_links("/proc").ok())?;
+        let is_proc =
+            named == "/proc" || is_same(mount_point, root.find_without_links("/proc").ok())?;
         if is_proc {
             return if self.is_a_procfs()? {
                 Ok(())
             } else {
-                Err(Trouble::bad(format!(
+                Err(CreateError::invalid_spec(format!(
                     "{target:?} is the container's /proc; only a procfs is mounted there"
                 )))
             };
         }
-        let kind = rustix::fs::fstatfs(place).during("looking at a mount target")?.f_type;
+        let kind = rustix::fs::fstatfs(mount_point).during("looking at a mount target")?.f_type;
         let is_within = named.starts_with("/proc/") || u64::try_from(kind) == Ok(PROC_MAGIC);
         if is_within && !REPLACEABLE.contains(&named.as_str()) {
-            return Err(Trouble::bad(format!("{target} lies in /proc; nothing is mounted there")));
+            return Err(CreateError::invalid_spec(format!(
+                "{target} lies in /proc; nothing is mounted there"
+            )));
         }
         Ok(())
     }
 
     /// Binding the host's whole `/proc` is a common way to give it to a monitoring agent.
     fn is_a_procfs(&self) -> Result<bool> {
-        let Source::Machine { tree, .. } = &self.source else { return Ok(false) };
+        let MountSource::Machine { tree, .. } = &self.source else { return Ok(false) };
         let kind = rustix::fs::fstatfs(tree).during("looking at a mount source")?.f_type;
         Ok(matches!(u64::try_from(kind), Ok(PROC_MAGIC | SYSFS_MAGIC)))
     }
@@ -431,25 +441,25 @@ pub(crate) fn set_propagation(
 
 /// Makes a detached tree the root, and drops the old one.
 pub(crate) fn become_root(tree: &OwnedFd) -> Result<()> {
-    move_onto(tree, &leave_machine()?).during("mounting the root")?;
+    move_onto(tree, &isolate_mounts()?).during("mounting the root")?;
     change_root(tree)
 }
 
 /// Mounts the future root at a path, where hooks find it while the host's root is still there.
-pub(crate) fn show_root(tree: &OwnedFd, place: &str) -> Result<()> {
-    drop(leave_machine()?);
-    let place = open_source(place, "", false)?;
-    move_onto(tree, &place).during("mounting the root")
+pub(crate) fn mount_root_at(tree: &OwnedFd, mount_point: &str) -> Result<()> {
+    drop(isolate_mounts()?);
+    let mount_point = open_source(mount_point, "", false)?;
+    move_onto(tree, &mount_point).during("mounting the root")
 }
 
 /// Enters a new mount namespace with private mounts. Returns its root.
-pub(crate) fn part_from_machine() -> Result<OwnedFd> {
+pub(crate) fn enter_mount_namespace() -> Result<OwnedFd> {
     unshare(NEW_MOUNT).during("leaving the machine's mount namespace")?;
-    leave_machine()
+    isolate_mounts()
 }
 
 /// Makes all mounts private, so that new ones do not propagate to the host. Returns the root.
-fn leave_machine() -> Result<OwnedFd> {
+fn isolate_mounts() -> Result<OwnedFd> {
     let everything = rustix::fs::open(
         "/",
         rustix::fs::OFlags::PATH | rustix::fs::OFlags::CLOEXEC,

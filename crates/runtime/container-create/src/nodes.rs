@@ -11,15 +11,15 @@ use std::os::fd::{AsFd, OwnedFd};
 use rustix::fs::{AtFlags, FileType, Gid, Mode, OFlags, Uid};
 use rustix::mount::{MountAttrFlags, UnmountFlags};
 
-use crate::error::{During, Result, Trouble};
+use crate::error::{CreateError, During, Result};
 use crate::mounts::{
-    detached_copy, detached_filesystem, label_option, move_onto, part_from_machine,
+    detached_copy, detached_filesystem, enter_mount_namespace, label_option, move_onto,
 };
 use crate::system::{MountChange, change_mount};
 
 /// A node to create.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Node {
+pub(crate) struct DeviceInode {
     pub(crate) kind: FileType,
     pub(crate) number: u64,
     pub(crate) mode: u32,
@@ -27,7 +27,7 @@ pub(crate) struct Node {
     pub(crate) owner: (u32, u32),
 }
 
-impl Node {
+impl DeviceInode {
     /// Readable and writable for all users.
     pub(crate) fn standard(major: u32, minor: u32, owner: (u32, u32)) -> Self {
         let number = rustix::fs::makedev(major, minor);
@@ -40,49 +40,50 @@ impl Node {
 }
 
 /// The tmpfs with the nodes.
-pub(crate) struct Nodes {
-    table: OwnedFd,
-    before: OwnedFd,
+pub(crate) struct DeviceInodes {
+    mount_table: OwnedFd,
+    original_root: OwnedFd,
     count: std::cell::Cell<u32>,
 }
 
-impl Nodes {
+impl DeviceInodes {
     /// Runs as the host's root; enters a new mount namespace. `label` is the SELinux label of the
     /// container's files.
     pub(crate) fn open(label: &str, count: usize) -> Result<Self> {
-        let root = part_from_machine()?;
+        let root = enter_mount_namespace()?;
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let before = rustix::fs::open(".", flags, Mode::empty()).during("opening a directory")?;
+        let original_root =
+            rustix::fs::open(".", flags, Mode::empty()).during("opening a directory")?;
         // Each node has a directory of its own.
         let inodes = format!("nr_inodes={}", count.saturating_mul(2).saturating_add(8));
         let options = ["size=4k".to_owned(), inodes, "mode=755".to_owned()];
         let options: Vec<String> =
             options.into_iter().chain(label_option("tmpfs", label)).collect();
         let flags = MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NOEXEC;
-        let table = detached_filesystem("tmpfs", &options, flags)?;
-        move_onto(&table, &root).during("mounting a place for device nodes")?;
-        Ok(Self { table, before, count: std::cell::Cell::new(0) })
+        let mount_table = detached_filesystem("tmpfs", &options, flags)?;
+        move_onto(&mount_table, &root).during("mounting a place for device nodes")?;
+        Ok(Self { mount_table, original_root, count: std::cell::Cell::new(0) })
     }
 
     /// A new node as a detached mount. `name` is shown in the mount table.
-    pub(crate) fn node(&self, name: &str, node: Node) -> Result<OwnedFd> {
+    pub(crate) fn node(&self, name: &str, node: DeviceInode) -> Result<OwnedFd> {
         let step = format!("making the device node {name}");
-        let folder = self.folder().during(&step)?;
+        let dir = self.dir().during(&step)?;
         let mode = Mode::from_raw_mode(node.mode & 0o7777);
-        rustix::fs::mknodat(&folder, name, node.kind, mode, node.number).during(&step)?;
+        rustix::fs::mknodat(&dir, name, node.kind, mode, node.number).during(&step)?;
         let (uid, gid) = (Uid::from_raw(node.owner.0), Gid::from_raw(node.owner.1));
-        rustix::fs::chownat(&folder, name, Some(uid), Some(gid), AtFlags::SYMLINK_NOFOLLOW)
+        rustix::fs::chownat(&dir, name, Some(uid), Some(gid), AtFlags::SYMLINK_NOFOLLOW)
             .during(&step)?;
         // mknod(2) applies the umask, and a change of the owner clears mode bits.
-        rustix::fs::chmodat(&folder, name, mode, AtFlags::empty()).during(&step)?;
+        rustix::fs::chmodat(&dir, name, mode, AtFlags::empty()).during(&step)?;
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let made = rustix::fs::openat(&folder, name, flags, Mode::empty()).during(&step)?;
+        let made = rustix::fs::openat(&dir, name, flags, Mode::empty()).during(&step)?;
         let stat = rustix::fs::fstat(&made).during(&step)?;
         let is_fifo = node.kind == FileType::Fifo;
         if FileType::from_raw_mode(stat.st_mode) != node.kind
             || (!is_fifo && stat.st_rdev != node.number)
         {
-            return Err(Trouble::other(format!("{step}: it is another device")));
+            return Err(CreateError::other(format!("{step}: it is another device")));
         }
         detached_copy(&made, false).during(&step)
     }
@@ -90,27 +91,28 @@ impl Nodes {
     /// An empty file as a detached read-only mount.
     pub(crate) fn empty_file(&self, name: &str) -> Result<OwnedFd> {
         let step = "making an empty file";
-        let folder = self.folder().during(step)?;
+        let dir = self.dir().during(step)?;
         let flags = OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let mode = Mode::from_raw_mode(0o444);
-        let made = rustix::fs::openat(&folder, name, flags, mode).during(step)?;
+        let made = rustix::fs::openat(&dir, name, flags, mode).during(step)?;
         read_only(detached_copy(&made, false).during(step)?)
     }
 
-    fn folder(&self) -> std::io::Result<OwnedFd> {
+    fn dir(&self) -> std::io::Result<OwnedFd> {
         let name = self.count.get().to_string();
         self.count.set(self.count.get() + 1);
-        rustix::fs::mkdirat(&self.table, name.as_str(), Mode::from_raw_mode(0o755))?;
+        rustix::fs::mkdirat(&self.mount_table, name.as_str(), Mode::from_raw_mode(0o755))?;
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        rustix::fs::openat(&self.table, name.as_str(), flags, Mode::empty()).map_err(Into::into)
+        rustix::fs::openat(&self.mount_table, name.as_str(), flags, Mode::empty())
+            .map_err(Into::into)
     }
 
     /// Removes the tmpfs from the mount table; detached mounts of it stay valid.
     pub(crate) fn close(self) -> Result<()> {
         let step = "unmounting the place for device nodes";
-        rustix::process::fchdir(&self.table).during(step)?;
+        rustix::process::fchdir(&self.mount_table).during(step)?;
         rustix::mount::unmount(".", UnmountFlags::DETACH).during(step)?;
-        rustix::process::fchdir(&self.before).during(step)
+        rustix::process::fchdir(&self.original_root).during(step)
     }
 }
 

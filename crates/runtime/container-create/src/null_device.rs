@@ -11,7 +11,7 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, XattrFlags};
 use rustix::mount::MountAttrFlags;
 
-use crate::error::{During, Result, Trouble};
+use crate::error::{CreateError, During, Result};
 use crate::mounts::{detached_copy, detached_filesystem};
 use crate::system::{MountChange, change_mount};
 
@@ -20,16 +20,16 @@ mod tests;
 
 const PATH: &str = "/dev/null";
 const LABEL: &str = "security.selinux";
-const LONGEST_LABEL: usize = 4096;
+const MAX_LABEL_LENGTH: usize = 4096;
 
 /// Created once per pod, opened for each process.
 #[derive(Debug)]
-pub struct NullDevice(Source);
+pub struct NullDevice(NullSource);
 
 #[derive(Debug)]
-enum Source {
+enum NullSource {
     /// The root of a tmpfs.
-    Own(OwnedFd),
+    Private(OwnedFd),
     /// A read-only mount of the host's node.
     Machine(OwnedFd),
 }
@@ -61,7 +61,7 @@ impl NullDevice {
         copy_label(&node);
         drop(node);
         make_read_only(&root)?;
-        Ok(Self(Source::Own(root)))
+        Ok(Self(NullSource::Private(root)))
     }
 
     fn of_machine() -> Result<Self> {
@@ -70,15 +70,15 @@ impl NullDevice {
         require_null(&null)?;
         let tree = detached_copy(&null, false).during("copying the mount of /dev/null")?;
         make_read_only(&tree)?;
-        Ok(Self(Source::Machine(tree)))
+        Ok(Self(NullSource::Machine(tree)))
     }
 
     /// A new open file. Runs in the host's mount namespace.
     pub fn open(&self, flags: OFlags) -> io::Result<OwnedFd> {
         let flags = flags | OFlags::CLOEXEC;
         match &self.0 {
-            Source::Own(root) => open_within(root, flags),
-            Source::Machine(tree) => {
+            NullSource::Private(root) => open_within(root, flags),
+            NullSource::Machine(tree) => {
                 let path = format!("/proc/self/fd/{}", tree.as_raw_fd());
                 let null = rustix::fs::open(path, flags, Mode::empty())?;
                 require_null(&null).map_err(io::Error::other)?;
@@ -101,7 +101,7 @@ fn make_read_only(tree: &OwnedFd) -> Result<()> {
 /// The label of the host's null device, as SELinux policies expect it; without SELinux there is
 /// none.
 fn copy_label(node: &OwnedFd) {
-    let mut label = [0; LONGEST_LABEL];
+    let mut label = [0; MAX_LABEL_LENGTH];
     let Ok(length) = rustix::fs::getxattr(PATH, LABEL, &mut label) else { return };
     if let Some(label) = label.get(..length) {
         let _ = rustix::fs::fsetxattr(node, LABEL, label, XattrFlags::empty());
@@ -113,7 +113,7 @@ pub(crate) fn require_null(descriptor: &OwnedFd) -> Result<()> {
     let stat = rustix::fs::fstat(descriptor).during("looking at a null device")?;
     let numbers = (rustix::fs::major(stat.st_rdev), rustix::fs::minor(stat.st_rdev));
     if FileType::from_raw_mode(stat.st_mode) != FileType::CharacterDevice || numbers != (1, 3) {
-        return Err(Trouble::other("/dev/null is not the null device (character device 1:3)"));
+        return Err(CreateError::other("/dev/null is not the null device (character device 1:3)"));
     }
     Ok(())
 }

@@ -11,44 +11,44 @@ use std::path::{Component, Path};
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 
-use crate::error::{During, Result, Trouble};
+use crate::error::{CreateError, During, Result};
 
 #[cfg(test)]
 mod tests;
 
 /// The kernel's limit.
-const MOST_LINKS: u32 = 40;
-const MOST_PARTS: usize = 4096;
+const MAX_LINKS: u32 = 40;
+const MAX_PARTS: usize = 4096;
 /// `f_type` of procfs.
 const PROC_MAGIC: u64 = 0x9fa0;
 
 /// What to create if nothing exists.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Missing {
+pub(crate) enum CreateAs {
     File,
-    Folder,
+    Dir,
 }
 
 /// A container's root by descriptor.
 #[derive(Debug)]
-pub(crate) struct Root {
-    folder: OwnedFd,
+pub(crate) struct ContainerRoot {
+    dir: OwnedFd,
 }
 
-impl Root {
-    pub(crate) fn new(folder: OwnedFd) -> Self {
-        Self { folder }
+impl ContainerRoot {
+    pub(crate) fn new(dir: OwnedFd) -> Self {
+        Self { dir }
     }
 
     /// The root of this process.
     pub(crate) fn here() -> Result<Self> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let folder = rustix::fs::open("/", flags, Mode::empty()).during("opening /")?;
-        Ok(Self { folder })
+        let dir = rustix::fs::open("/", flags, Mode::empty()).during("opening /")?;
+        Ok(Self { dir })
     }
 
-    pub(crate) fn folder(&self) -> BorrowedFd<'_> {
-        self.folder.as_fd()
+    pub(crate) fn dir(&self) -> BorrowedFd<'_> {
+        self.dir.as_fd()
     }
 
     /// Looks up a path, following links inside the root; returns an O_PATH descriptor.
@@ -71,7 +71,7 @@ impl Root {
         // openat2(2) returns EAGAIN after a concurrent rename.
         for _ in 0..32 {
             match rustix::fs::openat2(
-                &self.folder,
+                &self.dir,
                 path,
                 flags | OFlags::CLOEXEC,
                 Mode::empty(),
@@ -85,25 +85,25 @@ impl Root {
     }
 
     /// Looks up a path and creates what is missing, also behind a dangling link.
-    pub(crate) fn find_or_make(&self, path: &str, missing: Missing) -> Result<OwnedFd> {
+    pub(crate) fn find_or_create(&self, path: &str, missing: CreateAs) -> Result<OwnedFd> {
         match self.find(path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             outcome => return outcome.during(format_args!("opening {path} in the container")),
         }
-        let mut walk = Walk {
+        let mut walk = RootWalk {
             root: self,
             at: Vec::new(),
-            here: self.folder.try_clone().during("copying a descriptor")?,
+            here: self.dir.try_clone().during("copying a descriptor")?,
             links: 0,
         };
-        walk.go(path, missing).during(format_args!("making {path} in the container"))
+        walk.walk_path(path, missing).during(format_args!("making {path} in the container"))
     }
 
     /// Creates a symbolic link unless the name exists.
     pub(crate) fn link(&self, target: &str, path: &str) -> Result<()> {
         let (parent, name) = split(path)?;
-        let folder = self.find_or_make(parent, Missing::Folder)?;
-        match rustix::fs::symlinkat(target, &folder, name) {
+        let dir = self.find_or_create(parent, CreateAs::Dir)?;
+        match rustix::fs::symlinkat(target, &dir, name) {
             Ok(()) | Err(Errno::EXIST) => Ok(()),
             Err(errno) => Err(errno).during(format_args!("linking {path} in the container")),
         }
@@ -116,21 +116,23 @@ pub(crate) fn split(path: &str) -> Result<(&str, &str)> {
         Some((parent, name)) if !name.is_empty() && name != ".." && name != "." => {
             Ok((if parent.is_empty() { "/" } else { parent }, name))
         }
-        _ => Err(Trouble::bad(format!("{path:?}: expected an absolute path to something"))),
+        _ => Err(CreateError::invalid_spec(format!(
+            "{path:?}: expected an absolute path to something"
+        ))),
     }
 }
 
 /// Walks a path by components; the kernel never follows a link in it.
-struct Walk<'a> {
-    root: &'a Root,
+struct RootWalk<'a> {
+    root: &'a ContainerRoot,
     /// Resolved names from the root to `here`.
     at: Vec<String>,
     here: OwnedFd,
     links: u32,
 }
 
-impl Walk<'_> {
-    fn go(&mut self, path: &str, missing: Missing) -> io::Result<OwnedFd> {
+impl RootWalk<'_> {
+    fn walk_path(&mut self, path: &str, missing: CreateAs) -> io::Result<OwnedFd> {
         let mut parts = parts_of(path)?;
         while let Some(part) = parts.pop_front() {
             if part == ".." {
@@ -139,11 +141,11 @@ impl Walk<'_> {
                 continue;
             }
             let last = parts.is_empty();
-            let kind = if last { missing } else { Missing::Folder };
-            let next = self.open_or_make(&part, kind)?;
+            let kind = if last { missing } else { CreateAs::Dir };
+            let next = self.open_or_create(&part, kind)?;
             let stat = rustix::fs::fstat(&next)?;
             if FileType::from_raw_mode(stat.st_mode) == FileType::Symlink {
-                self.follow(&next, &mut parts)?;
+                self.follow_link(&next, &mut parts)?;
                 continue;
             }
             self.at.push(part);
@@ -152,37 +154,37 @@ impl Walk<'_> {
         self.here.try_clone()
     }
 
-    fn follow(&mut self, link: &OwnedFd, parts: &mut VecDeque<String>) -> io::Result<()> {
+    fn follow_link(&mut self, link: &OwnedFd, parts: &mut VecDeque<String>) -> io::Result<()> {
         self.links += 1;
         // Magic links of procfs do not lead where their text says; openat2(2) has refused them
         // before.
-        if rustix::fs::fstatfs(link)?.f_type as u64 == PROC_MAGIC || self.links > MOST_LINKS {
+        if rustix::fs::fstatfs(link)?.f_type as u64 == PROC_MAGIC || self.links > MAX_LINKS {
             return Err(Errno::LOOP.into());
         }
         let target = rustix::fs::readlinkat(link, "", Vec::new())?;
         let target = target.to_str().map_err(io::Error::other)?.to_owned();
         if target.starts_with('/') {
             self.at.clear();
-            self.here = self.root.folder.try_clone()?;
+            self.here = self.root.dir.try_clone()?;
         }
         for part in parts_of(&target)?.into_iter().rev() {
             parts.push_front(part);
         }
-        if parts.len() > MOST_PARTS {
+        if parts.len() > MAX_PARTS {
             return Err(Errno::NAMETOOLONG.into());
         }
         Ok(())
     }
 
-    fn open_or_make(&self, name: &str, missing: Missing) -> io::Result<OwnedFd> {
+    fn open_or_create(&self, name: &str, missing: CreateAs) -> io::Result<OwnedFd> {
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         match rustix::fs::openat(&self.here, name, flags, Mode::empty()) {
             Err(Errno::NOENT) => {}
             outcome => return outcome.map_err(Into::into),
         }
         match missing {
-            Missing::Folder => rustix::fs::mkdirat(&self.here, name, Mode::from_raw_mode(0o755))?,
-            Missing::File => {
+            CreateAs::Dir => rustix::fs::mkdirat(&self.here, name, Mode::from_raw_mode(0o755))?,
+            CreateAs::File => {
                 let flags = OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
                 let flags = flags | OFlags::WRONLY | OFlags::NONBLOCK;
                 drop(rustix::fs::openat(&self.here, name, flags, Mode::from_raw_mode(0o644))?);
@@ -210,7 +212,9 @@ fn parts_of(path: &str) -> io::Result<VecDeque<String>> {
 /// A file or directory of the host, with an optional path beneath it that may not lead out.
 pub(crate) fn open_source(source: &str, sub_path: &str, no_links: bool) -> Result<OwnedFd> {
     if !source.starts_with('/') {
-        return Err(Trouble::bad(format!("the mount source {source:?} is not an absolute path")));
+        return Err(CreateError::invalid_spec(format!(
+            "the mount source {source:?} is not an absolute path"
+        )));
     }
     let resolve = if no_links { ResolveFlags::NO_SYMLINKS } else { ResolveFlags::empty() };
     let flags = OFlags::PATH | OFlags::CLOEXEC;
@@ -224,7 +228,7 @@ pub(crate) fn open_source(source: &str, sub_path: &str, no_links: bool) -> Resul
         .during(format_args!("opening {sub_path} beneath the mount source {source}"))
 }
 
-pub(crate) fn is_folder(descriptor: impl AsFd) -> Result<bool> {
+pub(crate) fn is_dir(descriptor: impl AsFd) -> Result<bool> {
     let stat = rustix::fs::statat(descriptor.as_fd(), "", AtFlags::EMPTY_PATH)
         .during("looking at a descriptor")?;
     Ok(FileType::from_raw_mode(stat.st_mode) == FileType::Directory)

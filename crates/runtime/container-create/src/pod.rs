@@ -12,17 +12,17 @@ use std::os::unix::net::UnixStream;
 use rustix::fs::{Mode, OFlags};
 use rustix::mount::MountAttrFlags;
 
-use crate::error::{During, Result, Trouble};
-use crate::exchange::{Reporter, give, take};
+use crate::error::{CreateError, During, Result};
+use crate::exchange::{CreateReporter, send_descriptor, take};
 use crate::mounts::{become_root, detached_copy, detached_filesystem, move_onto, unmount_pin};
 use crate::process_files::ProcessFiles;
-use crate::scopes::Scope;
+use crate::scopes::SystemdScope;
 use crate::spec::{CapabilitySpec, LimitsSpec, NamespaceMode, PodSpec, SecuritySpec};
-use crate::sysctl::{self, Own};
+use crate::sysctl::{self, OwnNamespaces};
 use crate::system::{
-    NEW_IPC, NEW_MOUNT, NEW_NET, NEW_PID, NEW_USER, NEW_UTS, Sibling, Side, StringList,
-    clone_sibling, close_all_but, die_with_parent, enter, execute_descriptor, exit_now, fork,
-    loopback_up, outlive_parent, place, reset_signals, unshare,
+    ForkSide, NEW_IPC, NEW_MOUNT, NEW_NET, NEW_PID, NEW_USER, NEW_UTS, Sibling, StringList,
+    clone_sibling, close_all_except, die_with_parent, dup_to, enter, execute_descriptor, exit_now,
+    fork, loopback_up, outlive_parent, reset_signals, unshare,
 };
 use crate::user_namespace;
 
@@ -71,48 +71,49 @@ impl PodNamespaces {
         .collect()
     }
 
-    pub(crate) fn numbers(&self) -> Vec<RawFd> {
+    pub(crate) fn raw_fds(&self) -> Vec<RawFd> {
         self.named().into_iter().map(|(_, descriptor)| descriptor.as_raw_fd()).collect()
     }
 }
 
 pub(crate) fn mode(number: i32) -> Result<NamespaceMode> {
-    NamespaceMode::try_from(number)
-        .map_err(|_| Trouble::bad(format!("{number} is no namespace mode; expected 0 to 3")))
+    NamespaceMode::try_from(number).map_err(|_| {
+        CreateError::invalid_spec(format!("{number} is no namespace mode; expected 0 to 3"))
+    })
 }
 
 /// Runs in a fork of the supervisor; does not return. `null` is the pod's null device.
-pub fn make_pod(
+pub fn create_pod(
     spec: &PodSpec,
     process: &ProcessFiles,
     null: BorrowedFd<'_>,
-    reporter: &Reporter,
+    reporter: &CreateReporter,
 ) -> ! {
-    let (report, folder) = (reporter.as_fd().as_raw_fd(), process.folder().as_raw_fd());
-    let keep = [0, 1, 2, report, folder, null.as_raw_fd()];
-    let outcome = close_all_but(&keep)
+    let (report, dir) = (reporter.as_fd().as_raw_fd(), process.dir().as_raw_fd());
+    let keep = [0, 1, 2, report, dir, null.as_raw_fd()];
+    let outcome = close_all_except(&keep)
         .during("closing descriptors")
         .and_then(|()| make(spec, process, null, reporter));
     match outcome {
         Ok(()) => exit_now(0),
-        Err(trouble) => {
+        Err(error) => {
             unmount_pin(&spec.network_pin);
-            let _ = reporter.failed(&trouble);
+            let _ = reporter.failed(&error);
             exit_now(1)
         }
     }
 }
 
-fn own(spec: &PodSpec) -> Result<Own> {
+fn own(spec: &PodSpec) -> Result<OwnNamespaces> {
     let pod = |number| mode(number).map(|mode| mode == NamespaceMode::Pod);
-    Ok(Own { network: pod(spec.network)?, ipc: pod(spec.ipc)?, uts: pod(spec.uts)? })
+    Ok(OwnNamespaces { network: pod(spec.network)?, ipc: pod(spec.ipc)?, uts: pod(spec.uts)? })
 }
 
 fn make(
     spec: &PodSpec,
     process: &ProcessFiles,
     null: BorrowedFd<'_>,
-    reporter: &Reporter,
+    reporter: &CreateReporter,
 ) -> Result<()> {
     die_with_parent().during("following the supervisor")?;
     let own = own(spec)?;
@@ -120,41 +121,48 @@ fn make(
     if let Some(mappings) = &spec.user_namespace {
         user_namespace::check(mappings)?;
     }
-    let mut held = holder(spec, own, process)?;
+    let mut pod_namespaces = spawn_namespace_holder(spec, own, process)?;
     if !spec.network_path.is_empty() {
         let path = &spec.network_path;
         let network =
             rustix::fs::open(path.as_str(), OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())
                 .during(format_args!("opening the network namespace {path}"))?;
-        held.network = Some(network);
+        pod_namespaces.network = Some(network);
     }
-    if let (Some(network), false) = (&held.network, spec.network_pin.is_empty()) {
+    if let (Some(network), false) = (&pod_namespaces.network, spec.network_pin.is_empty()) {
         pin(network, &spec.network_pin)?;
     }
-    for (namespace, kind) in [(&held.network, NEW_NET), (&held.ipc, NEW_IPC), (&held.uts, NEW_UTS)]
-    {
+    for (namespace, kind) in [
+        (&pod_namespaces.network, NEW_NET),
+        (&pod_namespaces.ipc, NEW_IPC),
+        (&pod_namespaces.uts, NEW_UTS),
+    ] {
         if let Some(namespace) = namespace {
             enter(namespace.as_fd(), kind).during("entering the pod's namespaces")?;
         }
     }
     sysctl::apply(process, &spec.sysctls, own)?;
     if mode(spec.pid)? == NamespaceMode::Pod {
-        held.pid = Some(start_init(spec, &held, (process, null), reporter)?);
+        pod_namespaces.pid = Some(start_init(spec, &pod_namespaces, (process, null), reporter)?);
     }
     let (names, descriptors): (Vec<_>, Vec<_>) =
-        held.named().into_iter().map(|(name, one)| (name.to_owned(), one)).unzip();
+        pod_namespaces.named().into_iter().map(|(name, one)| (name.to_owned(), one)).unzip();
     reporter.ready(names, &descriptors).during("telling the supervisor")
 }
 
 /// Forks a process that unshares, waits until its namespaces are held, and exits.
-fn holder(spec: &PodSpec, own: Own, process: &ProcessFiles) -> Result<PodNamespaces> {
+fn spawn_namespace_holder(
+    spec: &PodSpec,
+    own: OwnNamespaces,
+    process: &ProcessFiles,
+) -> Result<PodNamespaces> {
     let (mut ours, theirs) = UnixStream::pair().during("making a socket pair")?;
     let pid = match fork().during("starting a process for namespaces")? {
-        Side::Child => {
+        ForkSide::Child => {
             drop(ours);
-            hold(spec, own, theirs)
+            hold_namespaces(spec, own, theirs)
         }
-        Side::Parent { pid } => u32::try_from(pid).unwrap_or_default(),
+        ForkSide::Parent { pid } => u32::try_from(pid).unwrap_or_default(),
     };
     drop(theirs);
     let outcome = (|| {
@@ -182,15 +190,15 @@ fn holder(spec: &PodSpec, own: Own, process: &ProcessFiles) -> Result<PodNamespa
 
 /// A zero byte is success; anything else is an error text.
 fn wait_for(socket: &mut UnixStream) -> Result<()> {
-    let mut word = [0; 512];
-    match socket.read(&mut word).during("waiting for the namespaces")? {
-        1 if word[0] == 0 => Ok(()),
-        0 => Err(Trouble::other("the process for namespaces ended early")),
-        count => Err(Trouble::other(String::from_utf8_lossy(&word[..count]).into_owned())),
+    let mut buffer = [0; 512];
+    match socket.read(&mut buffer).during("waiting for the namespaces")? {
+        1 if buffer[0] == 0 => Ok(()),
+        0 => Err(CreateError::other("the process for namespaces ended early")),
+        count => Err(CreateError::other(String::from_utf8_lossy(&buffer[..count]).into_owned())),
     }
 }
 
-fn hold(spec: &PodSpec, own: Own, mut socket: UnixStream) -> ! {
+fn hold_namespaces(spec: &PodSpec, own: OwnNamespaces, mut socket: UnixStream) -> ! {
     let outcome: Result<()> = (|| {
         die_with_parent().during("following the helper")?;
         if spec.user_namespace.is_some() {
@@ -217,8 +225,8 @@ fn hold(spec: &PodSpec, own: Own, mut socket: UnixStream) -> ! {
     })();
     let _ = match &outcome {
         Ok(()) => socket.write_all(&[0]),
-        Err(trouble) => {
-            let text: String = trouble.message.chars().take(500).collect();
+        Err(error) => {
+            let text: String = error.message.chars().take(500).collect();
             socket.write_all(text.as_bytes())
         }
     };
@@ -255,9 +263,9 @@ pub fn unpin(path: &str) {
 /// Starts the init of the shared PID namespace as a child of the supervisor.
 fn start_init(
     spec: &PodSpec,
-    held: &PodNamespaces,
+    pod_namespaces: &PodNamespaces,
     (process, null): (&ProcessFiles, BorrowedFd<'_>),
-    reporter: &Reporter,
+    reporter: &CreateReporter,
 ) -> Result<OwnedFd> {
     let own = rustix::process::getpid().as_raw_nonzero();
     if let Some(score) = spec.oom_score_adjustment {
@@ -266,12 +274,12 @@ fn start_init(
     }
     let program = rustix::fs::open("/proc/self/exe", OFlags::PATH | OFlags::CLOEXEC, Mode::empty())
         .during("opening this program")?;
-    let door = match spec.init_cgroup.as_str() {
+    let procs_files = match spec.init_cgroup.as_str() {
         "" => None,
         path => {
-            let hierarchy = cgroup_files::Hierarchy::detect()?;
+            let hierarchy = cgroup_files::CgroupHierarchies::detect()?;
             if !spec.init_unit.is_empty() {
-                let scope = Scope {
+                let scope = SystemdScope {
                     unit: &spec.init_unit,
                     slice: &spec.init_slice,
                     description: "the init of a pod",
@@ -280,10 +288,10 @@ fn start_init(
             }
             let group = hierarchy.group(path)?;
             group.create()?;
-            Some(group.door()?)
+            Some(group.procs_files()?)
         }
     };
-    if let Some(user) = &held.user {
+    if let Some(user) = &pod_namespaces.user {
         enter(user.as_fd(), NEW_USER).during("entering the user namespace")?;
         become_namespace_root()?;
     }
@@ -291,22 +299,22 @@ fn start_init(
     match clone_sibling(NEW_PID | NEW_MOUNT).during("starting the pod's init")? {
         Sibling::Self_ => {
             drop(ours);
-            let Err(trouble) = become_init(&program, null, process, theirs);
-            let _ = reporter.failed(&trouble);
+            let Err(error) = become_init(&program, null, process, theirs);
+            let _ = reporter.failed(&error);
             exit_now(1)
         }
         Sibling::Other { pid, pidfd } => {
             drop(theirs);
             let pid = u32::try_from(pid).unwrap_or_default();
-            if let Some(door) = &door {
-                door.admit(pid)?;
+            if let Some(procs_files) = &procs_files {
+                procs_files.attach(pid)?;
             }
             reporter.started(pid, pidfd.as_fd()).during("telling the supervisor")?;
             (&ours).write_all(&pid.to_ne_bytes()).during("letting the pod's init go on")?;
             let namespace = take(&ours).during("waiting for the PID namespace")?;
             // The other end is closed when the init is set up.
             let _ = (&ours).read(&mut [0]);
-            namespace.ok_or_else(|| Trouble::other("the pod's init ended early"))
+            namespace.ok_or_else(|| CreateError::other("the pod's init ended early"))
         }
     }
 }
@@ -321,7 +329,7 @@ fn become_init(
     socket.read_exact(&mut pid).during("waiting for the helper")?;
     // With a user namespace only the process itself may open it.
     let namespace = process.namespace(u32::from_ne_bytes(pid), "pid")?;
-    give(&socket, namespace.as_fd()).during("handing the PID namespace over")?;
+    send_descriptor(&socket, namespace.as_fd()).during("handing the PID namespace over")?;
     drop(namespace);
     rustix::process::setsid().during("beginning a session")?;
     let flags = MountAttrFlags::MOUNT_ATTR_RDONLY
@@ -332,22 +340,22 @@ fn become_init(
     become_root(&empty)?;
     reset_signals().during("resetting the signals")?;
     outlive_parent().during("detaching from the helper")?;
-    let nobody = SecuritySpec {
+    let init_security = SecuritySpec {
         uid: INIT_USER,
         gid: INIT_USER,
         no_new_privileges: true,
         capabilities: Some(CapabilitySpec::default()),
         ..SecuritySpec::default()
     };
-    crate::identity::become_user(&nobody)?;
+    crate::identity::become_user(&init_security)?;
     let arguments = StringList::new(&[INIT_NAME.to_owned()]).during("reading the arguments")?;
     // A program whose standard streams are closed opens /dev/null for them at its start, and fails
     // if there is none, as in this root.
     for number in 0..3 {
-        place(null, number).during("placing the standard streams")?;
+        dup_to(null, number).during("placing the standard streams")?;
     }
     let kept = [0, 1, 2, socket.as_raw_fd(), program.as_raw_fd()];
-    close_all_but(&kept).during("closing descriptors")?;
+    close_all_except(&kept).during("closing descriptors")?;
     // A dynamically linked program finds no loader in this root; then this process itself is the
     // init.
     drop(execute_descriptor(program.as_fd(), &arguments));
@@ -357,7 +365,7 @@ fn become_init(
 /// The init as a program: reaps children until it is killed.
 pub fn run_init() -> ! {
     let _ = crate::system::hide_process();
-    let _ = close_all_but(&[]);
+    let _ = close_all_except(&[]);
     loop {
         match rustix::process::wait(rustix::process::WaitOptions::empty()) {
             Ok(_) | Err(rustix::io::Errno::INTR) => {}

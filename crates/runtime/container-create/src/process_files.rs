@@ -9,7 +9,7 @@ use rustix::fs::{Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags};
 
-use crate::error::{During, Result, Trouble};
+use crate::error::{CreateError, During, Result};
 
 /// `f_type` of procfs.
 const PROC_MAGIC: i64 = 0x9fa0;
@@ -17,18 +17,18 @@ const PROC_MAGIC: i64 = 0x9fa0;
 /// A procfs without any mounts over it.
 #[derive(Debug)]
 pub struct ProcessFiles {
-    folder: OwnedFd,
+    dir: OwnedFd,
 }
 
 impl ProcessFiles {
     /// Of this process's PID namespace.
     pub fn open() -> Result<Self> {
-        let folder = Self::private().or_else(|_| Self::visible())?;
-        let magic = rustix::fs::fstatfs(&folder).during("looking at /proc")?.f_type;
+        let dir = Self::private().or_else(|_| Self::visible())?;
+        let magic = rustix::fs::fstatfs(&dir).during("looking at /proc")?.f_type;
         if magic as i64 != PROC_MAGIC {
-            return Err(Trouble::other("/proc is not a procfs"));
+            return Err(CreateError::other("/proc is not a procfs"));
         }
-        Ok(Self { folder })
+        Ok(Self { dir })
     }
 
     fn private() -> Result<OwnedFd> {
@@ -53,7 +53,7 @@ impl ProcessFiles {
             | ResolveFlags::NO_MAGICLINKS
             | ResolveFlags::NO_SYMLINKS;
         let flags = flags | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-        rustix::fs::openat2(&self.folder, path, flags, Mode::empty(), resolve).map_err(Into::into)
+        rustix::fs::openat2(&self.dir, path, flags, Mode::empty(), resolve).map_err(Into::into)
     }
 
     /// Writes the whole value at once.
@@ -64,7 +64,7 @@ impl ProcessFiles {
         loop {
             match rustix::io::write(&file, value.as_bytes()) {
                 Ok(count) if count == value.len() => return Ok(()),
-                Ok(_) => return Err(Trouble::other(format!("/proc/{path} took only a part"))),
+                Ok(_) => return Err(CreateError::other(format!("/proc/{path} took only a part"))),
                 Err(Errno::INTR) => {}
                 Err(errno) => {
                     return Err(errno).during(format_args!("writing {value:?} to /proc/{path}"));
@@ -75,10 +75,10 @@ impl ProcessFiles {
 
     /// A namespace of a process. The file is a magic link, but of the kernel's own procfs.
     pub fn namespace(&self, pid: u32, name: &str) -> Result<OwnedFd> {
-        let folder = self
+        let dir = self
             .open_file(&format!("{pid}/ns"), OFlags::PATH | OFlags::DIRECTORY)
             .during(format_args!("opening /proc/{pid}/ns"))?;
-        rustix::fs::openat(&folder, name, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())
+        rustix::fs::openat(&dir, name, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())
             .during(format_args!("opening /proc/{pid}/ns/{name}"))
     }
 
@@ -105,7 +105,7 @@ impl ProcessFiles {
         fields.get(49).filter(|_| same && ended)?.parse().ok()
     }
 
-    pub(crate) fn folder(&self) -> &OwnedFd {
-        &self.folder
+    pub(crate) fn dir(&self) -> &OwnedFd {
+        &self.dir
     }
 }

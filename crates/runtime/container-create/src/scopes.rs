@@ -10,10 +10,10 @@
 
 use std::time::Duration;
 
-use cgroup_files::{Version, weight_of_shares};
-use systemd_units::{Address, Systemd, UnitError, Value};
+use cgroup_files::{CgroupVersion, weight_of_shares};
+use systemd_units::{PropertyValue, Systemd, SystemdAddress, UnitError};
 
-use crate::error::{Result, Trouble};
+use crate::error::{CreateError, Result};
 use crate::spec::LimitsSpec;
 
 #[cfg(test)]
@@ -24,31 +24,31 @@ const LIMIT: Duration = Duration::from_secs(25);
 const QUOTA_STEP: u64 = 10_000;
 const SECOND: u64 = 1_000_000;
 /// The upper limit of CPUs and memory nodes in a list.
-const MOST_CPUS: u32 = 1 << 16;
+const MAX_CPUS: u32 = 1 << 16;
 
-type Property = (&'static str, Value);
+type ScopeProperty = (&'static str, PropertyValue);
 
 /// A scope by its name, and its slice.
 #[derive(Debug, Clone, Copy)]
-pub struct Scope<'a> {
+pub struct SystemdScope<'a> {
     pub unit: &'a str,
     pub slice: &'a str,
     pub description: &'a str,
 }
 
-impl From<UnitError> for Trouble {
+impl From<UnitError> for CreateError {
     fn from(error: UnitError) -> Self {
         Self::other(error.to_string())
     }
 }
 
-impl Scope<'_> {
+impl SystemdScope<'_> {
     /// Creates the scope and enters it, with all children started from now on.
-    pub fn enter_new(&self, limits: &LimitsSpec, version: Version) -> Result<()> {
+    pub fn enter_new(&self, limits: &LimitsSpec, version: CgroupVersion) -> Result<()> {
         let own = rustix::process::getpid().as_raw_nonzero().get().unsigned_abs();
         let mut properties = fixed_properties(self, own, version);
-        properties.extend(limit_properties(limits, version, Missing::Open));
-        let mut systemd = Systemd::connect(&Address::usual(), LIMIT)?;
+        properties.extend(limit_properties(limits, version, Missing::Unlimited));
+        let mut systemd = Systemd::connect(&SystemdAddress::default_addresses(), LIMIT)?;
         match systemd.start_transient(self.unit, &properties) {
             // Names are never reused: it is left from an attempt that has just failed.
             Err(UnitError::Exists(_)) => {
@@ -65,57 +65,65 @@ impl Scope<'_> {
 }
 
 /// Changes limits of an existing scope. Limits that are not set stay.
-pub fn change(unit: &str, limits: &LimitsSpec, version: Version) -> Result<()> {
-    let properties = limit_properties(limits, version, Missing::AsItIs);
+pub fn change(unit: &str, limits: &LimitsSpec, version: CgroupVersion) -> Result<()> {
+    let properties = limit_properties(limits, version, Missing::Unchanged);
     if properties.is_empty() {
         return Ok(());
     }
-    let mut systemd = Systemd::connect(&Address::usual(), LIMIT)?;
+    let mut systemd = Systemd::connect(&SystemdAddress::default_addresses(), LIMIT)?;
     Ok(systemd.set_properties(unit, &properties)?)
 }
 
-fn fixed_properties(scope: &Scope<'_>, process: u32, version: Version) -> Vec<Property> {
-    let io = if version == Version::V2 { "IOAccounting" } else { "BlockIOAccounting" };
+fn fixed_properties(
+    scope: &SystemdScope<'_>,
+    process: u32,
+    version: CgroupVersion,
+) -> Vec<ScopeProperty> {
+    let io = if version == CgroupVersion::V2 { "IOAccounting" } else { "BlockIOAccounting" };
     vec![
-        ("Description", Value::Text(format!("{} of keelson", scope.description))),
-        ("Slice", Value::Text(scope.slice.to_owned())),
-        ("PIDs", Value::Words(vec![process])),
-        ("Delegate", Value::Flag(true)),
-        ("MemoryAccounting", Value::Flag(true)),
-        ("CPUAccounting", Value::Flag(true)),
-        (io, Value::Flag(true)),
-        ("TasksAccounting", Value::Flag(true)),
+        ("Description", PropertyValue::Text(format!("{} of keelson", scope.description))),
+        ("Slice", PropertyValue::Text(scope.slice.to_owned())),
+        ("PIDs", PropertyValue::Uint32s(vec![process])),
+        ("Delegate", PropertyValue::Bool(true)),
+        ("MemoryAccounting", PropertyValue::Bool(true)),
+        ("CPUAccounting", PropertyValue::Bool(true)),
+        (io, PropertyValue::Bool(true)),
+        ("TasksAccounting", PropertyValue::Bool(true)),
         // Pods end when their agent stops them, not at the first step of a shutdown.
-        ("DefaultDependencies", Value::Flag(false)),
-        ("CollectMode", Value::Text("inactive-or-failed".to_owned())),
+        ("DefaultDependencies", PropertyValue::Bool(false)),
+        ("CollectMode", PropertyValue::Text("inactive-or-failed".to_owned())),
     ]
 }
 
 /// What to send for a limit that is not set.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Missing {
-    AsItIs,
+    Unchanged,
     /// Unlimited, instead of systemd's own default.
-    Open,
+    Unlimited,
 }
 
-fn limit_properties(limits: &LimitsSpec, version: Version, missing: Missing) -> Vec<Property> {
-    let unified = version == Version::V2;
-    let bytes = |given: i64| Value::Number(u64::try_from(given).unwrap_or(u64::MAX));
+fn limit_properties(
+    limits: &LimitsSpec,
+    version: CgroupVersion,
+    missing: Missing,
+) -> Vec<ScopeProperty> {
+    let unified = version == CgroupVersion::V2;
+    let bytes = |given: i64| PropertyValue::Number(u64::try_from(given).unwrap_or(u64::MAX));
     let mut properties = Vec::new();
     if let Some(shares) = limits.cpu_shares.filter(|shares| *shares > 0) {
         properties.push(if unified {
-            ("CPUWeight", Value::Number(weight_of_shares(shares)))
+            ("CPUWeight", PropertyValue::Number(weight_of_shares(shares)))
         } else {
-            ("CPUShares", Value::Number(shares.max(2)))
+            ("CPUShares", PropertyValue::Number(shares.max(2)))
         });
     }
     if let Some(quota) = limits.cpu_quota.filter(|quota| *quota != 0) {
         let period = limits.cpu_period.filter(|period| *period > 0).unwrap_or(100_000);
         if unified {
-            properties.push(("CPUQuotaPeriodUSec", Value::Number(period)));
+            properties.push(("CPUQuotaPeriodUSec", PropertyValue::Number(period)));
         }
-        properties.push(("CPUQuotaPerSecUSec", Value::Number(per_second(quota, period))));
+        properties.push(("CPUQuotaPerSecUSec", PropertyValue::Number(per_second(quota, period))));
     }
     if let Some(memory) = limits.memory.filter(|memory| *memory != 0) {
         properties.push((if unified { "MemoryMax" } else { "MemoryLimit" }, bytes(memory)));
@@ -128,15 +136,15 @@ fn limit_properties(limits: &LimitsSpec, version: Version, missing: Missing) -> 
     }
     match limits.pids {
         Some(pids) if pids > 0 => properties.push(("TasksMax", bytes(pids))),
-        None if missing == Missing::AsItIs => {}
-        _ => properties.push(("TasksMax", Value::Number(u64::MAX))),
+        None if missing == Missing::Unchanged => {}
+        _ => properties.push(("TasksMax", PropertyValue::Number(u64::MAX))),
     }
     if unified {
         for (name, list) in
             [("AllowedCPUs", &limits.cpuset_cpus), ("AllowedMemoryNodes", &limits.cpuset_mems)]
         {
-            if let Some(bits) = list.as_deref().and_then(bits) {
-                properties.push((name, Value::Bytes(bits)));
+            if let Some(cpu_list_bits) = list.as_deref().and_then(cpu_list_bits) {
+                properties.push((name, PropertyValue::Bytes(cpu_list_bits)));
             }
         }
     }
@@ -152,21 +160,21 @@ fn per_second(quota: i64, period: u64) -> u64 {
 
 /// A list such as `0-3,8` as a bit set, lowest first. None for an invalid list, which the kernel
 /// rejects later when the file is written.
-fn bits(list: &str) -> Option<Vec<u8>> {
-    let mut bits: Vec<u8> = Vec::new();
+fn cpu_list_bits(list: &str) -> Option<Vec<u8>> {
+    let mut cpu_list_bits: Vec<u8> = Vec::new();
     for part in list.split(',').map(str::trim).filter(|part| !part.is_empty()) {
         let (first, last) = part.split_once('-').unwrap_or((part, part));
         let (first, last): (u32, u32) = (first.trim().parse().ok()?, last.trim().parse().ok()?);
-        if last < first || last >= MOST_CPUS {
+        if last < first || last >= MAX_CPUS {
             return None;
         }
         for number in first..=last {
             let byte = usize::try_from(number / 8).ok()?;
-            if bits.len() <= byte {
-                bits.resize(byte + 1, 0);
+            if cpu_list_bits.len() <= byte {
+                cpu_list_bits.resize(byte + 1, 0);
             }
-            bits[byte] |= 1 << (number % 8);
+            cpu_list_bits[byte] |= 1 << (number % 8);
         }
     }
-    (!bits.is_empty()).then_some(bits)
+    (!cpu_list_bits.is_empty()).then_some(cpu_list_bits)
 }

@@ -342,7 +342,7 @@ pub struct CgroupSpec {
     pub systemd_slice: String,
 }
 
-/// [`cgroup_files::Limits`] in their wire form.
+/// [`cgroup_files::CgroupResources`] in their wire form.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct LimitsSpec {
     #[prost(uint64, optional, tag = "1")]

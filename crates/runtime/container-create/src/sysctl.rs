@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::error::{Result, Trouble};
+use crate::error::{CreateError, Result};
 use crate::process_files::ProcessFiles;
 
 #[cfg(test)]
@@ -24,14 +24,14 @@ const OF_IPC: &[&str] = &[
 
 /// Which namespaces are the pod's own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Own {
+pub(crate) struct OwnNamespaces {
     pub(crate) network: bool,
     pub(crate) ipc: bool,
     pub(crate) uts: bool,
 }
 
 /// The path beneath `/proc/sys`, if the sysctl belongs to one of these namespaces.
-fn path(name: &str, own: Own) -> Result<String> {
+fn path(name: &str, own: OwnNamespaces) -> Result<String> {
     // With dots: a dot inside a part (a link's name) is written as a slash, and the other way round.
     let first = name.find(['.', '/']);
     let swapped: String = match first.and_then(|at| name.as_bytes().get(at)) {
@@ -47,7 +47,7 @@ fn path(name: &str, own: Own) -> Result<String> {
     };
     let odd = |part: &str| part.is_empty() || part == "." || part == "..";
     if swapped.split('/').any(odd) {
-        return Err(Trouble::bad(format!("{name:?} is no sysctl")));
+        return Err(CreateError::invalid_spec(format!("{name:?} is no sysctl")));
     }
     let (kind, has) = if swapped.starts_with("net/") {
         ("network", own.network)
@@ -56,10 +56,12 @@ fn path(name: &str, own: Own) -> Result<String> {
     } else if swapped == "kernel/domainname" {
         ("UTS", own.uts)
     } else {
-        return Err(Trouble::bad(format!("the sysctl {name:?} does not belong to a namespace")));
+        return Err(CreateError::invalid_spec(format!(
+            "the sysctl {name:?} does not belong to a namespace"
+        )));
     };
     if !has {
-        return Err(Trouble::bad(format!(
+        return Err(CreateError::invalid_spec(format!(
             "the sysctl {name:?} belongs to the {kind} namespace, and this is the machine's"
         )));
     }
@@ -70,7 +72,7 @@ fn path(name: &str, own: Own) -> Result<String> {
 pub(crate) fn apply(
     process: &ProcessFiles,
     sysctls: &BTreeMap<String, String>,
-    own: Own,
+    own: OwnNamespaces,
 ) -> Result<()> {
     for (name, value) in sysctls {
         process.write(&format!("sys/{}", path(name, own)?), value)?;
@@ -79,6 +81,6 @@ pub(crate) fn apply(
 }
 
 /// Whether all of them can be applied.
-pub(crate) fn check(sysctls: &BTreeMap<String, String>, own: Own) -> Result<()> {
+pub(crate) fn check(sysctls: &BTreeMap<String, String>, own: OwnNamespaces) -> Result<()> {
     sysctls.keys().try_for_each(|name| path(name, own).map(drop))
 }

@@ -27,19 +27,19 @@ fn check_int(outcome: libc::c_int) -> io::Result<()> {
 
 /// Which side of a fork the caller is.
 #[derive(Debug)]
-pub enum Side {
+pub enum ForkSide {
     Child,
     Parent { pid: i32 },
 }
 
 /// Forks. Only for processes with one thread, or whose other threads never allocate or lock: the
 /// child may then run any code.
-pub fn fork() -> io::Result<Side> {
+pub fn fork() -> io::Result<ForkSide> {
     // SAFETY: the library's fork makes its own locks usable in the child; our callers have no other
     // thread that could hold a lock (see above).
     match unsafe { libc::fork() } {
-        0 => Ok(Side::Child),
-        pid if pid > 0 => Ok(Side::Parent { pid }),
+        0 => Ok(ForkSide::Child),
+        pid if pid > 0 => Ok(ForkSide::Parent { pid }),
         _ => Err(io::Error::last_os_error()),
     }
 }
@@ -128,11 +128,12 @@ pub(crate) fn change_mount(mount: BorrowedFd<'_>, change: MountChange<'_>) -> io
 }
 
 /// Closes all descriptors except these.
-pub fn close_all_but(keep: &[RawFd]) -> io::Result<()> {
-    let mut keep: Vec<u32> = keep.iter().filter_map(|one| u32::try_from(*one).ok()).collect();
-    keep.sort_unstable();
+pub fn close_all_except(descriptors: &[RawFd]) -> io::Result<()> {
+    let mut descriptors: Vec<u32> =
+        descriptors.iter().filter_map(|one| u32::try_from(*one).ok()).collect();
+    descriptors.sort_unstable();
     let mut from = 0_u32;
-    for one in keep {
+    for one in descriptors {
         if one > from {
             close_range(from, one - 1)?;
         }
@@ -148,7 +149,7 @@ fn close_range(first: u32, last: u32) -> io::Result<()> {
 }
 
 /// Duplicates `descriptor` to `number`, kept across execve only for 0 to 2.
-pub(crate) fn place(descriptor: BorrowedFd<'_>, number: RawFd) -> io::Result<()> {
+pub(crate) fn dup_to(descriptor: BorrowedFd<'_>, number: RawFd) -> io::Result<()> {
     if descriptor.as_raw_fd() == number {
         return rustix::io::fcntl_setfd(descriptor, rustix::io::FdFlags::empty())
             .map_err(Into::into);
@@ -159,8 +160,8 @@ pub(crate) fn place(descriptor: BorrowedFd<'_>, number: RawFd) -> io::Result<()>
 }
 
 /// Redirects the standard streams to the null device: those of a supervisor are files of the host.
-pub(crate) fn place_null(null: BorrowedFd<'_>) -> io::Result<()> {
-    (0..3).try_for_each(|number| place(null, number))
+pub(crate) fn dup_null_to_stdio(null: BorrowedFd<'_>) -> io::Result<()> {
+    (0..3).try_for_each(|number| dup_to(null, number))
 }
 
 /// A descriptor by number, which stays open.

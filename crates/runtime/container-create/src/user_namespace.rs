@@ -7,10 +7,10 @@ use std::io::{Read, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 
-use crate::error::{During, Result, Trouble};
+use crate::error::{CreateError, During, Result};
 use crate::process_files::ProcessFiles;
 use crate::spec::{IdMappings, IdRange};
-use crate::system::{NEW_USER, Side, exit_now, fork, unshare};
+use crate::system::{ForkSide, NEW_USER, exit_now, fork, unshare};
 
 /// The kernel's format: `inside outside count` per line.
 pub(crate) fn map_text(ranges: &[IdRange]) -> String {
@@ -20,12 +20,12 @@ pub(crate) fn map_text(ranges: &[IdRange]) -> String {
 pub(crate) fn check(mappings: &IdMappings) -> Result<()> {
     for (what, ranges) in [("users", &mappings.users), ("groups", &mappings.groups)] {
         if ranges.is_empty() || ranges.iter().any(|range| range.count == 0) {
-            return Err(Trouble::bad(format!(
+            return Err(CreateError::invalid_spec(format!(
                 "the user namespace has no {what}, or an empty range"
             )));
         }
         if ranges.iter().any(|range| range.outside.checked_add(range.count).is_none()) {
-            return Err(Trouble::bad(format!(
+            return Err(CreateError::invalid_spec(format!(
                 "a range of the user namespace's {what} is too long"
             )));
         }
@@ -52,7 +52,7 @@ pub(crate) fn holding(mappings: &IdMappings) -> Result<OwnedFd> {
     check(mappings)?;
     let (mut ours, mut theirs) = UnixStream::pair().during("making a socket pair")?;
     let pid = match fork().during("starting a process for a user namespace")? {
-        Side::Child => {
+        ForkSide::Child => {
             drop(ours);
             let code = u8::from(unshare(NEW_USER).is_err());
             let _ = theirs.write_all(&[code]);
@@ -60,14 +60,14 @@ pub(crate) fn holding(mappings: &IdMappings) -> Result<OwnedFd> {
             let _ = theirs.read(&mut [0]);
             exit_now(0)
         }
-        Side::Parent { pid } => u32::try_from(pid).unwrap_or_default(),
+        ForkSide::Parent { pid } => u32::try_from(pid).unwrap_or_default(),
     };
     drop(theirs);
     let outcome = (|| {
         let mut code = [1];
         ours.read_exact(&mut code).during("waiting for a user namespace")?;
         if code != [0] {
-            return Err(Trouble::other("this machine does not let us make a user namespace"));
+            return Err(CreateError::other("this machine does not let us make a user namespace"));
         }
         let process = ProcessFiles::open()?;
         write_maps(&process, pid, mappings)?;

@@ -2,7 +2,7 @@
 //!
 //! A file begins with a line that names its kind and version; a protobuf message follows. Files are
 //! written under another name and renamed, so after a kill there is either the old or the new one.
-//! What a power failure may do is chosen per record ([`Lasting`]), since an fsync would be most of
+//! What a power failure may do is chosen per record ([`Durability`]), since an fsync would be most of
 //! the cost of a container's start. A file of a newer version is refused with an error; a corrupt
 //! file is set aside and logged, so that one bad record does not keep the server from serving all
 //! other pods.
@@ -12,91 +12,91 @@ use std::io::{self, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
-use crate::failure::{Doing as _, Failure, Result};
+use crate::failure::{CallContext as _, CriError, Result};
 use crate::identity;
 
 #[cfg(test)]
 mod tests;
 
 const UNFINISHED: &str = ".unfinished-";
-const SPOILED: &str = ".spoiled-";
+const UNREADABLE: &str = ".spoiled-";
 /// No valid record is larger.
-const LARGEST: u64 = 64 << 20;
+const MAX_SIZE: u64 = 64 << 20;
 
 /// What a power failure may do to a file that was just written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Lasting {
+pub(crate) enum Durability {
     /// Corrupt it: what it describes does not outlive a power failure either.
-    ThroughKills,
+    SurvivesKills,
     /// Bring the previous version back.
-    Whole,
+    OldOrNew,
     /// Nothing: it is on disk before the caller goes on.
-    Certain,
+    Synced,
 }
 
 /// A record in a directory of records.
-pub(crate) trait Kept: prost::Message + Default {
+pub(crate) trait PersistentRecord: prost::Message + Default {
     const KIND: &'static str;
     const VERSION: u32;
 
     /// The durability that this record needs.
-    fn lasting(&self) -> Lasting;
+    fn durability(&self) -> Durability;
 }
 
 /// A directory of records of one kind.
 #[derive(Debug, Clone)]
-pub(crate) struct Shelf {
-    folder: PathBuf,
+pub(crate) struct RecordDir {
+    dir: PathBuf,
 }
 
 /// The result of reading a whole directory.
 #[derive(Debug)]
-pub(crate) struct Shelved<T> {
+pub(crate) struct RecordDirContents<T> {
     pub records: Vec<(String, T)>,
     /// Records that were corrupt and set aside, as messages.
-    pub spoiled: Vec<String>,
+    pub unreadable: Vec<String>,
 }
 
-impl Shelf {
-    pub(crate) fn open(folder: &Path) -> Result<Self> {
-        make_folder(folder)?;
-        for entry in names_in(folder)? {
+impl RecordDir {
+    pub(crate) fn open(dir: &Path) -> Result<Self> {
+        make_dir(dir)?;
+        for entry in names_in(dir)? {
             if entry.starts_with(UNFINISHED) {
-                remove_file(&folder.join(entry))?;
+                remove_file(&dir.join(entry))?;
             }
         }
-        Ok(Self { folder: folder.to_owned() })
+        Ok(Self { dir: dir.to_owned() })
     }
 
-    pub(crate) fn put<T: Kept>(&self, id: &str, record: &T) -> Result<()> {
+    pub(crate) fn put<T: PersistentRecord>(&self, id: &str, record: &T) -> Result<()> {
         let mut bytes = format!("keelson {} {}\n", T::KIND, T::VERSION).into_bytes();
         record
             .encode(&mut bytes)
-            .map_err(|error| Failure::plain(format!("the record of {id}: {error}")))?;
-        write_lasting(&self.folder.join(id), &bytes, record.lasting())
+            .map_err(|error| CriError::plain(format!("the record of {id}: {error}")))?;
+        write_with_durability(&self.dir.join(id), &bytes, record.durability())
     }
 
-    pub(crate) fn take_away(&self, id: &str) -> Result<()> {
-        remove_file(&self.folder.join(id))?;
-        sync_folder(&self.folder)
+    pub(crate) fn remove(&self, id: &str) -> Result<()> {
+        remove_file(&self.dir.join(id))?;
+        sync_dir(&self.dir)
     }
 
     /// Reads every record. Only a newer version is an error: then nothing may be touched.
-    pub(crate) fn all<T: Kept>(&self) -> Result<Shelved<T>> {
-        let mut shelved = Shelved { records: Vec::new(), spoiled: Vec::new() };
-        for id in names_in(&self.folder)?.into_iter().filter(|name| !name.starts_with('.')) {
-            let path = self.folder.join(&id);
+    pub(crate) fn all<T: PersistentRecord>(&self) -> Result<RecordDirContents<T>> {
+        let mut loaded = RecordDirContents { records: Vec::new(), unreadable: Vec::new() };
+        for id in names_in(&self.dir)?.into_iter().filter(|name| !name.starts_with('.')) {
+            let path = self.dir.join(&id);
             match read::<T>(&path)? {
-                Ok(record) => shelved.records.push((id, record)),
+                Ok(record) => loaded.records.push((id, record)),
                 Err(_) if is_empty(&path) => {
                     // A power failure leaves an empty file of a record that need not outlive it.
                     tracing::info!(path = %path.display(), "an empty record is removed");
                     remove_file(&path)?;
                 }
                 Err(why) => {
-                    let aside = self.folder.join(format!("{SPOILED}{id}"));
+                    let aside = self.dir.join(format!("{UNREADABLE}{id}"));
                     fs::rename(&path, &aside).doing(format!("setting {} aside", path.display()))?;
-                    shelved.spoiled.push(format!(
+                    loaded.unreadable.push(format!(
                         "{} does not read ({why}); it was set aside as {}",
                         path.display(),
                         aside.display()
@@ -104,7 +104,7 @@ impl Shelf {
                 }
             }
         }
-        Ok(shelved)
+        Ok(loaded)
     }
 }
 
@@ -113,9 +113,9 @@ fn is_empty(path: &Path) -> bool {
 }
 
 /// The inner error describes corrupt content.
-fn read<T: Kept>(path: &Path) -> Result<std::result::Result<T, String>> {
+fn read<T: PersistentRecord>(path: &Path) -> Result<std::result::Result<T, String>> {
     let metadata = fs::metadata(path).doing(format!("looking at {}", path.display()))?;
-    if metadata.len() > LARGEST {
+    if metadata.len() > MAX_SIZE {
         return Ok(Err(format!("it has {} bytes", metadata.len())));
     }
     let bytes = fs::read(path).doing(format!("reading {}", path.display()))?;
@@ -132,7 +132,7 @@ fn read<T: Kept>(path: &Path) -> Result<std::result::Result<T, String>> {
     };
     match version {
         None => Ok(Err(format!("its first line is {line:?}"))),
-        Some(version) if version > T::VERSION => Err(Failure::plain(format!(
+        Some(version) if version > T::VERSION => Err(CriError::plain(format!(
             "{} is of version {version}; this program reads up to {}: use the program that wrote it",
             path.display(),
             T::VERSION
@@ -142,7 +142,7 @@ fn read<T: Kept>(path: &Path) -> Result<std::result::Result<T, String>> {
 }
 
 /// Creates a private directory and its parents, if missing.
-pub(crate) fn make_folder(path: &Path) -> Result<()> {
+pub(crate) fn make_dir(path: &Path) -> Result<()> {
     fs::DirBuilder::new()
         .recursive(true)
         .mode(0o711)
@@ -151,14 +151,18 @@ pub(crate) fn make_folder(path: &Path) -> Result<()> {
 }
 
 /// Writes and syncs a file.
-pub(crate) fn write_whole(path: &Path, bytes: &[u8]) -> Result<()> {
-    write_lasting(path, bytes, Lasting::Certain)
+pub(crate) fn write_durably(path: &Path, bytes: &[u8]) -> Result<()> {
+    write_with_durability(path, bytes, Durability::Synced)
 }
 
-pub(crate) fn write_lasting(path: &Path, bytes: &[u8], lasting: Lasting) -> Result<()> {
-    let folder = path.parent().unwrap_or(Path::new("/"));
-    let beside = folder.join(format!("{UNFINISHED}{}", identity::fresh()?));
-    write_beside(&beside, path, bytes, lasting)
+pub(crate) fn write_with_durability(
+    path: &Path,
+    bytes: &[u8],
+    durability: Durability,
+) -> Result<()> {
+    let dir = path.parent().unwrap_or(Path::new("/"));
+    let temporary = dir.join(format!("{UNFINISHED}{}", identity::fresh()?));
+    write_and_rename(&temporary, path, bytes, durability)
 }
 
 /// The temporary name of a file in a directory that is not swept: the code that removes the file
@@ -169,35 +173,39 @@ pub(crate) fn unfinished(path: &Path) -> PathBuf {
 }
 
 /// Writes a file through a temporary name that the caller chooses.
-pub(crate) fn write_by_way_of(beside: &Path, path: &Path, bytes: &[u8]) -> Result<()> {
-    write_beside(beside, path, bytes, Lasting::Whole)
+pub(crate) fn write_via(temporary: &Path, path: &Path, bytes: &[u8]) -> Result<()> {
+    write_and_rename(temporary, path, bytes, Durability::OldOrNew)
 }
 
-fn write_beside(beside: &Path, path: &Path, bytes: &[u8], lasting: Lasting) -> Result<()> {
-    let folder = path.parent().unwrap_or(Path::new("/"));
+fn write_and_rename(
+    temporary: &Path,
+    path: &Path,
+    bytes: &[u8],
+    durability: Durability,
+) -> Result<()> {
+    let dir = path.parent().unwrap_or(Path::new("/"));
     let written = (|| {
         let mut options = OpenOptions::new();
-        let mut file = options.write(true).create(true).truncate(true).mode(0o600).open(beside)?;
+        let mut file =
+            options.write(true).create(true).truncate(true).mode(0o600).open(temporary)?;
         file.write_all(bytes)?;
-        if lasting != Lasting::ThroughKills {
+        if durability != Durability::SurvivesKills {
             file.sync_data()?;
         }
-        fs::rename(beside, path)
+        fs::rename(temporary, path)
     })();
     if written.is_err() {
-        let _ = fs::remove_file(beside);
+        let _ = fs::remove_file(temporary);
     }
     written.doing(format!("writing {}", path.display()))?;
-    match lasting {
-        Lasting::Certain => sync_folder(folder),
-        Lasting::Whole | Lasting::ThroughKills => Ok(()),
+    match durability {
+        Durability::Synced => sync_dir(dir),
+        Durability::OldOrNew | Durability::SurvivesKills => Ok(()),
     }
 }
 
-pub(crate) fn sync_folder(path: &Path) -> Result<()> {
-    File::open(path)
-        .and_then(|folder| folder.sync_all())
-        .doing(format!("syncing {}", path.display()))
+pub(crate) fn sync_dir(path: &Path) -> Result<()> {
+    File::open(path).and_then(|dir| dir.sync_all()).doing(format!("syncing {}", path.display()))
 }
 
 /// Removes a file; a missing one is no error.
@@ -224,20 +232,20 @@ pub(crate) fn remove_tree(path: &Path) -> Result<()> {
     let Some((parent, name)) = path.parent().zip(path.file_name()) else {
         return Err(io::Error::from(io::ErrorKind::InvalidInput)).doing(what());
     };
-    host_paths::Folder::open(parent)
+    host_paths::OpenDir::open(parent)
         .and_then(|parent| host_paths::remove_tree(&parent, name))
-        .map_err(|trouble| Failure::plain(trouble.to_string()).while_doing(what()))
+        .map_err(|error| CriError::plain(error.to_string()).with_context(what()))
 }
 
 /// The names in a directory, sorted; none if it is missing.
-pub(crate) fn names_in(folder: &Path) -> Result<Vec<String>> {
-    let entries = match fs::read_dir(folder) {
+pub(crate) fn names_in(dir: &Path) -> Result<Vec<String>> {
+    let entries = match fs::read_dir(dir) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-        other => other.doing(format!("listing {}", folder.display()))?,
+        other => other.doing(format!("listing {}", dir.display()))?,
     };
     let mut names = Vec::new();
     for entry in entries {
-        let name = entry.doing(format!("listing {}", folder.display()))?.file_name();
+        let name = entry.doing(format!("listing {}", dir.display()))?.file_name();
         names.extend(name.into_string());
     }
     names.sort_unstable();

@@ -17,33 +17,33 @@ use std::task::{Context, Poll};
 const BACKLOG: usize = 1024;
 
 #[derive(Debug, Clone)]
-pub(crate) struct Events {
+pub(crate) struct EventBroadcast {
     sender: broadcast::Sender<v1::ContainerEventResponse>,
-    turns: Arc<Mutex<()>>,
+    order_lock: Arc<Mutex<()>>,
 }
 
-impl Default for Events {
+impl Default for EventBroadcast {
     fn default() -> Self {
-        Self { sender: broadcast::Sender::new(BACKLOG), turns: Arc::default() }
+        Self { sender: broadcast::Sender::new(BACKLOG), order_lock: Arc::default() }
     }
 }
 
-impl Events {
+impl EventBroadcast {
     pub(crate) fn send(&self, event: v1::ContainerEventResponse) {
         // There may be no subscribers.
         let _ = self.sender.send(event);
     }
 
     /// Events are sent in the order of these calls.
-    pub(crate) async fn turn(&self) -> MutexGuard<'_, ()> {
-        self.turns.lock().await
+    pub(crate) async fn exclusive_lock(&self) -> MutexGuard<'_, ()> {
+        self.order_lock.lock().await
     }
 
-    pub(crate) fn is_heard(&self) -> bool {
+    pub(crate) fn has_listeners(&self) -> bool {
         self.sender.receiver_count() > 0
     }
 
-    pub(crate) fn listen(&self) -> BoxStream<v1::ContainerEventResponse> {
+    pub(crate) fn subscribe(&self) -> BoxStream<v1::ContainerEventResponse> {
         let mut events = self.sender.subscribe();
         let (sender, receiver) = mpsc::channel(1);
         tokio::spawn(async move {
@@ -65,14 +65,14 @@ impl Events {
                 }
             }
         });
-        Box::pin(Received(receiver))
+        Box::pin(ReceiverStream(receiver))
     }
 }
 
 /// A channel as a stream.
-pub(crate) struct Received<T>(pub(crate) mpsc::Receiver<T>);
+pub(crate) struct ReceiverStream<T>(pub(crate) mpsc::Receiver<T>);
 
-impl<T> Stream for Received<T> {
+impl<T> Stream for ReceiverStream<T> {
     type Item = T;
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<T>> {
@@ -81,7 +81,7 @@ impl<T> Stream for Received<T> {
 }
 
 /// A list in parts of at most `part` items, for CRI's streaming list calls.
-pub(crate) fn in_parts<Item, Answer>(
+pub(crate) fn in_chunks<Item, Answer>(
     items: Vec<Item>,
     part: usize,
     wrap: impl Fn(Vec<Item>) -> Answer,

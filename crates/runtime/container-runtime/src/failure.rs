@@ -10,14 +10,14 @@ use tonic::{Code, Status};
 
 /// The error of a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Failure {
+pub struct CriError {
     pub code: Code,
     pub text: String,
 }
 
-pub type Result<T, E = Failure> = std::result::Result<T, E>;
+pub type Result<T, E = CriError> = std::result::Result<T, E>;
 
-impl Failure {
+impl CriError {
     pub fn new(code: Code, text: impl Into<String>) -> Self {
         Self { code, text: text.into() }
     }
@@ -41,27 +41,27 @@ impl Failure {
 
     /// The same error, with the failed operation before its message.
     #[must_use]
-    pub fn while_doing(mut self, what: impl fmt::Display) -> Self {
+    pub fn with_context(mut self, what: impl fmt::Display) -> Self {
         self.text = format!("{what}: {}", self.text);
         self
     }
 }
 
-impl fmt::Display for Failure {
+impl fmt::Display for CriError {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(&self.text)
     }
 }
 
-impl std::error::Error for Failure {}
+impl std::error::Error for CriError {}
 
-impl From<Failure> for Status {
-    fn from(failure: Failure) -> Self {
+impl From<CriError> for Status {
+    fn from(failure: CriError) -> Self {
         Status::new(failure.code, failure.text)
     }
 }
 
-impl From<image_store::Error> for Failure {
+impl From<image_store::Error> for CriError {
     fn from(error: image_store::Error) -> Self {
         use image_store::Error;
         let code = match &error {
@@ -74,23 +74,23 @@ impl From<image_store::Error> for Failure {
 }
 
 /// Adds the failed operation to an error.
-pub(crate) trait Doing<T> {
+pub(crate) trait CallContext<T> {
     fn doing(self, what: impl fmt::Display) -> Result<T>;
 }
 
-impl<T, E: Into<Failure>> Doing<T> for std::result::Result<T, E> {
+impl<T, E: Into<CriError>> CallContext<T> for std::result::Result<T, E> {
     fn doing(self, what: impl fmt::Display) -> Result<T> {
-        self.map_err(|error| error.into().while_doing(what))
+        self.map_err(|error| error.into().with_context(what))
     }
 }
 
-impl From<std::io::Error> for Failure {
+impl From<std::io::Error> for CriError {
     fn from(error: std::io::Error) -> Self {
         Self::plain(error.to_string())
     }
 }
 
-impl From<rustix::io::Errno> for Failure {
+impl From<rustix::io::Errno> for CriError {
     fn from(error: rustix::io::Errno) -> Self {
         std::io::Error::from(error).into()
     }
@@ -102,6 +102,6 @@ pub(crate) async fn blocking<T: Send + 'static>(
 ) -> Result<T> {
     match tokio::task::spawn_blocking(work).await {
         Ok(outcome) => outcome,
-        Err(error) => Err(Failure::new(Code::Internal, format!("a blocking task: {error}"))),
+        Err(error) => Err(CriError::new(Code::Internal, format!("a blocking task: {error}"))),
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::failure::{Failure, Result};
+use crate::failure::{CriError, Result};
 
 #[cfg(test)]
 mod tests;
@@ -11,7 +11,7 @@ mod tests;
 pub(crate) fn fresh() -> Result<String> {
     let mut bytes = [0_u8; 32];
     rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())
-        .map_err(|error| Failure::from(error).while_doing("random bytes for an id"))?;
+        .map_err(|error| CriError::from(error).with_context("random bytes for an id"))?;
     Ok(hexadecimal(&bytes))
 }
 
@@ -28,17 +28,17 @@ pub(crate) fn find<'a, T>(
     if let Some((id, entry)) = entries.get_key_value(id) {
         return Ok((id, entry));
     }
-    let missing = || Failure::not_found(format!("{kind} {id:?} is not found"));
+    let missing = || CriError::not_found(format!("{kind} {id:?} is not found"));
     // containerd's message; clients that send nothing have made a mistake.
     if id.is_empty() {
-        return Err(Failure::plain(format!("the id of a {kind} can't be empty")));
+        return Err(CriError::plain(format!("the id of a {kind} can't be empty")));
     }
     let mut matching = entries.range(id.to_owned()..).take_while(|(key, _)| key.starts_with(id));
     match (matching.next(), matching.next()) {
         (Some((id, entry)), None) => Ok((id, entry)),
         (None, _) => Err(missing()),
         (Some(_), Some(_)) => {
-            Err(Failure::plain(format!("several {kind}s have an id that starts with {id:?}")))
+            Err(CriError::plain(format!("several {kind}s have an id that starts with {id:?}")))
         }
     }
 }

@@ -12,13 +12,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use cri_wire::v1;
-use image_store::{ImageRecord, Limits, Platform, Store};
+use image_store::{ImageStore, Limits, Platform, StoredImage};
 
 use crate::clock::nanoseconds;
-use crate::failure::{Failure, Result, blocking};
+use crate::failure::{CriError, Result, blocking};
 
 pub use pulls::PullProgress;
-pub(crate) use pulls::{PullRequest, Puller};
+pub(crate) use pulls::{Puller, RegistryPullRequest};
 pub(crate) use views::short_name;
 
 #[cfg(test)]
@@ -26,31 +26,31 @@ mod tests;
 
 /// The images of one runtime.
 #[derive(Clone)]
-pub struct Images {
-    store: Arc<Store>,
+pub struct RuntimeImages {
+    store: Arc<ImageStore>,
     puller: Arc<Puller>,
     root: PathBuf,
 }
 
-impl Images {
+impl RuntimeImages {
     /// Opens the store and removes leftovers of a killed process. What cannot be removed is logged:
     /// running pods need their server.
     pub fn open(root: &Path, puller: Puller) -> Result<Self> {
-        let folder = root.join("images");
-        let store = Store::open(&folder, Limits::default(), Platform::host())?;
+        let dir = root.join("images");
+        let store = ImageStore::open(&dir, Limits::default(), Platform::host())?;
         if let Err(error) = store.sweep() {
             tracing::error!(%error, "cleaning up the store of images: leftovers stay");
         }
-        Ok(Self { store: Arc::new(store), puller: Arc::new(puller), root: folder })
+        Ok(Self { store: Arc::new(store), puller: Arc::new(puller), root: dir })
     }
 
     /// Imports and pins the images of a directory; returns a message for each failure.
-    pub(crate) async fn preload(&self, folder: &Path) -> Result<Vec<String>> {
-        let folder = folder.to_owned();
-        self.with_store(move |store| preloaded::import(store, &folder)).await
+    pub(crate) async fn preload(&self, dir: &Path) -> Result<Vec<String>> {
+        let dir = dir.to_owned();
+        self.with_store(move |store| preloaded::import(store, &dir)).await
     }
 
-    pub fn store(&self) -> Arc<Store> {
+    pub fn store(&self) -> Arc<ImageStore> {
         Arc::clone(&self.store)
     }
 
@@ -62,7 +62,7 @@ impl Images {
     /// Runs an operation on the store on the blocking pool.
     pub(crate) async fn with_store<T: Send + 'static>(
         &self,
-        work: impl FnOnce(&Store) -> Result<T> + Send + 'static,
+        work: impl FnOnce(&ImageStore) -> Result<T> + Send + 'static,
     ) -> Result<T> {
         let store = self.store();
         blocking(move || work(&store)).await
@@ -91,7 +91,7 @@ impl Images {
     ) -> Result<v1::ImageStatusResponse> {
         let name = image.map(|image| image.image).unwrap_or_default();
         self.with_store(move |store| {
-            let Some(record) = found(store, &name)? else {
+            let Some(record) = find_image(store, &name)? else {
                 return Ok(v1::ImageStatusResponse::default());
             };
             let info = if verbose { views::info(store, &record)? } else { Default::default() };
@@ -101,23 +101,23 @@ impl Images {
     }
 
     /// The record of an image by any of its names.
-    pub async fn resolve(&self, name: &str) -> Result<ImageRecord> {
+    pub async fn resolve(&self, name: &str) -> Result<StoredImage> {
         let name = name.to_owned();
         self.with_store(move |store| {
-            found(store, &name)?
-                .ok_or_else(|| Failure::not_found(format!("image {name:?} is not found")))
+            find_image(store, &name)?
+                .ok_or_else(|| CriError::not_found(format!("image {name:?} is not found")))
         })
         .await
     }
 
     /// Pulls, or joins the same pull that is in flight.
-    pub async fn pull(&self, request: PullRequest) -> Result<String> {
+    pub async fn pull(&self, request: RegistryPullRequest) -> Result<String> {
         self.puller.pull(&self.store, request).await
     }
 
     /// All pulls in flight and their progress.
     pub fn pulls(&self) -> Vec<PullProgress> {
-        self.puller.under_way()
+        self.puller.in_flight()
     }
 
     /// The same, as a watch.
@@ -129,7 +129,7 @@ impl Images {
     pub async fn remove(&self, image: Option<v1::ImageSpec>) -> Result<()> {
         let name = image.map(|image| image.image).unwrap_or_default();
         self.with_store(move |store| {
-            let Some(record) = found(store, &name)? else { return Ok(()) };
+            let Some(record) = find_image(store, &name)? else { return Ok(()) };
             store.remove(&record.id.to_string())?;
             store.collect()?;
             Ok(())
@@ -156,7 +156,7 @@ impl Images {
 }
 
 /// None if no image has that name.
-fn found(store: &Store, name: &str) -> Result<Option<ImageRecord>> {
+fn find_image(store: &ImageStore, name: &str) -> Result<Option<StoredImage>> {
     match store.image(name) {
         Ok(record) => Ok(Some(record)),
         Err(image_store::Error::ImageMissing(_)) => Ok(None),

@@ -5,7 +5,6 @@
 //! [`Runtime::serve`] answers on a socket, [`Runtime::routes`] is the same service for a client in
 //! this process. It knows nothing of kubelets; pods outlive it.
 
-mod book;
 mod clock;
 pub mod crash_points;
 mod durable;
@@ -16,6 +15,7 @@ mod identity;
 mod images;
 mod names;
 mod network;
+mod record_store;
 mod records;
 mod runtime;
 mod serve;
@@ -26,10 +26,10 @@ mod specification;
 mod streams;
 mod supervision;
 
-pub use failure::{Failure, Result};
-pub use images::{Images, PullProgress};
+pub use failure::{CriError, Result};
+pub use images::{PullProgress, RuntimeImages};
 pub use network::try_built_in_network;
 pub use runtime::Runtime;
-pub use settings::{CgroupDriver, RegistrySettings, Settings};
+pub use settings::{CgroupDriver, RegistrySettings, RuntimeSettings};
 // The user tables of an image, for fuzzing.
-pub use specification::{Identity, Tables, resolve_identity};
+pub use specification::{ResolvedUser, UserTables, resolve_identity};

@@ -12,14 +12,16 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use machine_claims::{Claim, ClaimError, Claims, Conflict, Held, Holdings, Range};
+use machine_claims::{
+    AddressRange, Claim, ClaimConflict, ClaimError, ClaimedResources, Claims, HeldClaim,
+};
 use serde::{Deserialize, Serialize};
 
-use crate::durable::{self, Lasting};
-use crate::failure::{Doing as _, Failure, Result, blocking};
+use crate::durable::{self, Durability};
+use crate::failure::{CallContext as _, CriError, Result, blocking};
 use crate::network::Subnet;
-use crate::settings::Settings;
-use choice::{Names, Situation};
+use crate::settings::RuntimeSettings;
+use choice::{ChosenNames, NameInputs};
 
 #[cfg(test)]
 mod tests;
@@ -29,13 +31,13 @@ const DEFAULT_ROOT: &str = "/var/lib/keelson";
 const FILE: &str = "names.json";
 const VERSION: u32 = 1;
 /// How often to retry while an earlier process of this root is exiting, and the pause in between.
-const PREDECESSOR: u32 = 50;
+const LOCK_ATTEMPTS: u32 = 50;
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// The content of `names.json`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Record {
+struct NamesRecord {
     version: u32,
     id: String,
     /// The root's path when it was last used, and the state directory then.
@@ -52,12 +54,12 @@ pub(crate) struct RootNames {
     pub(crate) id: String,
     /// The parent of all cgroups that this root and its agent create.
     pub(crate) cgroups: String,
-    pub(crate) claim: Arc<Held>,
+    pub(crate) claim: Arc<HeldClaim>,
 }
 
 /// What the records show of earlier pods.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Former {
+pub(crate) struct PreviousPods {
     /// There are records of sandboxes.
     pub(crate) has_records: bool,
     /// The host was rebooted since.
@@ -71,12 +73,15 @@ impl RootNames {
     }
 
     /// Chooses and claims the names of `settings.root`, and puts them into the settings.
-    pub(crate) async fn take(settings: &mut Settings, former: Former) -> Result<Self> {
+    pub(crate) async fn take(
+        settings: &mut RuntimeSettings,
+        previous: PreviousPods,
+    ) -> Result<Self> {
         let mut tries = 0;
         loop {
             let mut tried = settings.clone();
             let taken = blocking(move || {
-                let taken = take(&mut tried, former)?;
+                let taken = take(&mut tried, previous)?;
                 Ok((tried, taken))
             });
             let (tried, taken) = taken.await?;
@@ -86,50 +91,55 @@ impl RootNames {
                     return Ok(names);
                 }
                 // A killed process has released the root's lock, but not this one yet.
-                Err(conflict) if is_predecessor(settings, &conflict) && tries < PREDECESSOR => {
+                Err(conflict)
+                    if is_held_by_predecessor(settings, &conflict) && tries < LOCK_ATTEMPTS =>
+                {
                     tries += 1;
                     tokio::time::sleep(PAUSE).await;
                 }
-                Err(conflict) => return Err(Failure::plain(conflict.to_string())),
+                Err(conflict) => return Err(CriError::plain(conflict.to_string())),
             }
         }
     }
 }
 
-fn is_predecessor(settings: &Settings, conflict: &Conflict) -> bool {
-    canonical(&settings.root).is_ok_and(|root| root == conflict.owner.holdings.root)
+fn is_held_by_predecessor(settings: &RuntimeSettings, conflict: &ClaimConflict) -> bool {
+    canonical(&settings.root).is_ok_and(|root| root == conflict.owner.resources.root)
 }
 
 fn canonical(path: &Path) -> Result<PathBuf> {
     std::fs::canonicalize(path).doing(format!("the path {}", path.display()))
 }
 
-fn take(settings: &mut Settings, former: Former) -> Result<Result<RootNames, Box<Conflict>>> {
+fn take(
+    settings: &mut RuntimeSettings,
+    previous: PreviousPods,
+) -> Result<Result<RootNames, Box<ClaimConflict>>> {
     let (root, state) = (canonical(&settings.root)?, canonical(&settings.state)?);
     let record = read(&root.join(FILE))?;
     let mut claims = Claims::new(&settings.claims);
-    if let Err(error) = claims.turn() {
+    if let Err(error) = claims.lock() {
         // Links still carry the id of their root.
         tracing::warn!(%error, "other roots on this machine would not be noticed");
         claims = Claims::new(&state.join("claims"));
     }
-    let turn = claims.turn().map_err(|error| of_claims(&error))?;
+    let lock = claims.lock().map_err(|error| claim_error(&error))?;
     let key = machine_claims::key("runtime", &root);
-    let others = turn.others(&key).map_err(|error| of_claims(&error))?;
+    let others = lock.others(&key).map_err(|error| claim_error(&error))?;
     if let Some(record) = record.as_ref().filter(|it| it.root == root && it.state != state) {
         check_former_state(record, &state, &others)?;
     }
-    let situation = Situation {
+    let inputs = NameInputs {
         is_default: root == default_root(),
-        recorded: record.as_ref().map(Names::of_record).transpose()?,
-        has_records: former.has_records,
-        has_pods: has_pods(&state) && !former.rebooted,
+        recorded: record.as_ref().map(ChosenNames::of_record).transpose()?,
+        has_records: previous.has_records,
+        has_pods: has_pods(&state) && !previous.rebooted,
         others,
         in_use: ranges_in_use(record.as_ref().map(|record| record.bridge.as_str()))?,
         fresh_id: fresh_id()?,
     };
-    let names = choice::choose(&situation, settings);
-    let record = Record {
+    let names = choice::choose(&inputs, settings);
+    let record = NamesRecord {
         version: VERSION,
         id: names.id.clone(),
         root: root.clone(),
@@ -138,7 +148,7 @@ fn take(settings: &mut Settings, former: Former) -> Result<Result<RootNames, Box
         subnets: names.subnets.iter().map(ToString::to_string).collect(),
         cgroups: names.cgroups.clone(),
     };
-    let holdings = Holdings {
+    let resources = ClaimedResources {
         root,
         id: names.id.clone(),
         pid: std::process::id(),
@@ -151,12 +161,12 @@ fn take(settings: &mut Settings, former: Former) -> Result<Result<RootNames, Box
         network_namespace: network_namespace()?,
         bridge: names.bridge.clone(),
         subnets: names.subnets.iter().map(range).collect(),
-        ..Holdings::default()
+        ..ClaimedResources::default()
     };
-    let claim = match turn.hold(&key, holdings) {
+    let claim = match lock.acquire(&key, resources) {
         Ok(claim) => Arc::new(claim),
         Err(ClaimError::Conflict(conflict)) => return Ok(Err(conflict)),
-        Err(error) => return Err(of_claims(&error)),
+        Err(error) => return Err(claim_error(&error)),
     };
     write(&settings.root.join(FILE), &record)?;
     settings.built_in_network.bridge = names.bridge;
@@ -165,13 +175,13 @@ fn take(settings: &mut Settings, former: Former) -> Result<Result<RootNames, Box
 }
 
 /// Pods that this root has in another state directory would be taken for terminated.
-fn check_former_state(record: &Record, state: &Path, others: &[Claim]) -> Result<()> {
+fn check_former_state(record: &NamesRecord, state: &Path, others: &[Claim]) -> Result<()> {
     let is_another_roots =
-        others.iter().any(|other| other.holdings.state.as_ref() == Some(&record.state));
+        others.iter().any(|other| other.resources.state.as_ref() == Some(&record.state));
     if is_another_roots || !record.state.exists() || !has_pods(&record.state) {
         return Ok(());
     }
-    Err(Failure::plain(format!(
+    Err(CriError::plain(format!(
         "pods of the root {} are in the state directory {}, not in {}; say it with --state",
         record.root.display(),
         record.state.display(),
@@ -184,38 +194,39 @@ fn has_pods(state: &Path) -> bool {
     !durable::names_in(&state.join("pods")).is_ok_and(|names| names.is_empty())
 }
 
-fn of_claims(error: &ClaimError) -> Failure {
-    Failure::plain(format!("the names of this root on the machine: {error}"))
+fn claim_error(error: &ClaimError) -> CriError {
+    CriError::plain(format!("the names of this root on the machine: {error}"))
 }
 
 fn default_root() -> PathBuf {
     canonical(Path::new(DEFAULT_ROOT)).unwrap_or_else(|_| DEFAULT_ROOT.into())
 }
 
-fn read(path: &Path) -> Result<Option<Record>> {
+fn read(path: &Path) -> Result<Option<NamesRecord>> {
     let text = match std::fs::read(path) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
         other => other.doing(format!("reading {}", path.display()))?,
     };
     let wrong = |why: String| {
-        Failure::plain(format!(
+        CriError::plain(format!(
             "{}: {why}; where no pod of this root runs it may be removed, and new names are drawn",
             path.display()
         ))
     };
-    let record: Record = serde_json::from_slice(&text).map_err(|error| wrong(error.to_string()))?;
+    let record: NamesRecord =
+        serde_json::from_slice(&text).map_err(|error| wrong(error.to_string()))?;
     if record.version != VERSION {
         return Err(wrong(format!("version {}; expected {VERSION}", record.version)));
     }
     Ok(Some(record))
 }
 
-fn write(path: &Path, record: &Record) -> Result<()> {
+fn write(path: &Path, record: &NamesRecord) -> Result<()> {
     if read(path).is_ok_and(|found| found.as_ref() == Some(record)) {
         return Ok(());
     }
     let text = serde_json::to_vec_pretty(record).unwrap_or_default();
-    durable::write_lasting(path, &text, Lasting::Certain)
+    durable::write_with_durability(path, &text, Durability::Synced)
 }
 
 fn fresh_id() -> Result<String> {
@@ -227,21 +238,21 @@ fn network_namespace() -> Result<String> {
     Ok(link.display().to_string())
 }
 
-fn range(subnet: &Subnet) -> Range {
-    Range { network: subnet.network, prefix: subnet.prefix }
+fn range(subnet: &Subnet) -> AddressRange {
+    AddressRange { network: subnet.network, prefix: subnet.prefix }
 }
 
 /// The ranges of addresses and routes of this host, except those of this root's bridge.
-fn ranges_in_use(own_bridge: Option<&str>) -> Result<Vec<Range>> {
-    let mut routes = netlink::Socket::routes()?;
+fn ranges_in_use(own_bridge: Option<&str>) -> Result<Vec<AddressRange>> {
+    let mut routes = netlink::NetlinkSocket::routes()?;
     let own = match own_bridge {
         Some(name) => routes.find_link(name)?.map(|link| link.index),
         None => None,
     };
     let mut found = routes.addresses()?;
-    found.extend(routes.destinations()?);
+    found.extend(routes.route_destinations()?);
     let range = |(link, network, prefix): (u32, IpAddr, u8)| {
-        (Some(link) != own).then_some(Range { network, prefix })
+        (Some(link) != own).then_some(AddressRange { network, prefix })
     };
     Ok(found.into_iter().filter_map(range).collect())
 }

@@ -15,10 +15,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use cri_wire::v1;
-use netlink::Socket;
+use netlink::NetlinkSocket;
 
-use crate::failure::{Doing as _, Failure, Result, blocking};
-use crate::records::{NetworkKind, NetworkRecord, SandboxRecord};
+use crate::failure::{CallContext as _, CriError, Result, blocking};
+use crate::records::{NetworkKind, NetworkRecord, StoredSandbox};
 
 pub(crate) use addresses::Subnet;
 pub(crate) use built_in::{BuiltIn, BuiltInSettings};
@@ -28,14 +28,14 @@ pub use trial::try_built_in_network;
 /// The name of a pod's interface inside its namespace.
 pub(crate) const INSIDE: &str = "eth0";
 
-impl From<cni_documents::CniError> for Failure {
+impl From<cni_documents::CniError> for CriError {
     fn from(error: cni_documents::CniError) -> Self {
         Self::plain(error.to_string())
     }
 }
 
-impl From<netlink::Error> for Failure {
-    fn from(error: netlink::Error) -> Self {
+impl From<netlink::NetlinkError> for CriError {
+    fn from(error: netlink::NetlinkError) -> Self {
         Self::plain(error.to_string())
     }
 }
@@ -48,7 +48,7 @@ pub(crate) struct PodNetwork {
 }
 
 impl PodNetwork {
-    pub(crate) fn of(record: &SandboxRecord) -> Self {
+    pub(crate) fn of(record: &StoredSandbox) -> Self {
         Self { sandbox: record.id.clone(), config: record.config.clone().unwrap_or_default() }
     }
 
@@ -63,20 +63,20 @@ impl PodNetwork {
 pub(crate) struct Network {
     cni: Cni,
     built_in: Arc<BuiltIn>,
-    folder: PathBuf,
+    dir: PathBuf,
 }
 
 impl Network {
-    /// `folder` is where network namespaces are pinned.
-    pub(crate) fn new(folder: PathBuf, mut cni: CniSettings, built_in: BuiltIn) -> Result<Self> {
-        crate::durable::make_folder(&folder)?;
-        cni.calls = folder.with_file_name("cni");
-        Ok(Self { cni: Cni::new(cni), built_in: Arc::new(built_in), folder })
+    /// `dir` is where network namespaces are pinned.
+    pub(crate) fn new(dir: PathBuf, mut cni: CniSettings, built_in: BuiltIn) -> Result<Self> {
+        crate::durable::make_dir(&dir)?;
+        cni.calls = dir.with_file_name("cni");
+        Ok(Self { cni: Cni::new(cni), built_in: Arc::new(built_in), dir })
     }
 
     /// The path at which a sandbox's network namespace is pinned.
     pub(crate) fn namespace_path(&self, sandbox: &str) -> PathBuf {
-        self.folder.join(sandbox)
+        self.dir.join(sandbox)
     }
 
     /// Whether pods can get a network now; otherwise the reason.
@@ -91,10 +91,10 @@ impl Network {
     /// Handles the kubelet's pod CIDR. As in containerd it changes nothing: with CNI the plugins
     /// choose, and the built-in network keeps its own range across servers that no kubelet has
     /// contacted yet. Logs the range in use if it differs.
-    pub(crate) async fn hear_range(&self, range: &str) {
+    pub(crate) async fn on_pod_cidr(&self, range: &str) {
         match self.cni.configuration().await {
             Ok(None) => {
-                if let Some(words) = self.built_in.objection(range) {
+                if let Some(words) = self.built_in.range_mismatch(range) {
                     tracing::warn!("{words}");
                 }
             }
@@ -117,7 +117,7 @@ impl Network {
             None => {
                 // Before anything of it exists: what cannot be created need not be torn down.
                 let built_in = Arc::clone(&self.built_in);
-                blocking(move || built_in.readiness().map_err(Failure::plain)).await?;
+                blocking(move || built_in.readiness().map_err(CriError::plain)).await?;
                 let (link, addresses) = self.built_in.reserve(pod)?;
                 let kind = NetworkKind::BuiltIn.into();
                 Ok(NetworkRecord { kind, link, addresses, ..record })
@@ -135,7 +135,7 @@ impl Network {
     ) -> Result<NetworkRecord> {
         let namespace = blocking(move || {
             netlink::in_namespace(namespace.as_fd(), || {
-                let mut routes = Socket::routes()?;
+                let mut routes = NetlinkSocket::routes()?;
                 let loopback = routes.link("lo")?;
                 routes.set_up(loopback.index)
             })?;
@@ -164,7 +164,7 @@ impl Network {
     pub(crate) async fn tear_down(&self, pod: &PodNetwork, record: &NetworkRecord) -> Result<()> {
         let path = PathBuf::from(&record.namespace);
         match record.kind() {
-            NetworkKind::Cni => self.cni.undo(pod, record).await?,
+            NetworkKind::Cni => self.cni.teardown(pod, record).await?,
             NetworkKind::BuiltIn => {
                 let (built_in, pod, record) =
                     (Arc::clone(&self.built_in), pod.clone(), record.clone());
@@ -183,23 +183,23 @@ impl Network {
     /// cannot be torn down is logged and retried at the next start: pods on the host network or on
     /// a CNI network do not need it.
     pub(crate) async fn adopt(&self, pods: Vec<(PodNetwork, NetworkRecord)>) {
-        if let Err(failure) = self.tidy(pods).await {
+        if let Err(failure) = self.remove_leftovers(pods).await {
             tracing::error!(%failure, "what former pods left of the network");
         }
     }
 
-    async fn tidy(&self, pods: Vec<(PodNetwork, NetworkRecord)>) -> Result<()> {
+    async fn remove_leftovers(&self, pods: Vec<(PodNetwork, NetworkRecord)>) -> Result<()> {
         let built_in = Arc::clone(&self.built_in);
-        built_in.take_over(&pods);
+        built_in.adopt_members(&pods);
         let known: Vec<String> = pods.iter().map(|(pod, _)| pod.sandbox.clone()).collect();
         // While their namespaces are still pinned.
         self.cni.collect(&known).await;
-        for name in crate::durable::names_in(&self.folder)? {
+        for name in crate::durable::names_in(&self.dir)? {
             if !known.contains(&name) {
-                let path = self.folder.join(name);
+                let path = self.dir.join(name);
                 blocking(move || Ok(netlink::unpin_namespace(&path)?)).await?;
             }
         }
-        blocking(move || built_in.tidy()).await
+        blocking(move || built_in.remove_leftovers()).await
     }
 }

@@ -6,10 +6,10 @@
 
 use cri_wire::v1;
 
-use crate::durable::{Kept, Lasting};
+use crate::durable::{Durability, PersistentRecord};
 
 #[derive(Clone, PartialEq, prost::Message)]
-pub(crate) struct SandboxRecord {
+pub(crate) struct StoredSandbox {
     #[prost(string, tag = "1")]
     pub id: String,
     #[prost(message, optional, tag = "2")]
@@ -33,25 +33,25 @@ pub(crate) struct SandboxRecord {
     pub cgroup: String,
 }
 
-impl SandboxRecord {
+impl StoredSandbox {
     /// The change is true whether or not it is written; recovery from an older record has the same
     /// result.
-    pub(crate) fn has_happened(&self) -> bool {
+    pub(crate) fn is_already_true(&self) -> bool {
         self.stage() == SandboxStage::Stopped
     }
 }
 
-impl Kept for SandboxRecord {
+impl PersistentRecord for StoredSandbox {
     const KIND: &'static str = "sandbox";
     const VERSION: u32 = 1;
 
     /// What plugins did outlives a power failure, so the record to undo it must too; and a ready
     /// pod may have containers whose exits must not be lost. Everything else can be derived again.
-    fn lasting(&self) -> Lasting {
+    fn durability(&self) -> Durability {
         match self.stage() {
-            SandboxStage::Making if self.network.is_none() => Lasting::ThroughKills,
-            SandboxStage::Making | SandboxStage::Ready => Lasting::Certain,
-            SandboxStage::Stopped => Lasting::Whole,
+            SandboxStage::Creating if self.network.is_none() => Durability::SurvivesKills,
+            SandboxStage::Creating | SandboxStage::Ready => Durability::Synced,
+            SandboxStage::Stopped => Durability::OldOrNew,
         }
     }
 }
@@ -61,7 +61,7 @@ impl Kept for SandboxRecord {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, prost::Enumeration)]
 #[repr(i32)]
 pub enum SandboxStage {
-    Making = 0,
+    Creating = 0,
     Ready = 1,
     Stopped = 2,
 }
@@ -101,7 +101,7 @@ pub enum NetworkKind {
 }
 
 #[derive(Clone, PartialEq, prost::Message)]
-pub(crate) struct ContainerRecord {
+pub(crate) struct StoredContainer {
     #[prost(string, tag = "1")]
     pub id: String,
     #[prost(string, tag = "2")]
@@ -142,20 +142,20 @@ pub(crate) struct ContainerRecord {
     pub image_views: Vec<String>,
 }
 
-impl ContainerRecord {
+impl StoredContainer {
     /// The change is true whether or not it is written. After recovery from an older record the
     /// supervisor reports it again, or a repeated request continues the removal. Only that a
     /// container is about to run must be written before.
-    pub(crate) fn has_happened(&self) -> bool {
+    pub(crate) fn is_already_true(&self) -> bool {
         match self.stage() {
-            ContainerStage::Making | ContainerStage::Created => false,
+            ContainerStage::Creating | ContainerStage::Created => false,
             ContainerStage::Started => self.started_at != 0,
             ContainerStage::Exited | ContainerStage::Unknown | ContainerStage::Removing => true,
         }
     }
 }
 
-impl Kept for ContainerRecord {
+impl PersistentRecord for StoredContainer {
     const KIND: &'static str = "container";
     const VERSION: u32 = 1;
 
@@ -163,12 +163,12 @@ impl Kept for ContainerRecord {
     /// exit is never lost. One that never ran may be lost in a power failure: resources of a
     /// container without a record are cleaned up at the next start. A durable record is never
     /// replaced by a less durable one.
-    fn lasting(&self) -> Lasting {
+    fn durability(&self) -> Durability {
         match self.stage() {
-            ContainerStage::Making | ContainerStage::Created => Lasting::ThroughKills,
-            ContainerStage::Started if self.started_at == 0 => Lasting::Certain,
-            ContainerStage::Started | ContainerStage::Removing => Lasting::Whole,
-            ContainerStage::Exited | ContainerStage::Unknown => Lasting::Certain,
+            ContainerStage::Creating | ContainerStage::Created => Durability::SurvivesKills,
+            ContainerStage::Started if self.started_at == 0 => Durability::Synced,
+            ContainerStage::Started | ContainerStage::Removing => Durability::OldOrNew,
+            ContainerStage::Exited | ContainerStage::Unknown => Durability::Synced,
         }
     }
 }
@@ -178,7 +178,7 @@ impl Kept for ContainerRecord {
 #[repr(i32)]
 pub enum ContainerStage {
     /// Its creation was interrupted; cleaned up at the next start.
-    Making = 0,
+    Creating = 0,
     Created = 1,
     /// The supervisor was or is about to be asked to start it.
     Started = 2,

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use any_authority::AnyAuthority;
+use any_authority::AuthorityFilterStream;
 use cri_wire::MESSAGE_SIZE_LIMIT;
 use cri_wire::v1::image_service_server::ImageServiceServer;
 use cri_wire::v1::runtime_service_server::RuntimeServiceServer;
@@ -23,7 +23,7 @@ use tokio::time::Sleep;
 use tonic::codegen::tokio_stream::Stream;
 use tonic::service::Routes;
 
-use crate::failure::{Doing as _, Failure, Result};
+use crate::failure::{CallContext as _, CriError, Result};
 use crate::runtime::Runtime;
 
 #[cfg(test)]
@@ -55,20 +55,20 @@ impl Runtime {
         self.listen_for_streams().await?;
         let (listener, own) = listen(socket).await?;
         let served = tonic::transport::Server::builder()
-            .layer(CountWork(Arc::new(work)))
+            .layer(CountCalls(Arc::new(work)))
             .add_routes(self.routes())
-            .serve_with_incoming_shutdown(Incoming::new(listener), end)
+            .serve_with_incoming_shutdown(AcceptStream::new(listener), end)
             .await;
         // Another server may have replaced a socket that was removed.
         if identity(socket).is_ok_and(|found| found == own) {
             let _ = std::fs::remove_file(socket);
         }
-        served.map_err(|error| Failure::plain(format!("serving {}: {error}", socket.display())))
+        served.map_err(|error| CriError::plain(format!("serving {}: {error}", socket.display())))
     }
 }
 
 /// Whether a call, by its path, only reads. Clients poll every second, for ever.
-fn only_looks(path: &str) -> bool {
+fn is_read_only(path: &str) -> bool {
     let call = path.rsplit('/').next().unwrap_or(path);
     ["List", "Get", "Stream", "Version", "Status", "RuntimeConfig"]
         .iter()
@@ -78,23 +78,23 @@ fn only_looks(path: &str) -> bool {
 
 /// Counts calls that do more than read, at their start and at their end.
 #[derive(Clone)]
-struct CountWork(Arc<watch::Sender<u64>>);
+struct CountCalls(Arc<watch::Sender<u64>>);
 
-impl<S> tower::Layer<S> for CountWork {
-    type Service = CountedWork<S>;
+impl<S> tower::Layer<S> for CountCalls {
+    type Service = CountedCalls<S>;
 
-    fn layer(&self, inner: S) -> CountedWork<S> {
-        CountedWork { inner, work: Arc::clone(&self.0) }
+    fn layer(&self, inner: S) -> CountedCalls<S> {
+        CountedCalls { inner, work: Arc::clone(&self.0) }
     }
 }
 
 #[derive(Clone)]
-struct CountedWork<S> {
+struct CountedCalls<S> {
     inner: S,
     work: Arc<watch::Sender<u64>>,
 }
 
-impl<S, B> tower::Service<tonic::codegen::http::Request<B>> for CountedWork<S>
+impl<S, B> tower::Service<tonic::codegen::http::Request<B>> for CountedCalls<S>
 where
     S: tower::Service<tonic::codegen::http::Request<B>>,
     S::Future: Send + 'static,
@@ -111,7 +111,7 @@ where
     }
 
     fn call(&mut self, request: tonic::codegen::http::Request<B>) -> Self::Future {
-        let works = !only_looks(request.uri().path());
+        let works = !is_read_only(request.uri().path());
         let answered = self.inner.call(request);
         if !works {
             return Box::pin(answered);
@@ -136,13 +136,13 @@ fn identity(path: &Path) -> std::io::Result<(u64, u64)> {
 async fn listen(socket: &Path) -> Result<(UnixListener, (u64, u64))> {
     let named = |what: &str| format!("{what} {}", socket.display());
     if UnixStream::connect(socket).await.is_ok() {
-        return Err(Failure::plain(format!(
+        return Err(CriError::plain(format!(
             "another server answers on {}; stop it, or choose another socket with --listen",
             socket.display()
         )));
     }
-    if let Some(folder) = socket.parent() {
-        crate::durable::make_folder(folder)?;
+    if let Some(dir) = socket.parent() {
+        crate::durable::make_dir(dir)?;
     }
     // Bound under another name first, so that no client connects before the socket listens.
     let beside = socket.with_extension(format!("new-{}", std::process::id()));
@@ -168,18 +168,18 @@ impl Accept for UnixListener {
 
 /// Incoming connections. A failed accept (most likely no descriptors left) does not end the stream;
 /// it is retried after a pause, since the connection is still in the backlog.
-struct Incoming<A> {
+struct AcceptStream<A> {
     listener: A,
     pause: Option<Pin<Box<Sleep>>>,
 }
 
-impl<A> Incoming<A> {
+impl<A> AcceptStream<A> {
     fn new(listener: A) -> Self {
         Self { listener, pause: None }
     }
 }
 
-impl<A: Accept + Unpin> Stream for Incoming<A> {
+impl<A: Accept + Unpin> Stream for AcceptStream<A> {
     type Item = std::io::Result<Connected>;
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
@@ -190,7 +190,7 @@ impl<A: Accept + Unpin> Stream for Incoming<A> {
             }
             match std::task::ready!(self.listener.poll_accept(context)) {
                 Ok(stream) => {
-                    return Poll::Ready(Some(Ok(Connected(AnyAuthority::new(stream)))));
+                    return Poll::Ready(Some(Ok(Connected(AuthorityFilterStream::new(stream)))));
                 }
                 Err(error) => {
                     tracing::warn!(%error, "a client was not accepted");
@@ -202,7 +202,7 @@ impl<A: Accept + Unpin> Stream for Incoming<A> {
 }
 
 /// One client.
-struct Connected(AnyAuthority<UnixStream>);
+struct Connected(AuthorityFilterStream<UnixStream>);
 
 impl tonic::transport::server::Connected for Connected {
     type ConnectInfo = ();

@@ -9,18 +9,18 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
-use crate::failure::{Failure, Result};
+use crate::failure::{CriError, Result};
 use crate::network::{BuiltInSettings, CniSettings};
 
 #[cfg(test)]
 mod tests;
 
 /// The names that the built-in handler always has.
-pub(crate) const OWN_HANDLERS: [&str; 2] = ["", "keelson"];
+pub(crate) const BUILT_IN_HANDLER_NAMES: [&str; 2] = ["", "keelson"];
 
 /// All settings of a runtime.
 #[derive(Debug, Clone)]
-pub struct Settings {
+pub struct RuntimeSettings {
     /// Survives a reboot: images and records.
     pub root: PathBuf,
     /// Does not survive a reboot: sockets, mounts, namespaces.
@@ -28,9 +28,9 @@ pub struct Settings {
     pub cni: CniSettings,
     pub built_in_network: BuiltInSettings,
     /// The administrator set the bridge; otherwise it depends on the root (`names`).
-    pub bridge_given: bool,
+    pub bridge_is_set: bool,
     /// The same for the subnets.
-    pub subnets_given: bool,
+    pub subnets_are_set: bool,
     /// The directory of claims on names of the host.
     pub claims: PathBuf,
     /// An agent in this process creates the cgroups of pods below the root's own.
@@ -93,7 +93,7 @@ pub struct RegistrySettings {
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct File {
+struct SettingsFile {
     version: Option<u32>,
     #[serde(default)]
     cni: CniFile,
@@ -130,7 +130,7 @@ struct NetworkFile {
     mtu: Option<u32>,
 }
 
-impl Settings {
+impl RuntimeSettings {
     /// With defaults for everything but the directories.
     pub fn new(root: PathBuf, state: PathBuf) -> Self {
         Self {
@@ -138,9 +138,9 @@ impl Settings {
             state,
             cni: CniSettings::default(),
             built_in_network: BuiltInSettings::default(),
-            bridge_given: false,
-            subnets_given: false,
-            claims: machine_claims::DIRECTORY.into(),
+            bridge_is_set: false,
+            subnets_are_set: false,
+            claims: machine_claims::CLAIMS_DIR.into(),
             has_agent: false,
             registries: BTreeMap::new(),
             cgroup_driver: CgroupDriver::Cgroupfs,
@@ -156,22 +156,23 @@ impl Settings {
 
     /// Applies a configuration file. `what` names it in errors.
     pub fn with_file(mut self, what: &str, text: &[u8]) -> Result<Self> {
-        let wrong = |why: String| Failure::invalid(format!("{what}: {why}"));
-        let file: File = serde_json::from_slice(text).map_err(|error| wrong(error.to_string()))?;
+        let wrong = |why: String| CriError::invalid(format!("{what}: {why}"));
+        let file: SettingsFile =
+            serde_json::from_slice(text).map_err(|error| wrong(error.to_string()))?;
         if file.version.is_some_and(|version| version != 1) {
             return Err(wrong("version: expected 1".to_owned()));
         }
-        let File { cni, network, .. } = file;
+        let SettingsFile { cni, network, .. } = file;
         self.cni.configurations = cni.configurations.unwrap_or(self.cni.configurations);
         self.cni.plugins = cni.plugins.unwrap_or(self.cni.plugins);
         self.cni.results = cni.results.unwrap_or(self.cni.results);
         self.cni.deadline = cni.deadline_seconds.map_or(self.cni.deadline, Duration::from_secs);
         self.cni.collect_garbage = cni.collect_garbage.unwrap_or(self.cni.collect_garbage);
-        self.bridge_given |= network.bridge.is_some();
+        self.bridge_is_set |= network.bridge.is_some();
         self.built_in_network.bridge = network.bridge.unwrap_or(self.built_in_network.bridge);
         self.built_in_network.mtu = network.mtu;
         if let Some(subnets) = network.subnets {
-            self.subnets_given = true;
+            self.subnets_are_set = true;
             let subnets: std::result::Result<Vec<_>, String> =
                 subnets.iter().map(|text| text.parse()).collect();
             self.built_in_network.subnets =
@@ -198,7 +199,7 @@ impl Settings {
                     runtime.program
                 )));
             }
-            if OWN_HANDLERS.contains(&name.as_str()) || file.handlers.contains(name) {
+            if BUILT_IN_HANDLER_NAMES.contains(&name.as_str()) || file.handlers.contains(name) {
                 return Err(wrong(format!(
                     "runtimes.{name}: the name is that of the built-in handler"
                 )));
@@ -207,11 +208,11 @@ impl Settings {
         self.handlers = file.handlers;
         self.runtimes = file.runtimes;
         self.preloaded_images = file.preloaded_images;
-        if let Some(folders) = file.device_specifications {
-            if let Some(odd) = folders.iter().find(|folder| !folder.is_absolute()) {
+        if let Some(dirs) = file.device_specifications {
+            if let Some(odd) = dirs.iter().find(|dir| !dir.is_absolute()) {
                 return Err(wrong(format!("deviceSpecifications: {odd:?} is no absolute path")));
             }
-            self.device_specifications = folders;
+            self.device_specifications = dirs;
         }
         self.supervisor = file.supervisor;
         self.streams = file.streams.unwrap_or(self.streams);

@@ -27,7 +27,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use cri_wire::{OpenStream, v1};
+use cri_wire::{InProcessStream, v1};
 use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper::{Request, Response};
@@ -36,28 +36,28 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OnceCell, OwnedSemaphorePermit, Semaphore};
 use tonic::Code;
 
-use crate::failure::{Doing as _, Failure, Result};
+use crate::failure::{CallContext as _, CriError, Result};
 use crate::runtime::Runtime;
 
-use pending::{Evicted, Pending, PendingConnections};
-use tokens::Tokens;
+use pending::{Evicted, PendingConnection, PendingConnections};
+use tokens::StreamTokens;
 
 /// The limit of concurrent streams.
-const STREAMS: usize = 512;
+const MAX_STREAMS: usize = 512;
 /// The limit of concurrent connections that have not redeemed a token.
-const PENDING: usize = 128;
+const MAX_PENDING: usize = 128;
 /// How long a client may take to send its request and to receive the answer.
-const REQUEST: Duration = Duration::from_secs(5);
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The request that a URL stands for.
 #[derive(Debug, Clone)]
-pub(crate) enum Wanted {
+pub(crate) enum StreamRequest {
     Exec(v1::ExecRequest),
     Attach(v1::AttachRequest),
     PortForward(v1::PortForwardRequest),
 }
 
-impl Wanted {
+impl StreamRequest {
     fn kind(&self) -> &'static str {
         match self {
             Self::Exec(_) => "exec",
@@ -69,24 +69,24 @@ impl Wanted {
 
 /// The server's address, its tokens, and the limits of streams.
 #[derive(Debug, Clone)]
-pub(crate) struct Streams {
+pub(crate) struct StreamingServer {
     /// As configured; port 0 lets the kernel choose.
     wanted: SocketAddr,
     /// Set once a URL was requested.
     listens: Arc<OnceCell<SocketAddr>>,
-    tokens: Arc<Tokens>,
-    places: Arc<Semaphore>,
+    tokens: Arc<StreamTokens>,
+    slots: Arc<Semaphore>,
     pending: Arc<PendingConnections>,
 }
 
-impl Streams {
+impl StreamingServer {
     pub(crate) fn new(wanted: SocketAddr) -> Self {
         Self {
             wanted,
             listens: Arc::default(),
             tokens: Arc::default(),
-            places: Arc::new(Semaphore::new(STREAMS)),
-            pending: PendingConnections::new(PENDING),
+            slots: Arc::new(Semaphore::new(MAX_STREAMS)),
+            pending: PendingConnections::new(MAX_PENDING),
         }
     }
 
@@ -105,19 +105,19 @@ impl Streams {
     }
 
     /// A permit for a stream, held until the stream has ended.
-    fn place(&self) -> Result<Place> {
-        Arc::clone(&self.places).try_acquire_owned().map_err(|_| {
-            let most = format!("as many streams as allowed are open ({STREAMS})");
-            Failure::new(Code::ResourceExhausted, most)
+    fn slot(&self) -> Result<StreamSlot> {
+        Arc::clone(&self.slots).try_acquire_owned().map_err(|_| {
+            let most = format!("as many streams as allowed are open ({MAX_STREAMS})");
+            CriError::new(Code::ResourceExhausted, most)
         })
     }
 
-    fn answer(
+    fn respond(
         &self,
         runtime: Runtime,
         request: Request<Incoming>,
-        pending: &Pending,
-    ) -> Response<upgrade::Body> {
+        pending: &PendingConnection,
+    ) -> Response<upgrade::UpgradeBody> {
         let path = request.uri().path().to_owned();
         let mut parts = path.trim_start_matches('/').split('/');
         let (kind, token, rest) = (parts.next(), parts.next(), parts.next());
@@ -127,28 +127,31 @@ impl Streams {
             }
             _ => None,
         };
-        let Some(wanted) = found else { return upgrade::refusal(404, "404 page not found") };
-        let place = match self.place() {
-            Ok(place) => place,
-            Err(failure) => return upgrade::refusal(503, &failure.text),
+        let Some(wanted) = found else { return upgrade::error_response(404, "404 page not found") };
+        let slot = match self.slot() {
+            Ok(slot) => slot,
+            Err(failure) => return upgrade::error_response(503, &failure.text),
         };
-        if !pending.leave() {
-            return upgrade::refusal(503, "too many connections");
+        if !pending.take_out() {
+            return upgrade::error_response(503, "too many connections");
         }
-        let forwarding = matches!(wanted, Wanted::PortForward(_));
-        upgrade::begin(forwarding, request, place, move |carrier, socket| {
-            upgrade::go_on(runtime, wanted, carrier, socket)
+        let forwarding = matches!(wanted, StreamRequest::PortForward(_));
+        upgrade::begin(forwarding, request, slot, move |carrier, socket| {
+            upgrade::serve_stream(runtime, wanted, carrier, socket)
         })
     }
 }
 
 /// A permit for a stream.
-type Place = OwnedSemaphorePermit;
+type StreamSlot = OwnedSemaphorePermit;
 
 /// Accepts every connection; beyond the limit without a token, the oldest are closed.
-async fn accept<A>(listener: TcpListener, connections: Arc<PendingConnections>, answer: A)
+async fn accept<A>(listener: TcpListener, connections: Arc<PendingConnections>, respond: A)
 where
-    A: Fn(Request<Incoming>, &Pending) -> Response<upgrade::Body> + Clone + Send + 'static,
+    A: Fn(Request<Incoming>, &PendingConnection) -> Response<upgrade::UpgradeBody>
+        + Clone
+        + Send
+        + 'static,
 {
     loop {
         let stream = match listener.accept().await {
@@ -161,14 +164,14 @@ where
             }
         };
         let (pending, evicted) = connections.add();
-        let answer = answer.clone();
+        let respond = respond.clone();
         let service = service_fn(move |request| {
-            let answered = answer(request, &pending);
-            async move { Ok::<_, std::convert::Infallible>(answered) }
+            let response = respond(request, &pending);
+            async move { Ok::<_, std::convert::Infallible>(response) }
         });
         tokio::spawn(async move {
             tokio::select! {
-                () = answer_one(stream, service) => {}
+                () = serve_connection(stream, service) => {}
                 // An error only means that it is no longer pending and must not be closed.
                 Ok(Evicted) = evicted => tracing::debug!("a connection without a token was closed"),
             }
@@ -180,11 +183,11 @@ where
 }
 
 /// One request and its answer. An upgraded connection is handled elsewhere.
-async fn answer_one<S>(stream: TcpStream, service: S)
+async fn serve_connection<S>(stream: TcpStream, service: S)
 where
     S: hyper::service::HttpService<
             Incoming,
-            ResBody = upgrade::Body,
+            ResBody = upgrade::UpgradeBody,
             Error = std::convert::Infallible,
         >,
 {
@@ -192,7 +195,7 @@ where
     let connection = hyper::server::conn::http1::Builder::new()
         .serve_connection(TokioIo::new(stream), service)
         .with_upgrades();
-    match tokio::time::timeout(REQUEST, connection).await {
+    match tokio::time::timeout(REQUEST_TIMEOUT, connection).await {
         Ok(Ok(())) => {}
         Ok(Err(error)) => tracing::debug!(%error, "a stream's connection"),
         Err(_) => tracing::debug!("a stream's connection sent no request in time"),
@@ -205,16 +208,16 @@ impl Runtime {
         let serve = |listener| {
             let (streams, runtime) = (self.streams.clone(), self.clone());
             let connections = Arc::clone(&streams.pending);
-            let answer = move |request: Request<Incoming>, pending: &Pending| {
-                streams.answer(runtime.clone(), request, pending)
+            let respond = move |request: Request<Incoming>, pending: &PendingConnection| {
+                streams.respond(runtime.clone(), request, pending)
             };
-            tokio::spawn(accept(listener, connections, answer));
+            tokio::spawn(accept(listener, connections, respond));
         };
         self.streams.address(serve).await
     }
 
     /// A one-time URL for a request.
-    pub(crate) async fn stream_address(&self, wanted: Wanted) -> Result<String> {
+    pub(crate) async fn stream_address(&self, wanted: StreamRequest) -> Result<String> {
         self.check_wanted(&wanted)?;
         let address = self.listen_for_streams().await?;
         let kind = wanted.kind();
@@ -223,36 +226,42 @@ impl Runtime {
     }
 
     /// A handle by which a client in this process passes a connection for a request.
-    pub(crate) fn open_stream(&self, wanted: Wanted) -> Result<OpenStream> {
+    pub(crate) fn open_stream(&self, wanted: StreamRequest) -> Result<InProcessStream> {
         self.check_wanted(&wanted)?;
-        let (place, runtime) = (self.streams.place()?, self.clone());
-        Ok(OpenStream::new(Box::new(move |connection, early| {
+        let (slot, runtime) = (self.streams.slot()?, self.clone());
+        Ok(InProcessStream::new(Box::new(move |connection, early| {
             Box::pin(async move {
-                match upgrade::Socket::given(connection, early) {
+                match upgrade::UpgradedSocket::given(connection, early) {
                     Ok(socket) => {
-                        upgrade::go_on(runtime, wanted, upgrade::Carrier::of_given(), socket).await;
+                        upgrade::serve_stream(
+                            runtime,
+                            wanted,
+                            upgrade::StreamCarrier::of_given(),
+                            socket,
+                        )
+                        .await;
                     }
                     Err(error) => tracing::error!(%error, "a connection that was given"),
                 }
-                drop(place);
+                drop(slot);
             })
         })))
     }
 
-    fn check_wanted(&self, wanted: &Wanted) -> Result<()> {
+    fn check_wanted(&self, wanted: &StreamRequest) -> Result<()> {
         match wanted {
-            Wanted::Exec(v1::ExecRequest { container_id, .. })
-            | Wanted::Attach(v1::AttachRequest { container_id, .. }) => {
+            StreamRequest::Exec(v1::ExecRequest { container_id, .. })
+            | StreamRequest::Attach(v1::AttachRequest { container_id, .. }) => {
                 check_streams(commands::streams_of(wanted))?;
                 self.running_container(container_id).map(drop)
             }
-            Wanted::PortForward(request) => {
+            StreamRequest::PortForward(request) => {
                 let sandbox = self
-                    .book
+                    .record_store
                     .sandbox(&request.pod_sandbox_id)
                     .doing(format!("failed to find sandbox {:?}", request.pod_sandbox_id))?;
                 if sandbox.record().stage() != crate::records::SandboxStage::Ready {
-                    return Err(Failure::plain("sandbox container is not running"));
+                    return Err(CriError::plain("sandbox container is not running"));
                 }
                 Ok(())
             }
@@ -261,12 +270,12 @@ impl Runtime {
 }
 
 /// upstream: k8s.io/streaming validateExecRequest
-fn check_streams(has: session::Has) -> Result<()> {
+fn check_streams(has: session::CommandStreams) -> Result<()> {
     if has.tty && has.stderr {
-        return Err(Failure::invalid("tty and stderr cannot both be true"));
+        return Err(CriError::invalid("tty and stderr cannot both be true"));
     }
     if !(has.stdin || has.stdout || has.stderr) {
-        return Err(Failure::invalid("one of stdin, stdout, or stderr must be set"));
+        return Err(CriError::invalid("one of stdin, stdout, or stderr must be set"));
     }
     Ok(())
 }

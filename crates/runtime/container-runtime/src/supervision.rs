@@ -7,23 +7,27 @@
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use pod_supervisor::protocol::{ContainerState, Event, ExecState, Exit, FailureKind, Happened};
-use pod_supervisor::{Client, ClientError, Connection};
+use pod_supervisor::protocol::{
+    ContainerState, Event, EventBody, ExecState, ProcessExit, RequestErrorKind,
+};
+use pod_supervisor::{ClientConnection, ClientError, SupervisorClient};
 use tokio::sync::{mpsc, oneshot};
 use tonic::Code;
 
-use crate::failure::Failure;
+use crate::failure::CriError;
 
 #[cfg(test)]
 mod tests;
 
-impl From<ClientError> for Failure {
+impl From<ClientError> for CriError {
     fn from(error: ClientError) -> Self {
         let code = match &error {
-            ClientError::Refused { kind: FailureKind::NotFound, .. } => Code::NotFound,
+            ClientError::Refused { kind: RequestErrorKind::NotFound, .. } => Code::NotFound,
             ClientError::Deadline { .. }
-            | ClientError::Refused { kind: FailureKind::Deadline, .. } => Code::DeadlineExceeded,
-            ClientError::Refused { kind: FailureKind::Unknown, .. } => Code::Unimplemented,
+            | ClientError::Refused { kind: RequestErrorKind::Deadline, .. } => {
+                Code::DeadlineExceeded
+            }
+            ClientError::Refused { kind: RequestErrorKind::Unknown, .. } => Code::Unimplemented,
             _ => Code::Unknown,
         };
         Self::new(code, error.to_string())
@@ -32,51 +36,51 @@ impl From<ClientError> for Failure {
 
 /// A pod's supervisor, as long as it can be reached.
 #[derive(Debug)]
-pub(crate) struct Supervisor {
-    pub(crate) client: Client,
+pub(crate) struct SupervisorConnection {
+    pub(crate) client: SupervisorClient,
     pub(crate) pid: u32,
 }
 
 /// A supervisor's event, for the task that keeps the records.
 #[derive(Debug)]
-pub(crate) enum Told {
+pub(crate) enum SupervisorEvent {
     Exited(ContainerState),
     /// An event was lost: list again.
-    LookAgain,
+    Resync,
     /// The connection has ended, with the reason.
-    Gone(String),
+    ConnectionLost(String),
 }
 
-impl Supervisor {
-    /// Runs the connection; exits of execs go to `execs`, events that must be recorded to `told`.
+impl SupervisorConnection {
+    /// Runs the connection; exits of execs go to `execs`, events that must be recorded to `sender`.
     /// That channel is unbounded, since each container exits only once.
     pub(crate) fn run(
-        connection: Connection,
-        execs: Execs,
-        told: mpsc::UnboundedSender<Told>,
+        connection: ClientConnection,
+        execs: ExecWaiters,
+        sender: mpsc::UnboundedSender<SupervisorEvent>,
     ) -> Arc<Self> {
-        let Connection { client, mut events, driver, supervisor_pid, .. } = connection;
+        let ClientConnection { client, mut events, driver, supervisor_pid, .. } = connection;
         let supervisor = Arc::new(Self { client, pid: supervisor_pid });
         tokio::spawn(async move {
             let driving = driver.run();
             let listening = async {
-                while let Some(Event { happened }) = events.recv().await {
-                    match happened {
-                        Some(Happened::ExecExited(state)) => execs.ended(&state),
-                        Some(Happened::ContainerExited(state)) => {
-                            let _ = told.send(Told::Exited(state));
+                while let Some(Event { body }) = events.recv().await {
+                    match body {
+                        Some(EventBody::ExecExited(state)) => execs.ended(&state),
+                        Some(EventBody::ContainerExited(state)) => {
+                            let _ = sender.send(SupervisorEvent::Exited(state));
                         }
                         // The container's exit contains it, too.
-                        Some(Happened::OutOfMemory(_)) => {}
+                        Some(EventBody::OutOfMemory(_)) => {}
                         None => {
-                            let _ = told.send(Told::LookAgain);
+                            let _ = sender.send(SupervisorEvent::Resync);
                         }
                     }
                 }
             };
             // The driver ends first; what it delivered is still read.
-            let (why, ()) = tokio::join!(driving, listening);
-            let _ = told.send(Told::Gone(why.to_string()));
+            let (reason, ()) = tokio::join!(driving, listening);
+            let _ = sender.send(SupervisorEvent::ConnectionLost(reason.to_string()));
         });
         supervisor
     }
@@ -84,25 +88,25 @@ impl Supervisor {
 
 /// The waiters of one pod's execs; they outlive a connection.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Execs(Arc<Mutex<HashMap<String, Waiter>>>);
+pub(crate) struct ExecWaiters(Arc<Mutex<HashMap<String, ExecWaiter>>>);
 
 #[derive(Debug)]
-struct Waiter {
-    exit: oneshot::Sender<Exit>,
+struct ExecWaiter {
+    exit: oneshot::Sender<ProcessExit>,
     /// The supervisor has confirmed that it runs.
     started: bool,
 }
 
-impl Execs {
-    fn waiters(&self) -> MutexGuard<'_, HashMap<String, Waiter>> {
+impl ExecWaiters {
+    fn waiters(&self) -> MutexGuard<'_, HashMap<String, ExecWaiter>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Call before the exec is started, so that its exit cannot be missed. The receiver gets an
     /// error when the exit is lost.
-    pub(crate) fn expect(&self, exec: &str) -> oneshot::Receiver<Exit> {
+    pub(crate) fn expect(&self, exec: &str) -> oneshot::Receiver<ProcessExit> {
         let (exit, receiver) = oneshot::channel();
-        self.waiters().insert(exec.to_owned(), Waiter { exit, started: false });
+        self.waiters().insert(exec.to_owned(), ExecWaiter { exit, started: false });
         receiver
     }
 
@@ -125,25 +129,25 @@ impl Execs {
     }
 
     /// Execs that the supervisor has confirmed as running. Call before requesting the list for
-    /// `settle`.
-    pub(crate) fn running(&self) -> BTreeSet<String> {
+    /// `reconcile`.
+    pub(crate) fn started_ids(&self) -> BTreeSet<String> {
         let waiters = self.waiters();
         waiters.iter().filter(|(_, one)| one.started).map(|(name, _)| name.clone()).collect()
     }
 
-    /// After a reconnect: delivers the exits in the supervisor's list. `running` are the execs that
+    /// After a reconnect: delivers the exits in the supervisor's list. `started_ids` are the execs that
     /// ran before the list was requested; of these the supervisor no longer knows those that are
     /// not in it, so their waiters are dropped and see an error. Execs started since keep waiting.
-    pub(crate) fn settle(&self, running: &BTreeSet<String>, known: &[ExecState]) {
+    pub(crate) fn reconcile(&self, started_ids: &BTreeSet<String>, known: &[ExecState]) {
         for state in known {
             self.ended(state);
         }
         let known: BTreeSet<&String> = known.iter().map(|state| &state.exec).collect();
-        self.waiters().retain(|name, _| !running.contains(name) || known.contains(name));
+        self.waiters().retain(|name, _| !started_ids.contains(name) || known.contains(name));
     }
 
     /// The supervisor has ended, and all of its execs with it.
-    pub(crate) fn give_up(&self) {
+    pub(crate) fn fail_all(&self) {
         self.waiters().clear();
     }
 }

@@ -23,9 +23,9 @@ const BLOCK: usize = 512;
 
 /// One entry, with its extended headers applied.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Entry {
+pub struct TarEntry {
     pub path: Vec<u8>,
-    pub kind: EntryKind,
+    pub kind: TarEntryKind,
     pub mode: u32,
     pub user: u32,
     pub group: u32,
@@ -37,11 +37,11 @@ pub struct Entry {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum EntryKind {
+pub enum TarEntryKind {
     File,
     /// A file with holes: offset and length of each piece of data.
     Sparse(Vec<(u64, u64)>),
-    Folder,
+    Dir,
     Symlink(Vec<u8>),
     HardLink(Vec<u8>),
     CharacterDevice {
@@ -56,7 +56,7 @@ pub enum EntryKind {
 }
 
 /// The entries of a tar stream. Reading from this value gives the data of the last entry returned.
-pub struct Entries<'a, R> {
+pub struct TarEntries<'a, R> {
     what: String,
     reader: R,
     limits: &'a Limits,
@@ -68,7 +68,7 @@ pub struct Entries<'a, R> {
     ended: bool,
 }
 
-impl<'a, R: Read> Entries<'a, R> {
+impl<'a, R: Read> TarEntries<'a, R> {
     /// `what` names the stream in errors; `allowed` is the maximum number of entries.
     pub fn new(what: &str, reader: R, limits: &'a Limits, allowed: u64) -> Self {
         Self {
@@ -84,7 +84,7 @@ impl<'a, R: Read> Entries<'a, R> {
     }
 
     /// The next entry; skips unread data of the current one.
-    pub fn next_entry(&mut self) -> Result<Option<Entry>> {
+    pub fn next_entry(&mut self) -> Result<Option<TarEntry>> {
         let mut extension = Extension::default();
         loop {
             self.skip(self.left + self.padding)?;
@@ -101,7 +101,7 @@ impl<'a, R: Read> Entries<'a, R> {
                 EntryType::GNULongLink => extension.link = Some(self.long_name(size)?),
                 EntryType::XHeader => {
                     let records = self.small_data("extended header", size)?;
-                    extension.read(&records).map_err(|why| self.wrong(why))?;
+                    extension.read(&records).map_err(|reason| self.wrong(reason))?;
                 }
                 EntryType::XGlobalHeader => self.expect_data(size)?,
                 _ => return self.entry(&header, size, extension).map(Some),
@@ -116,7 +116,7 @@ impl<'a, R: Read> Entries<'a, R> {
         Ok(())
     }
 
-    fn entry(&mut self, header: &Header, size: u64, extension: Extension) -> Result<Entry> {
+    fn entry(&mut self, header: &Header, size: u64, extension: Extension) -> Result<TarEntry> {
         self.count += 1;
         Limits::check(|| format!("{}: entries", self.what), self.count, self.allowed)?;
         let path = extension.path.unwrap_or_else(|| header.path_bytes().into_owned());
@@ -142,39 +142,39 @@ impl<'a, R: Read> Entries<'a, R> {
         let mut real_size = 0;
         let kind = match header.entry_type() {
             // Formats without a directory type mark a directory by a final slash.
-            EntryType::Regular if path.ends_with(b"/") && size == 0 => EntryKind::Folder,
+            EntryType::Regular if path.ends_with(b"/") && size == 0 => TarEntryKind::Dir,
             EntryType::Regular if path.ends_with(b"/") => {
                 // Readers disagree whether data follows such an entry.
                 return Err(self.wrong(format!("file {name:?} has data and a folder's name")));
             }
             EntryType::Regular | EntryType::Continuous => {
                 real_size = size;
-                EntryKind::File
+                TarEntryKind::File
             }
             EntryType::GNUSparse => {
                 let (pieces, whole) = self.sparse_map(header, size)?;
                 real_size = whole;
-                EntryKind::Sparse(pieces)
+                TarEntryKind::Sparse(pieces)
             }
-            EntryType::Directory => EntryKind::Folder,
-            EntryType::Symlink => EntryKind::Symlink(link(self)?),
-            EntryType::Link => EntryKind::HardLink(link(self)?),
+            EntryType::Directory => TarEntryKind::Dir,
+            EntryType::Symlink => TarEntryKind::Symlink(link(self)?),
+            EntryType::Link => TarEntryKind::HardLink(link(self)?),
             EntryType::Char => {
                 let (major, minor) = device(self)?;
-                EntryKind::CharacterDevice { major, minor }
+                TarEntryKind::CharacterDevice { major, minor }
             }
             EntryType::Block => {
                 let (major, minor) = device(self)?;
-                EntryKind::BlockDevice { major, minor }
+                TarEntryKind::BlockDevice { major, minor }
             }
-            EntryType::Fifo => EntryKind::Fifo,
+            EntryType::Fifo => TarEntryKind::Fifo,
             other => {
                 let byte = char::from(other.as_byte());
                 return Err(self.wrong(format!("entry {name:?} is of unknown type {byte:?}")));
             }
         };
         // Links, directories and devices have no data, whatever their size field says.
-        if matches!(kind, EntryKind::File | EntryKind::Sparse(_)) {
+        if matches!(kind, TarEntryKind::File | TarEntryKind::Sparse(_)) {
             self.expect_data(size)?;
         }
         let owner = |field, extended: Option<u64>, plain: io::Result<u64>| {
@@ -188,7 +188,7 @@ impl<'a, R: Read> Entries<'a, R> {
                 .ok_or_else(|| self.wrong(format!("entry {name:?}: {field} {id} is no owner")))
         };
         let plain_time = self.field("time", header.mtime())?;
-        Ok(Entry {
+        Ok(TarEntry {
             kind,
             mode: self.field("mode", header.mode())? & 0o7777,
             user: owner("user", extension.user, header.uid())?,
@@ -350,13 +350,13 @@ impl<'a, R: Read> Entries<'a, R> {
         value.map_err(|error| self.wrong(format!("a header's {name} is wrong: {error}")))
     }
 
-    fn wrong(&self, why: impl Into<String>) -> Error {
-        Error::archive(&self.what, why)
+    fn wrong(&self, reason: impl Into<String>) -> Error {
+        Error::archive(&self.what, reason)
     }
 }
 
 /// The data of the current entry.
-impl<R: Read> Read for Entries<'_, R> {
+impl<R: Read> Read for TarEntries<'_, R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         if self.left == 0 || buffer.is_empty() {
             return Ok(0);

@@ -1,6 +1,6 @@
 //! From a descriptor and a content source to an image with snapshots and names.
 //!
-//! The only way into the store: archives, directories and registries are each a [`Source`]. The
+//! The only way into the store: archives, directories and registries are each a [`ContentSource`]. The
 //! order makes a kill at any point safe: content first, then snapshots, then the record that makes
 //! the image exist. Work completed before a kill is found and not repeated.
 
@@ -8,31 +8,31 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io::{self, Read};
 use std::sync::Mutex;
 
-use crate::content::Begin;
+use crate::content::IngestStart;
 use crate::digest::Digest;
 use crate::error::{Error, Result};
-use crate::index::{ImageRecord, LayerRecord, chains};
+use crate::index::{LayerRecord, StoredImage, chain_ids};
 use crate::platform::Platform;
-use crate::progress::{Paced, Progress, Step};
-use crate::reference::Reference;
-use crate::session::Session;
-use crate::snapshot::Making;
-use crate::snapshot::settle::settle;
-use crate::spec::{Descriptor, Document, ImageConfig, Index, Manifest, PlatformField};
-use crate::store::Store;
+use crate::progress::{ProgressListener, ProgressStep, StepThrottle};
+use crate::reference::ImageReference;
+use crate::session::StoreSession;
+use crate::snapshot::UnpackingSnapshot;
+use crate::snapshot::fit_to_lower_layers::fit_to_lower_layers;
+use crate::spec::{Descriptor, ImageConfig, ImageDocument, ImageManifest, Index, PlatformField};
+use crate::store::ImageStore;
 use crate::tree::Tree;
-use crate::unpack::{Layer, Rights};
+use crate::unpack::{LayerUnpack, UnpackRights};
 
 /// Where content comes from. Called from several threads at once.
-pub trait Source: Sync {
+pub trait ContentSource: Sync {
     /// The bytes of this content from `offset` on. The caller verifies them.
     fn fetch(&self, descriptor: &Descriptor, offset: u64) -> Result<Box<dyn Read + '_>>;
 }
 
 /// A source without content: all of it must be in the store already.
-pub(crate) struct Nowhere;
+pub(crate) struct NoSource;
 
-impl Source for Nowhere {
+impl ContentSource for NoSource {
     fn fetch(&self, descriptor: &Descriptor, _offset: u64) -> Result<Box<dyn Read + '_>> {
         Err(Error::ContentMissing(descriptor.digest))
     }
@@ -40,8 +40,8 @@ impl Source for Nowhere {
 
 /// The image's names, and whether it is pinned or preloaded.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Naming {
-    pub names: Vec<Reference>,
+pub struct ImageNaming {
+    pub names: Vec<ImageReference>,
     pub pinned: bool,
     pub preloaded: bool,
     /// From an archive, not from a registry. Such an image has a name with a digest only where the
@@ -49,47 +49,47 @@ pub struct Naming {
     pub imported: bool,
 }
 
-pub(crate) struct Assembly<'a> {
-    pub(crate) store: &'a Store,
-    pub(crate) source: &'a dyn Source,
-    pub(crate) progress: &'a dyn Progress,
-    session: Session,
+pub(crate) struct ImageAssembly<'a> {
+    pub(crate) store: &'a ImageStore,
+    pub(crate) source: &'a dyn ContentSource,
+    pub(crate) progress: &'a dyn ProgressListener,
+    session: StoreSession,
     blobs: Mutex<BTreeMap<Digest, u64>>,
     /// Everything that the session protects.
-    relied_on: Mutex<BTreeSet<Digest>>,
+    protected: Mutex<BTreeSet<Digest>>,
 }
 
 /// An image as its documents describe it, before any layer is present.
-struct Plan {
+struct ImagePlan {
     digest: Digest,
-    manifest: Manifest,
+    manifest: ImageManifest,
     config: ImageConfig,
 }
 
-impl<'a> Assembly<'a> {
+impl<'a> ImageAssembly<'a> {
     pub(crate) fn new(
-        store: &'a Store,
-        source: &'a dyn Source,
-        progress: &'a dyn Progress,
+        store: &'a ImageStore,
+        source: &'a dyn ContentSource,
+        progress: &'a dyn ProgressListener,
     ) -> Result<Self> {
         let session = store.session()?;
-        let (blobs, relied_on) = (Mutex::default(), Mutex::default());
-        Ok(Self { store, source, progress, session, blobs, relied_on })
+        let (blobs, protected) = (Mutex::default(), Mutex::default());
+        Ok(Self { store, source, progress, session, blobs, protected })
     }
 
     /// Ends the session; returns what it protected until now.
-    pub(crate) fn end(self) -> BTreeSet<Digest> {
-        locked(&self.relied_on).clone()
+    pub(crate) fn finish(self) -> BTreeSet<Digest> {
+        locked(&self.protected).clone()
     }
 
     fn protect(&self, digests: &[Digest]) -> Result<()> {
-        locked(&self.relied_on).extend(digests);
+        locked(&self.protected).extend(digests);
         self.session.protect(digests)
     }
 
-    pub(crate) fn run(&self, top: &Descriptor, naming: &Naming) -> Result<ImageRecord> {
+    pub(crate) fn run(&self, top: &Descriptor, naming: &ImageNaming) -> Result<StoredImage> {
         let plan = self.resolve(top, 0, &mut BTreeSet::new())?;
-        let chain_ids = chains(plan.config.diff_ids().iter());
+        let chain_ids = chain_ids(plan.config.diff_ids().iter());
         let layers = plan.manifest.layers.iter().map(|layer| layer.digest);
         self.protect(&layers.chain(chain_ids.iter().copied()).collect::<Vec<_>>())?;
         self.layers(&plan, &chain_ids)?;
@@ -106,17 +106,17 @@ impl<'a> Assembly<'a> {
         descriptor: &Descriptor,
         depth: usize,
         seen: &mut BTreeSet<Digest>,
-    ) -> Result<Plan> {
+    ) -> Result<ImagePlan> {
         let what = format!("document {}", descriptor.digest);
         if depth > self.store.limits.index_depth || !seen.insert(descriptor.digest) {
             return Err(Error::document(what, "lies too deep in indexes, or in a circle of them"));
         }
         match self.document(descriptor)? {
-            Document::Manifest(_) if descriptor.is_index() => {
+            ImageDocument::ImageManifest(_) if descriptor.is_index() => {
                 Err(Error::document(what, "was announced as an index but is a manifest"))
             }
-            Document::Manifest(manifest) => self.plan(descriptor.digest, manifest),
-            Document::Index(index) => {
+            ImageDocument::ImageManifest(manifest) => self.plan(descriptor.digest, manifest),
+            ImageDocument::Index(index) => {
                 let candidates = candidates(&index, &self.store.platform);
                 for candidate in &candidates {
                     match self.resolve(candidate, depth + 1, seen) {
@@ -130,12 +130,12 @@ impl<'a> Assembly<'a> {
         }
     }
 
-    fn document(&self, descriptor: &Descriptor) -> Result<Document> {
+    fn document(&self, descriptor: &Descriptor) -> Result<ImageDocument> {
         let bytes = self.small(descriptor)?;
-        Document::parse(&format!("document {}", descriptor.digest), &bytes, &self.store.limits)
+        ImageDocument::parse(&format!("document {}", descriptor.digest), &bytes, &self.store.limits)
     }
 
-    fn plan(&self, digest: Digest, manifest: Manifest) -> Result<Plan> {
+    fn plan(&self, digest: Digest, manifest: ImageManifest) -> Result<ImagePlan> {
         let what = format!("manifest {digest}");
         let bytes = self.small(&manifest.config)?;
         let name = format!("configuration {}", manifest.config.digest);
@@ -146,15 +146,15 @@ impl<'a> Assembly<'a> {
             architecture: config.architecture.clone(),
             variant: config.variant.clone(),
         };
-        let says = !offered.os.is_empty() && !offered.architecture.is_empty();
-        if says && self.store.platform.suits(&offered).is_none() {
+        let names_platform = !offered.os.is_empty() && !offered.architecture.is_empty();
+        if names_platform && self.store.platform.suits(&offered).is_none() {
             return Err(Error::NoPlatform {
                 what,
                 wanted: self.store.platform.to_string(),
                 available: shown(&offered),
             });
         }
-        Ok(Plan { digest, manifest, config })
+        Ok(ImagePlan { digest, manifest, config })
     }
 
     fn small(&self, descriptor: &Descriptor) -> Result<Vec<u8>> {
@@ -170,27 +170,27 @@ impl<'a> Assembly<'a> {
     fn receive(&self, descriptor: &Descriptor) -> Result<()> {
         let digest = descriptor.digest;
         match self.store.content.begin(&digest, descriptor.size)? {
-            Begin::Present => {
-                self.progress.step(Step::Present { digest, bytes: descriptor.size });
+            IngestStart::Present => {
+                self.progress.step(ProgressStep::Present { digest, bytes: descriptor.size });
             }
-            Begin::Ingest(mut ingest) => {
+            IngestStart::Ingest(mut ingest) => {
                 let total = Some(descriptor.size);
-                let mut paced = Paced::default();
+                let mut throttle = StepThrottle::default();
                 if ingest.offset() < descriptor.size || descriptor.size == 0 {
                     let bytes = self.source.fetch(descriptor, ingest.offset())?;
-                    let told = |done| {
-                        if paced.due(done) {
+                    let report = |done| {
+                        if throttle.is_due(done) {
                             let digest = Some(digest);
-                            self.progress.step(Step::Received { digest, done, total });
+                            self.progress.step(ProgressStep::Received { digest, done, total });
                         }
                     };
                     let failed =
-                        |error: &io::Error| Error::Source { digest, why: error.to_string() };
-                    ingest.receive_all(bytes, told, failed)?;
+                        |error: &io::Error| Error::Source { digest, reason: error.to_string() };
+                    ingest.receive_all(bytes, report, failed)?;
                 }
                 let done = ingest.offset();
                 ingest.commit()?;
-                self.progress.step(Step::Received { digest: Some(digest), done, total });
+                self.progress.step(ProgressStep::Received { digest: Some(digest), done, total });
             }
         }
         let mut blobs = self.blobs.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
@@ -199,10 +199,11 @@ impl<'a> Assembly<'a> {
     }
 
     /// Fetches and unpacks layers on several threads, then fits and places them in order.
-    fn layers(&self, plan: &Plan, chain_ids: &[Digest]) -> Result<()> {
+    fn layers(&self, plan: &ImagePlan, chain_ids: &[Digest]) -> Result<()> {
         let count = plan.manifest.layers.len();
         let waiting: Mutex<VecDeque<usize>> = Mutex::new((0..count).collect());
-        let made: Mutex<Vec<Option<Making>>> = Mutex::new((0..count).map(|_| None).collect());
+        let made: Mutex<Vec<Option<UnpackingSnapshot>>> =
+            Mutex::new((0..count).map(|_| None).collect());
         let done = Mutex::new(0_usize);
         let failed: Mutex<Option<Error>> = Mutex::new(None);
         let work = || {
@@ -210,11 +211,11 @@ impl<'a> Assembly<'a> {
                 let next = locked(&waiting).pop_front();
                 let Some(at) = next.filter(|_| locked(&failed).is_none()) else { return };
                 match self.layer(plan, chain_ids, at) {
-                    Ok(making) => {
-                        locked(&made)[at] = making;
+                    Ok(unpacking) => {
+                        locked(&made)[at] = unpacking;
                         let mut done = locked(&done);
                         *done += 1;
-                        self.progress.step(Step::Layers { done: *done, of: count });
+                        self.progress.step(ProgressStep::Layers { done: *done, of: count });
                     }
                     Err(error) => {
                         locked(&failed).get_or_insert(error);
@@ -234,55 +235,70 @@ impl<'a> Assembly<'a> {
             return Err(error);
         }
         let made = made.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
-        self.place(plan, chain_ids, made)
+        self.publish(plan, chain_ids, made)
     }
 
     /// One layer: fetches its content, and unpacks it unless its snapshot exists.
-    fn layer(&self, plan: &Plan, chain_ids: &[Digest], at: usize) -> Result<Option<Making>> {
+    fn layer(
+        &self,
+        plan: &ImagePlan,
+        chain_ids: &[Digest],
+        at: usize,
+    ) -> Result<Option<UnpackingSnapshot>> {
         let descriptor = &plan.manifest.layers[at];
         self.receive(descriptor)?;
         if self.store.snapshots.has(&chain_ids[at]) {
             return Ok(None);
         }
-        let mut making = self.store.snapshots.begin()?;
-        let layer = Layer {
+        let mut unpacking = self.store.snapshots.begin()?;
+        let layer = LayerUnpack {
             blob: self.store.content.open_blob(&descriptor.digest)?,
             diff_id: plan.config.diff_ids()[at],
             lowest: at == 0,
             limits: &self.store.limits,
             progress: self.progress,
         };
-        let mut tree = Tree::open(&making.files(), &self.store.limits)?;
-        making.unpacked = layer.unpack(&mut tree, Rights::ours())?;
-        Ok(Some(making))
+        let mut tree = Tree::open(&unpacking.files(), &self.store.limits)?;
+        unpacking.unpacked = layer.unpack(&mut tree, UnpackRights::ours())?;
+        Ok(Some(unpacking))
     }
 
-    fn place(&self, plan: &Plan, chain_ids: &[Digest], made: Vec<Option<Making>>) -> Result<()> {
+    fn publish(
+        &self,
+        plan: &ImagePlan,
+        chain_ids: &[Digest],
+        made: Vec<Option<UnpackingSnapshot>>,
+    ) -> Result<()> {
         let limits = &self.store.limits;
-        let mut places = Vec::new();
+        let mut layer_dirs = Vec::new();
         let mut finished = Vec::new();
-        for (at, making) in made.into_iter().enumerate() {
-            let Some(making) = making else {
-                places.push(self.store.snapshots.files(&chain_ids[at]));
+        for (at, unpacking) in made.into_iter().enumerate() {
+            let Some(unpacking) = unpacking else {
+                layer_dirs.push(self.store.snapshots.files(&chain_ids[at]));
                 continue;
             };
             let lowers: Result<Vec<Tree>> =
-                places.iter().rev().map(|place| Tree::open(place, limits)).collect();
-            let mut tree = Tree::open(&making.files(), limits)?;
-            settle(&mut tree, &making.unpacked, &lowers?, Rights::ours())?;
+                layer_dirs.iter().rev().map(|publish| Tree::open(publish, limits)).collect();
+            let mut tree = Tree::open(&unpacking.files(), limits)?;
+            fit_to_lower_layers(&mut tree, &unpacking.unpacked, &lowers?, UnpackRights::ours())?;
             let parent = at.checked_sub(1).map(|below| chain_ids[below]);
-            making.write_record(parent, plan.config.diff_ids()[at])?;
-            places.push(making.files());
-            finished.push((chain_ids[at], making));
+            unpacking.write_record(parent, plan.config.diff_ids()[at])?;
+            layer_dirs.push(unpacking.files());
+            finished.push((chain_ids[at], unpacking));
         }
         if finished.is_empty() {
             return Ok(());
         }
         self.store.snapshots.sync()?;
-        self.store.snapshots.place(finished)
+        self.store.snapshots.publish(finished)
     }
 
-    fn record(&self, top: &Descriptor, plan: &Plan, naming: &Naming) -> Result<ImageRecord> {
+    fn record(
+        &self,
+        top: &Descriptor,
+        plan: &ImagePlan,
+        naming: &ImageNaming,
+    ) -> Result<StoredImage> {
         let mut names = BTreeMap::new();
         let mut digests = BTreeSet::new();
         for name in &naming.names {
@@ -302,7 +318,7 @@ impl<'a> Assembly<'a> {
             size: layer.size,
             diff_id: *diff_id,
         });
-        Ok(ImageRecord {
+        Ok(StoredImage {
             id: plan.manifest.config.digest,
             manifest: plan.digest,
             names,

@@ -11,10 +11,10 @@ use std::path::Path;
 
 use crate::digest::{Digest, HashingReader};
 use crate::durable::{Lock, UNFINISHED, names_in};
-use crate::error::{Doing as _, Error, Result};
-use crate::index::ImageRecord;
+use crate::error::{Error, PathContext as _, Result};
+use crate::index::StoredImage;
 use crate::session::protected;
-use crate::store::Store;
+use crate::store::ImageStore;
 
 /// What a collection removed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -46,7 +46,7 @@ pub enum Thoroughness {
 
 /// A defect that verification found.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Problem {
+pub enum StoreDefect {
     #[error("image {image} lacks content {blob}")]
     BlobMissing { image: Digest, blob: Digest },
     #[error("content {blob} has {found} bytes; image {image} says {expected}")]
@@ -55,19 +55,19 @@ pub enum Problem {
     BlobDigest { blob: Digest, found: Digest },
     #[error("image {image} lacks snapshot {chain}")]
     SnapshotMissing { image: Digest, chain: Digest },
-    #[error("snapshot {chain}: {why}")]
-    Snapshot { chain: Digest, why: String },
+    #[error("snapshot {chain}: {reason}")]
+    Snapshot { chain: Digest, reason: String },
     #[error("view {view} lacks snapshot {chain}")]
     Lease { view: String, chain: Digest },
 }
 
 /// Everything that must be kept.
-struct Used {
+struct UsedContent {
     blobs: BTreeSet<Digest>,
-    chains: BTreeSet<Digest>,
+    chain_ids: BTreeSet<Digest>,
 }
 
-impl Store {
+impl ImageStore {
     /// Removes content and snapshots that no image, view or running session uses.
     pub fn collect(&self) -> Result<Collected> {
         self.collect_where(|_, _| true)
@@ -83,28 +83,29 @@ impl Store {
     pub(crate) fn collect_after(
         &self,
         error: &Error,
-        relied_on: &BTreeSet<Digest>,
+        protected: &BTreeSet<Digest>,
     ) -> Result<Collected> {
         let passing = matches!(error, Error::Source { .. } | Error::Truncated { .. });
         self.collect_where(|digest, path| {
-            (!passing && relied_on.contains(digest)) || self.is_left(path)
+            (!passing && protected.contains(digest)) || self.is_expired(path)
         })
     }
 
     /// Whether a file or directory is older than the time in which an interrupted pull may resume.
-    fn is_left(&self, path: &Path) -> bool {
+    fn is_expired(&self, path: &Path) -> bool {
         let touched = fs::symlink_metadata(path).and_then(|metadata| metadata.modified());
         let age = touched.ok().and_then(|time| time.elapsed().ok());
         age.is_some_and(|age| age >= self.limits.partial_age)
     }
 
-    fn collect_where(&self, concerned: impl Fn(&Digest, &Path) -> bool) -> Result<Collected> {
+    fn collect_where(&self, is_candidate: impl Fn(&Digest, &Path) -> bool) -> Result<Collected> {
         let mut collected = Collected::default();
         {
             let _held = Lock::exclusive(&self.lock())?;
-            let used = self.used()?;
+            let used_content = self.used_content()?;
             for (digest, bytes) in self.content.list()? {
-                if !used.blobs.contains(&digest) && concerned(&digest, &self.content.path(&digest))
+                if !used_content.blobs.contains(&digest)
+                    && is_candidate(&digest, &self.content.path(&digest))
                 {
                     self.content.remove(&digest)?;
                     collected.blobs += 1;
@@ -112,8 +113,8 @@ impl Store {
                 }
             }
             for chain in self.snapshots.list()? {
-                if !used.chains.contains(&chain)
-                    && concerned(&chain, &self.snapshots.place_of(&chain))
+                if !used_content.chain_ids.contains(&chain)
+                    && is_candidate(&chain, &self.snapshots.dir_of(&chain))
                 {
                     self.snapshots.discard(&chain, &self.trash)?;
                     collected.snapshots += 1;
@@ -125,19 +126,19 @@ impl Store {
     }
 
     /// Requires the exclusive lock.
-    fn used(&self) -> Result<Used> {
+    fn used_content(&self) -> Result<UsedContent> {
         let under_way = protected(&self.sessions())?;
-        let mut used = Used { blobs: under_way.clone(), chains: under_way };
+        let mut used_content = UsedContent { blobs: under_way.clone(), chain_ids: under_way };
         for record in self.images()? {
-            used.blobs.extend(record.blobs.keys());
-            used.chains.extend(record.chains());
+            used_content.blobs.extend(record.blobs.keys());
+            used_content.chain_ids.extend(record.chain_ids());
         }
         for id in self.leases.list()? {
             if let Some(lease) = self.leases.read(&id)? {
-                used.chains.extend(lease.chains);
+                used_content.chain_ids.extend(lease.chain_ids);
             }
         }
-        Ok(used)
+        Ok(used_content)
     }
 
     /// Cleans up after killed processes. Call it at startup; safe at any time.
@@ -162,15 +163,15 @@ impl Store {
             swept.files += self.sweep_files(&self.root)?;
         }
         let Collected { blobs, snapshots, .. } =
-            self.collect_where(|_, path| self.is_left(path))?;
+            self.collect_where(|_, path| self.is_expired(path))?;
         swept.unused = blobs + snapshots;
         Ok(swept)
     }
 
-    fn sweep_files(&self, folder: &Path) -> Result<u64> {
+    fn sweep_files(&self, dir: &Path) -> Result<u64> {
         let mut removed = 0;
-        for name in names_in(folder)?.iter().filter(|name| name.starts_with(UNFINISHED)) {
-            let path = folder.join(name);
+        for name in names_in(dir)?.iter().filter(|name| name.starts_with(UNFINISHED)) {
+            let path = dir.join(name);
             fs::remove_file(&path).doing("removing", &path)?;
             removed += 1;
         }
@@ -178,23 +179,23 @@ impl Store {
     }
 
     /// Checks that everything that images and views need is present and correct.
-    pub fn verify(&self, thoroughness: Thoroughness) -> Result<Vec<Problem>> {
+    pub fn verify(&self, thoroughness: Thoroughness) -> Result<Vec<StoreDefect>> {
         let _held = Lock::shared(&self.lock())?;
-        let mut problems = Vec::new();
+        let mut defects = Vec::new();
         for record in self.images()? {
-            self.verify_image(&record, &mut problems)?;
+            self.verify_image(&record, &mut defects)?;
         }
         for id in self.leases.list()? {
             let lease = self.leases.read(&id)?;
-            for chain in lease.into_iter().flat_map(|lease| lease.chains) {
+            for chain in lease.into_iter().flat_map(|lease| lease.chain_ids) {
                 if !self.snapshots.has(&chain) {
-                    problems.push(Problem::Lease { view: id.clone(), chain });
+                    defects.push(StoreDefect::Lease { view: id.clone(), chain });
                 }
             }
         }
         for chain in self.snapshots.list()? {
             if let Err(error) = self.verify_snapshot(&chain) {
-                problems.push(Problem::Snapshot { chain, why: error.to_string() });
+                defects.push(StoreDefect::Snapshot { chain, reason: error.to_string() });
             }
         }
         if thoroughness == Thoroughness::Full {
@@ -204,28 +205,28 @@ impl Store {
                     .doing("reading", &self.content.path(&blob))?;
                 let found = reader.finish();
                 if found != blob {
-                    problems.push(Problem::BlobDigest { blob, found });
+                    defects.push(StoreDefect::BlobDigest { blob, found });
                 }
             }
         }
-        Ok(problems)
+        Ok(defects)
     }
 
-    fn verify_image(&self, record: &ImageRecord, problems: &mut Vec<Problem>) -> Result<()> {
+    fn verify_image(&self, record: &StoredImage, defects: &mut Vec<StoreDefect>) -> Result<()> {
         let image = record.id;
         for (blob, expected) in &record.blobs {
             let (blob, expected) = (*blob, *expected);
             match self.content.size(&blob)? {
-                None => problems.push(Problem::BlobMissing { image, blob }),
+                None => defects.push(StoreDefect::BlobMissing { image, blob }),
                 Some(found) if found != expected => {
-                    problems.push(Problem::BlobSize { image, blob, found, expected });
+                    defects.push(StoreDefect::BlobSize { image, blob, found, expected });
                 }
                 Some(_) => {}
             }
         }
-        for chain in record.chains() {
+        for chain in record.chain_ids() {
             if !self.snapshots.has(&chain) {
-                problems.push(Problem::SnapshotMissing { image, chain });
+                defects.push(StoreDefect::SnapshotMissing { image, chain });
             }
         }
         Ok(())

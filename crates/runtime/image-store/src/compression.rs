@@ -2,7 +2,7 @@
 //!
 //! The compression is detected from the first bytes, because media types are often wrong.
 //! Concatenated gzip members and zstd frames (including skippable ones) are one stream. The output
-//! size is not limited here: every reader wraps it in [`Capped`].
+//! size is not limited here: every reader wraps it in [`LimitedReader`].
 
 use std::io::{self, BufRead, BufReader, Read};
 
@@ -37,9 +37,9 @@ impl Compression {
 }
 
 /// Decompresses a stream of any known compression.
-pub struct Decoder<R: Read>(Kind<R>);
+pub struct LayerDecoder<R: Read>(DecoderKind<R>);
 
-enum Kind<R: Read> {
+enum DecoderKind<R: Read> {
     Plain(io::Chain<io::Cursor<Vec<u8>>, R>),
     Gzip(Box<MultiGzDecoder<Buffered<R>>>),
     Zstd(Box<ZstdFrames<Buffered<R>>>),
@@ -47,7 +47,7 @@ enum Kind<R: Read> {
 
 type Buffered<R> = BufReader<io::Chain<io::Cursor<Vec<u8>>, R>>;
 
-impl<R: Read> Decoder<R> {
+impl<R: Read> LayerDecoder<R> {
     /// `what` names the stream in errors.
     pub fn new(what: &str, mut from: R) -> Result<Self> {
         let mut start = Vec::new();
@@ -61,27 +61,27 @@ impl<R: Read> Decoder<R> {
         let whole = io::Cursor::new(start).chain(from);
         let buffered = |whole| BufReader::with_capacity(64 << 10, whole);
         Ok(Self(match compression {
-            Compression::None => Kind::Plain(whole),
-            Compression::Gzip => Kind::Gzip(Box::new(MultiGzDecoder::new(buffered(whole)))),
-            Compression::Zstd => Kind::Zstd(Box::new(ZstdFrames::new(buffered(whole)))),
+            Compression::None => DecoderKind::Plain(whole),
+            Compression::Gzip => DecoderKind::Gzip(Box::new(MultiGzDecoder::new(buffered(whole)))),
+            Compression::Zstd => DecoderKind::Zstd(Box::new(ZstdFrames::new(buffered(whole)))),
         }))
     }
 
     pub fn compression(&self) -> Compression {
         match self.0 {
-            Kind::Plain(_) => Compression::None,
-            Kind::Gzip(_) => Compression::Gzip,
-            Kind::Zstd(_) => Compression::Zstd,
+            DecoderKind::Plain(_) => Compression::None,
+            DecoderKind::Gzip(_) => Compression::Gzip,
+            DecoderKind::Zstd(_) => Compression::Zstd,
         }
     }
 }
 
-impl<R: Read> Read for Decoder<R> {
+impl<R: Read> Read for LayerDecoder<R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         match &mut self.0 {
-            Kind::Plain(reader) => reader.read(buffer),
-            Kind::Gzip(reader) => reader.read(buffer),
-            Kind::Zstd(reader) => reader.read(buffer),
+            DecoderKind::Plain(reader) => reader.read(buffer),
+            DecoderKind::Gzip(reader) => reader.read(buffer),
+            DecoderKind::Zstd(reader) => reader.read(buffer),
         }
     }
 }
@@ -162,7 +162,7 @@ impl<R: BufRead> Read for ZstdFrames<R> {
 }
 
 /// Fails when more than a number of bytes is read.
-pub(crate) struct Capped<R> {
+pub(crate) struct LimitedReader<R> {
     inner: R,
     left: u64,
     limit: u64,
@@ -170,17 +170,17 @@ pub(crate) struct Capped<R> {
 
 #[derive(Debug, thiserror::Error)]
 #[error("more than {limit} bytes come out")]
-pub(crate) struct Exceeded {
+pub(crate) struct LimitExceeded {
     limit: u64,
 }
 
-impl<R: Read> Capped<R> {
+impl<R: Read> LimitedReader<R> {
     pub(crate) fn new(inner: R, limit: u64) -> Self {
         Self { inner, left: limit, limit }
     }
 }
 
-impl<R: Read> Read for Capped<R> {
+impl<R: Read> Read for LimitedReader<R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         // One byte beyond the limit distinguishes the end from an excess.
         let room = usize::try_from(self.left.saturating_add(1)).unwrap_or(usize::MAX);
@@ -188,7 +188,7 @@ impl<R: Read> Read for Capped<R> {
         let read = self.inner.read(&mut buffer[..end])?;
         match self.left.checked_sub(read as u64) {
             Some(left) => self.left = left,
-            None => return Err(io::Error::other(Exceeded { limit: self.limit })),
+            None => return Err(io::Error::other(LimitExceeded { limit: self.limit })),
         }
         Ok(read)
     }
@@ -196,9 +196,9 @@ impl<R: Read> Read for Capped<R> {
 
 /// Converts a read error: an excess becomes a limit error, anything else a broken stream.
 pub(crate) fn read_error(what: &str, error: &io::Error) -> Error {
-    let exceeded = error.get_ref().and_then(|inner| inner.downcast_ref::<Exceeded>());
+    let exceeded = error.get_ref().and_then(|inner| inner.downcast_ref::<LimitExceeded>());
     match exceeded {
-        Some(Exceeded { limit }) => Error::Limit {
+        Some(LimitExceeded { limit }) => Error::Limit {
             what: format!("{what}: bytes that come out"),
             found: limit + 1,
             limit: *limit,

@@ -13,47 +13,47 @@ use std::path::{Path, PathBuf};
 use rustix::fs::FlockOperation;
 
 use crate::digest::{Digest, Hasher};
-use crate::durable::{Lock, abandoned, lock, names_in, sync_folder, unique};
-use crate::error::{Doing as _, Error, Result};
+use crate::durable::{Lock, is_unlocked, lock, names_in, sync_dir, unique};
+use crate::error::{Error, PathContext as _, Result};
 use crate::limits::Limits;
 
-mod turn;
+mod receive_lock;
 
 #[cfg(test)]
 mod tests;
 
 /// The content part of a store. Content without an image may be collected at any time:
-/// [`crate::Store::assemble`] protects the content that it adds.
+/// [`crate::ImageStore::assemble`] protects the content that it adds.
 #[derive(Clone, Debug)]
-pub struct Content {
+pub struct ContentStore {
     blobs: PathBuf,
     ingests: PathBuf,
     store_lock: PathBuf,
     limit: u64,
-    patience: std::time::Duration,
+    timeout: std::time::Duration,
 }
 
-/// Result of [`Content::begin`].
+/// Result of [`ContentStore::begin`].
 #[derive(Debug)]
-pub enum Begin {
+pub enum IngestStart {
     /// The content is complete in the store already.
     Present,
     /// Write the bytes from [`Ingest::offset`] on, then commit.
     Ingest(Box<Ingest>),
 }
 
-impl Content {
+impl ContentStore {
     pub(crate) fn open(root: &Path, store_lock: &Path, limits: &Limits) -> Result<Self> {
         let blobs = root.join("content/blobs/sha256");
         let ingests = root.join("content/ingest");
-        crate::durable::make_folder(&blobs)?;
-        crate::durable::make_folder(&ingests)?;
+        crate::durable::create_dir(&blobs)?;
+        crate::durable::create_dir(&ingests)?;
         Ok(Self {
             blobs,
             ingests,
             store_lock: store_lock.to_owned(),
             limit: limits.blob_bytes,
-            patience: limits.turn_patience,
+            timeout: limits.wait_timeout,
         })
     }
 
@@ -110,12 +110,12 @@ impl Content {
 
     /// Starts or resumes an ingest with known digest and size. Waits while another process or
     /// thread receives the same content and makes progress.
-    pub fn begin(&self, digest: &Digest, size: u64) -> Result<Begin> {
+    pub fn begin(&self, digest: &Digest, size: u64) -> Result<IngestStart> {
         Limits::check(|| format!("content {digest}: bytes"), size, self.limit)?;
         let path = self.ingests.join(digest.hex());
         loop {
             match self.size(digest)? {
-                Some(found) if found == size => return Ok(Begin::Present),
+                Some(found) if found == size => return Ok(IngestStart::Present),
                 Some(found) => {
                     return Err(Error::document(
                         format!("content {digest}"),
@@ -125,26 +125,26 @@ impl Content {
                 None => {}
             }
             let file = open_partial(&path)?;
-            let announced = Announced { digest: *digest, size };
-            if !turn::take(&file, &path, size, self.patience)? {
-                return Ok(Begin::Ingest(Box::new(self.begin_beside(Some(announced))?)));
+            let expected = ExpectedContent { digest: *digest, size };
+            if !receive_lock::take(&file, &path, size, self.timeout)? {
+                return Ok(IngestStart::Ingest(Box::new(self.begin_unshared(Some(expected))?)));
             }
             // The previous holder of the lock may have placed or removed the file: then ours is
             // another.
             if is_at(&file, &path)? {
-                let ingest = Ingest::resume(self, file, path, announced)?;
-                return Ok(Begin::Ingest(Box::new(ingest)));
+                let ingest = Ingest::resume(self, file, path, expected)?;
+                return Ok(IngestStart::Ingest(Box::new(ingest)));
             }
         }
     }
 
     /// Starts an ingest whose digest is known only at the end.
-    pub fn begin_unannounced(&self) -> Result<Ingest> {
-        self.begin_beside(None)
+    pub fn begin_without_digest(&self) -> Result<Ingest> {
+        self.begin_unshared(None)
     }
 
     /// Under a random name; removed if it is not committed.
-    fn begin_beside(&self, announced: Option<Announced>) -> Result<Ingest> {
+    fn begin_unshared(&self, expected: Option<ExpectedContent>) -> Result<Ingest> {
         let path = self.ingests.join(unique(crate::durable::UNFINISHED)?);
         // Under the shared lock, so that a sweep never sees the file without its lock.
         let _held = Lock::shared(&self.store_lock)?;
@@ -156,10 +156,10 @@ impl Content {
             blobs: self.blobs.clone(),
             hasher: Hasher::default(),
             offset: 0,
-            limit: announced.map_or(self.limit, |announced| announced.size),
-            announced,
+            limit: expected.map_or(self.limit, |expected| expected.size),
+            expected,
             resumable: false,
-            settled: false,
+            finished: false,
         })
     }
 
@@ -167,8 +167,8 @@ impl Content {
     pub fn put(&self, bytes: &[u8]) -> Result<Digest> {
         let digest = Digest::of(bytes);
         match self.begin(&digest, bytes.len() as u64)? {
-            Begin::Present => {}
-            Begin::Ingest(mut ingest) => {
+            IngestStart::Present => {}
+            IngestStart::Ingest(mut ingest) => {
                 let rest = usize::try_from(ingest.offset()).unwrap_or(bytes.len());
                 ingest.receive(&bytes[rest.min(bytes.len())..])?;
                 ingest.commit()?;
@@ -196,7 +196,7 @@ impl Content {
             let resumable = Digest::from_hex(&name)
                 .is_some_and(|digest| !self.path(&digest).exists())
                 && old.is_none_or(|old| old < age);
-            if !resumable && abandoned(&path)? {
+            if !resumable && is_unlocked(&path)? {
                 fs::remove_file(&path).doing("removing", &path)?;
                 removed += 1;
             }
@@ -223,7 +223,7 @@ fn is_at(file: &File, path: &Path) -> Result<bool> {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Announced {
+struct ExpectedContent {
     digest: Digest,
     size: u64,
 }
@@ -237,10 +237,10 @@ pub struct Ingest {
     hasher: Hasher,
     offset: u64,
     limit: u64,
-    announced: Option<Announced>,
+    expected: Option<ExpectedContent>,
     /// Named by its digest, so that a later attempt finds it.
     resumable: bool,
-    settled: bool,
+    finished: bool,
 }
 
 impl std::fmt::Debug for Ingest {
@@ -250,17 +250,22 @@ impl std::fmt::Debug for Ingest {
 }
 
 impl Ingest {
-    fn resume(content: &Content, file: File, path: PathBuf, announced: Announced) -> Result<Self> {
+    fn resume(
+        content: &ContentStore,
+        file: File,
+        path: PathBuf,
+        expected: ExpectedContent,
+    ) -> Result<Self> {
         let mut ingest = Self {
             file,
             path,
             blobs: content.blobs.clone(),
             hasher: Hasher::default(),
             offset: 0,
-            limit: announced.size,
-            announced: Some(announced),
+            limit: expected.size,
+            expected: Some(expected),
             resumable: true,
-            settled: false,
+            finished: false,
         };
         let mut buffer = vec![0; 128 << 10];
         loop {
@@ -271,7 +276,7 @@ impl Ingest {
             ingest.hasher.update(&buffer[..read]);
             ingest.offset += read as u64;
         }
-        if ingest.offset > announced.size {
+        if ingest.offset > expected.size {
             ingest.start_over()?;
         }
         Ok(ingest)
@@ -294,8 +299,8 @@ impl Ingest {
     pub fn receive(&mut self, bytes: &[u8]) -> Result<()> {
         let after = self.offset.saturating_add(bytes.len() as u64);
         if after > self.limit {
-            return Err(match self.announced {
-                Some(Announced { digest, size }) => {
+            return Err(match self.expected {
+                Some(ExpectedContent { digest, size }) => {
                     self.discard();
                     Error::TooLong { digest, expected: size }
                 }
@@ -311,12 +316,12 @@ impl Ingest {
         Ok(())
     }
 
-    /// Receives a whole stream and reports progress to `seen`. `failed` maps a read error; bytes
+    /// Receives a whole stream and reports progress to `on_progress`. `failed` maps a read error; bytes
     /// that arrived before it stay.
     pub fn receive_all(
         &mut self,
         mut from: impl Read,
-        mut seen: impl FnMut(u64),
+        mut on_progress: impl FnMut(u64),
         failed: impl FnOnce(&io::Error) -> Error,
     ) -> Result<()> {
         let mut buffer = vec![0; 128 << 10];
@@ -330,19 +335,19 @@ impl Ingest {
                 return Ok(());
             }
             self.receive(&buffer[..read])?;
-            seen(self.offset);
+            on_progress(self.offset);
         }
     }
 
     /// Verifies and syncs the content, and renames it to its digest.
     pub fn commit(mut self) -> Result<(Digest, u64)> {
-        if let Some(Announced { digest, size }) = self.announced
+        if let Some(ExpectedContent { digest, size }) = self.expected
             && self.offset < size
         {
             return Err(Error::Truncated { digest, received: self.offset, expected: size });
         }
         let found = std::mem::take(&mut self.hasher).finish();
-        if let Some(Announced { digest, .. }) = self.announced
+        if let Some(ExpectedContent { digest, .. }) = self.expected
             && digest != found
         {
             // No part of it can be trusted; the next attempt starts from the beginning.
@@ -353,15 +358,15 @@ impl Ingest {
         let place = self.blobs.join(found.hex());
         // The same bytes: replacing a blob that another process placed changes nothing.
         fs::rename(&self.path, &place).doing("placing", &place)?;
-        self.settled = true;
-        sync_folder(&self.blobs)?;
+        self.finished = true;
+        sync_dir(&self.blobs)?;
         Ok((found, self.offset))
     }
 
     /// Removes the partial content.
     pub fn discard(&mut self) {
         let _ = fs::remove_file(&self.path);
-        self.settled = true;
+        self.finished = true;
     }
 }
 
@@ -378,7 +383,7 @@ impl Write for Ingest {
 
 impl Drop for Ingest {
     fn drop(&mut self) {
-        if !self.settled && !self.resumable {
+        if !self.finished && !self.resumable {
             let _ = fs::remove_file(&self.path);
         }
     }

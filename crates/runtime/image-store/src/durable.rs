@@ -9,12 +9,12 @@ use std::io::{self, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
-use host_paths::Folder;
+use host_paths::OpenDir;
 use rustix::fs::{FlockOperation, RenameFlags, flock, fsync, renameat_with};
 use rustix::io::Errno;
 use rustix::rand::{GetRandomFlags, getrandom};
 
-use crate::error::{Doing as _, Error, Result};
+use crate::error::{Error, PathContext as _, Result};
 
 #[cfg(test)]
 mod tests;
@@ -31,26 +31,26 @@ pub(crate) fn unique(prefix: &str) -> Result<String> {
 }
 
 /// Creates a private directory and its missing parents.
-pub(crate) fn make_folder(path: &Path) -> Result<()> {
+pub(crate) fn create_dir(path: &Path) -> Result<()> {
     let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(path);
     made.doing("creating the directory", path)
 }
 
-pub(crate) fn sync_folder(path: &Path) -> Result<()> {
-    let folder = File::open(path).doing("opening the directory", path)?;
-    fsync(&folder).doing("syncing the directory", path)
+pub(crate) fn sync_dir(path: &Path) -> Result<()> {
+    let dir = File::open(path).doing("opening the directory", path)?;
+    fsync(&dir).doing("syncing the directory", path)
 }
 
 /// Replaces a file atomically. Durable: the new content survives a power cut.
-pub(crate) fn write_whole(path: &Path, bytes: &[u8]) -> Result<()> {
-    write_soon(path, bytes)?;
-    sync_folder(path.parent().unwrap_or(Path::new("/")))
+pub(crate) fn write_durably(path: &Path, bytes: &[u8]) -> Result<()> {
+    write_atomically(path, bytes)?;
+    sync_dir(path.parent().unwrap_or(Path::new("/")))
 }
 
 /// The same without durability: a power cut soon after may restore the old content.
-pub(crate) fn write_soon(path: &Path, bytes: &[u8]) -> Result<()> {
-    let folder = path.parent().unwrap_or(Path::new("/"));
-    let beside = folder.join(unique(UNFINISHED)?);
+pub(crate) fn write_atomically(path: &Path, bytes: &[u8]) -> Result<()> {
+    let dir = path.parent().unwrap_or(Path::new("/"));
+    let beside = dir.join(unique(UNFINISHED)?);
     let written = (|| {
         let mut file = OpenOptions::new()
             .write(true)
@@ -90,26 +90,22 @@ pub(crate) fn remove_tree(path: &Path) -> Result<()> {
     let Some((parent, name)) = path.parent().zip(path.file_name()) else {
         return Err(io::Error::from(io::ErrorKind::InvalidInput)).doing("removing", path);
     };
-    let removed = match Folder::open(parent) {
-        Err(trouble) if trouble.is_missing() => Ok(()),
-        folder => folder.and_then(|folder| host_paths::remove_tree(&folder, name)),
+    let removed = match OpenDir::open(parent) {
+        Err(error) if error.is_missing() => Ok(()),
+        dir => dir.and_then(|dir| host_paths::remove_tree(&dir, name)),
     };
-    removed.map_err(|trouble| Error::File {
-        what: "removing",
-        path: trouble.path,
-        cause: trouble.source,
-    })
+    removed.map_err(|error| Error::File { what: "removing", path: error.path, cause: error.source })
 }
 
 /// The sorted names in a directory; a missing directory is empty.
-pub(crate) fn names_in(folder: &Path) -> Result<Vec<String>> {
-    let entries = match fs::read_dir(folder) {
+pub(crate) fn names_in(dir: &Path) -> Result<Vec<String>> {
+    let entries = match fs::read_dir(dir) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-        other => other.doing("listing", folder)?,
+        other => other.doing("listing", dir)?,
     };
     let mut names = Vec::new();
     for entry in entries {
-        let name = entry.doing("listing", folder)?.file_name();
+        let name = entry.doing("listing", dir)?.file_name();
         // Our names are always UTF-8; other files are not ours.
         if let Ok(name) = name.into_string() {
             names.push(name);
@@ -158,7 +154,7 @@ pub(crate) fn lock(file: &File, operation: FlockOperation) -> io::Result<()> {
 }
 
 /// Whether no process holds the lock on this path. Requires the store's exclusive lock.
-pub(crate) fn abandoned(path: &Path) -> Result<bool> {
+pub(crate) fn is_unlocked(path: &Path) -> Result<bool> {
     let file = match File::open(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
         other => other.doing("opening", path)?,

@@ -21,8 +21,8 @@ pub enum Error {
     )]
     UnknownVersion { path: PathBuf, found: String, expected: u32 },
     /// A file of the store cannot be parsed; a kill never causes this.
-    #[error("{path} is damaged: {why}")]
-    Damaged { path: PathBuf, why: String },
+    #[error("{path} is damaged: {reason}")]
+    Damaged { path: PathBuf, reason: String },
     #[error(transparent)]
     Reference(#[from] ReferenceError),
     #[error("{text:?} is no digest: expected sha256: and 64 lower-case hexadecimal digits")]
@@ -47,13 +47,13 @@ pub enum Error {
     #[error("{name:?} names several images: {found}")]
     Ambiguous { name: String, found: String },
     /// An image's JSON violates the specification.
-    #[error("{what}: {why}")]
-    Document { what: String, why: String },
+    #[error("{what}: {reason}")]
+    Document { what: String, reason: String },
     #[error("no manifest of {what} is for {wanted}; it has {available}")]
     NoPlatform { what: String, wanted: String, available: String },
     /// A malformed or hostile tar, compressed stream or archive.
-    #[error("{what}: {why}")]
-    Archive { what: String, why: String },
+    #[error("{what}: {reason}")]
+    Archive { what: String, reason: String },
     #[error(
         "{id:?} cannot name a view: expected 1 to 128 letters, digits, '.', '_' or '-', not starting with '.'"
     )]
@@ -63,30 +63,30 @@ pub enum Error {
     #[error("mounting an overlay at {target}: {step}: {cause}")]
     Mount { target: PathBuf, step: &'static str, cause: io::Error },
     /// The content source (a registry, an archive) failed; a retry may succeed.
-    #[error("fetching {digest}: {why}")]
-    Source { digest: Digest, why: String },
+    #[error("fetching {digest}: {reason}")]
+    Source { digest: Digest, reason: String },
 }
 
 impl Error {
-    pub(crate) fn archive(what: impl Into<String>, why: impl Into<String>) -> Self {
-        Error::Archive { what: what.into(), why: why.into() }
+    pub(crate) fn archive(what: impl Into<String>, reason: impl Into<String>) -> Self {
+        Error::Archive { what: what.into(), reason: reason.into() }
     }
 
-    pub(crate) fn document(what: impl Into<String>, why: impl std::fmt::Display) -> Self {
-        Error::Document { what: what.into(), why: why.to_string() }
+    pub(crate) fn document(what: impl Into<String>, reason: impl std::fmt::Display) -> Self {
+        Error::Document { what: what.into(), reason: reason.to_string() }
     }
 
-    pub(crate) fn damaged(path: &Path, why: impl std::fmt::Display) -> Self {
-        Error::Damaged { path: path.to_owned(), why: why.to_string() }
+    pub(crate) fn damaged(path: &Path, reason: impl std::fmt::Display) -> Self {
+        Error::Damaged { path: path.to_owned(), reason: reason.to_string() }
     }
 }
 
 /// Adds the operation and the path to an error of the operating system.
-pub(crate) trait Doing<T> {
+pub(crate) trait PathContext<T> {
     fn doing(self, what: &'static str, path: &Path) -> Result<T>;
 }
 
-impl<T, E: Into<io::Error>> Doing<T> for std::result::Result<T, E> {
+impl<T, E: Into<io::Error>> PathContext<T> for std::result::Result<T, E> {
     fn doing(self, what: &'static str, path: &Path) -> Result<T> {
         self.map_err(|cause| Error::File { what, path: path.to_owned(), cause: cause.into() })
     }

@@ -1,7 +1,7 @@
 //! The records of the store as they are on disk. Stores of earlier versions are read.
 
-use crate::index::Images;
-use crate::lease::Lease;
+use crate::index::ImageIndex;
+use crate::lease::ViewLease;
 use crate::snapshot::SnapshotRecord;
 
 /// The text is read and written again: a field under another name would be lost on the way.
@@ -17,7 +17,7 @@ fn of(text: &str) -> String {
 
 #[test]
 fn golden_records() {
-    same::<Images>(&of(r#"{
+    same::<ImageIndex>(&of(r#"{
       "version": 1,
       "images": {
         "DIGEST": {
@@ -32,7 +32,7 @@ fn golden_records() {
         }
       }
     }"#));
-    same::<Lease>(&of(
+    same::<ViewLease>(&of(
         r#"{"version": 1, "image": "DIGEST", "chains": ["DIGEST"], "writable": true}"#,
     ));
     same::<SnapshotRecord>(&of(r#"{

@@ -9,17 +9,17 @@ use std::fs::{self, File};
 use std::io::Read;
 use std::path::Path;
 
-use crate::assemble::{Assembly, Naming, Source};
+use crate::assemble::{ContentSource, ImageAssembly, ImageNaming};
 use crate::digest::Digest;
-use crate::error::{Doing as _, Error, Result};
-use crate::index::ImageRecord;
-use crate::progress::Progress;
-use crate::reference::Reference;
-use crate::spec::{Descriptor, Document, Index};
-use crate::store::Store;
+use crate::error::{Error, PathContext as _, Result};
+use crate::index::StoredImage;
+use crate::progress::ProgressListener;
+use crate::reference::ImageReference;
+use crate::spec::{Descriptor, ImageDocument, Index};
+use crate::store::ImageStore;
 
 mod archive;
-mod folder;
+mod dir;
 #[cfg(test)]
 mod kills;
 mod layout;
@@ -33,7 +33,7 @@ const NAME_ANNOTATIONS: &[&str] =
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ImportOptions {
     /// The image's name, replacing the names in an archive; required for a directory.
-    pub name: Option<Reference>,
+    pub name: Option<ImageReference>,
     pub pinned: bool,
     pub preloaded: bool,
 }
@@ -41,24 +41,24 @@ pub struct ImportOptions {
 /// One imported image.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Imported {
-    pub names: Vec<Reference>,
-    pub record: ImageRecord,
+    pub names: Vec<ImageReference>,
+    pub record: StoredImage,
 }
 
-impl Store {
+impl ImageStore {
     /// Imports an archive, an OCI layout, or a plain directory as an image of one layer.
     pub fn import(
         &self,
         path: &Path,
         options: &ImportOptions,
-        progress: &dyn Progress,
+        progress: &dyn ProgressListener,
     ) -> Result<Vec<Imported>> {
         let metadata = fs::metadata(path).doing("looking at", path)?;
         if metadata.is_dir() {
             if path.join("oci-layout").is_file() || path.join("index.json").is_file() {
                 return layout::import(self, path, options, progress);
             }
-            return folder::import(self, path, options, progress);
+            return dir::import(self, path, options, progress);
         }
         let file = File::open(path).doing("opening", path)?;
         self.import_stream(&path.display().to_string(), file, options, progress)
@@ -70,7 +70,7 @@ impl Store {
         what: &str,
         stream: impl Read,
         options: &ImportOptions,
-        progress: &dyn Progress,
+        progress: &dyn ProgressListener,
     ) -> Result<Vec<Imported>> {
         archive::import(self, what, stream, (options, progress))
     }
@@ -80,10 +80,10 @@ impl Store {
         &self,
         what: &str,
         index: &Index,
-        source: &dyn Source,
-        (options, progress): (&ImportOptions, &dyn Progress),
+        source: &dyn ContentSource,
+        (options, progress): (&ImportOptions, &dyn ProgressListener),
     ) -> Result<Vec<Imported>> {
-        let mut groups: BTreeMap<Option<Reference>, Vec<Descriptor>> = BTreeMap::new();
+        let mut groups: BTreeMap<Option<ImageReference>, Vec<Descriptor>> = BTreeMap::new();
         for descriptor in &index.manifests {
             let name = match &options.name {
                 Some(name) => Some(name.clone()),
@@ -113,15 +113,15 @@ impl Store {
     fn import_group(
         &self,
         manifests: &[Descriptor],
-        source: &dyn Source,
-        naming: &Naming,
-        progress: &dyn Progress,
-    ) -> Result<ImageRecord> {
+        source: &dyn ContentSource,
+        naming: &ImageNaming,
+        progress: &dyn ProgressListener,
+    ) -> Result<StoredImage> {
         let index = Index { manifests: manifests.to_vec() };
         let candidates = crate::assemble::candidates(&index, &self.platform);
         let mut refused = None;
         for candidate in &candidates {
-            match Assembly::new(self, source, progress)?.run(candidate, naming) {
+            match ImageAssembly::new(self, source, progress)?.run(candidate, naming) {
                 Err(error @ Error::NoPlatform { .. }) => refused = Some(error),
                 other => return other,
             }
@@ -133,8 +133,8 @@ impl Store {
         }))
     }
 
-    fn naming(&self, names: &[Reference], options: &ImportOptions) -> Naming {
-        Naming {
+    fn naming(&self, names: &[ImageReference], options: &ImportOptions) -> ImageNaming {
+        ImageNaming {
             names: names.to_vec(),
             pinned: options.pinned,
             preloaded: options.preloaded,
@@ -165,17 +165,19 @@ impl Store {
 }
 
 /// The full name that a descriptor carries. A tag alone is not enough: its repository is unknown.
-fn annotated_name(descriptor: &Descriptor) -> Option<Reference> {
+fn annotated_name(descriptor: &Descriptor) -> Option<ImageReference> {
     NAME_ANNOTATIONS.iter().find_map(|key| {
         let text = descriptor.annotations.get(*key)?;
         let whole = text.contains('/') || (*key == NAME_ANNOTATIONS[0] && !text.is_empty());
-        Reference::parse(text).ok().filter(|_| whole)
+        ImageReference::parse(text).ok().filter(|_| whole)
     })
 }
 
-fn parse_index(store: &Store, what: &str, bytes: &[u8]) -> Result<Index> {
-    match Document::parse(what, bytes, &store.limits)? {
-        Document::Index(index) => Ok(index),
-        Document::Manifest(_) => Err(Error::document(what, "is a manifest; expected an index")),
+fn parse_index(store: &ImageStore, what: &str, bytes: &[u8]) -> Result<Index> {
+    match ImageDocument::parse(what, bytes, &store.limits)? {
+        ImageDocument::Index(index) => Ok(index),
+        ImageDocument::ImageManifest(_) => {
+            Err(Error::document(what, "is a manifest; expected an index"))
+        }
     }
 }

@@ -12,9 +12,9 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use crate::digest::Digest;
-use crate::durable::{Lock, write_whole};
-use crate::error::{Doing as _, Error, Result};
-use crate::reference::Reference;
+use crate::durable::{Lock, write_durably};
+use crate::error::{Error, PathContext as _, Result};
+use crate::reference::ImageReference;
 
 #[cfg(test)]
 mod tests;
@@ -24,7 +24,7 @@ const VERSION: u32 = 1;
 const SHORTEST_ID: usize = 4;
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ImageRecord {
+pub struct StoredImage {
     /// Digest of the configuration.
     pub id: Digest,
     pub manifest: Digest,
@@ -48,10 +48,10 @@ pub struct LayerRecord {
     pub diff_id: Digest,
 }
 
-impl ImageRecord {
+impl StoredImage {
     /// The chain ids of its snapshots, the lowest first.
-    pub fn chains(&self) -> Vec<Digest> {
-        chains(self.layers.iter().map(|layer| &layer.diff_id))
+    pub fn chain_ids(&self) -> Vec<Digest> {
+        chain_ids(self.layers.iter().map(|layer| &layer.diff_id))
     }
 
     /// Size of the compressed content, as image listings show it.
@@ -60,7 +60,7 @@ impl ImageRecord {
     }
 
     /// Merges another record of the same image, perhaps from another manifest.
-    fn absorb(&mut self, other: ImageRecord) {
+    fn merge_names(&mut self, other: StoredImage) {
         self.names.extend(other.names);
         self.digests.extend(other.digests);
         self.blobs.extend(other.blobs);
@@ -69,7 +69,7 @@ impl ImageRecord {
     }
 }
 
-pub(crate) fn chains<'a>(diff_ids: impl Iterator<Item = &'a Digest>) -> Vec<Digest> {
+pub(crate) fn chain_ids<'a>(diff_ids: impl Iterator<Item = &'a Digest>) -> Vec<Digest> {
     let mut found: Vec<Digest> = Vec::new();
     for diff_id in diff_ids {
         found.push(Digest::chain(found.last(), diff_id));
@@ -78,25 +78,25 @@ pub(crate) fn chains<'a>(diff_ids: impl Iterator<Item = &'a Digest>) -> Vec<Dige
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Images {
+pub(crate) struct ImageIndex {
     version: u32,
-    pub(crate) images: BTreeMap<Digest, ImageRecord>,
+    pub(crate) images: BTreeMap<Digest, StoredImage>,
 }
 
-impl Default for Images {
+impl Default for ImageIndex {
     fn default() -> Self {
         Self { version: VERSION, images: BTreeMap::new() }
     }
 }
 
-impl Images {
+impl ImageIndex {
     /// Adds an image, or names to an existing one; names of other images move to it.
-    pub(crate) fn add(&mut self, record: ImageRecord) {
+    pub(crate) fn add(&mut self, record: StoredImage) {
         for other in self.images.values_mut().filter(|other| other.id != record.id) {
             other.names.retain(|name, _| !record.names.contains_key(name));
         }
         match self.images.get_mut(&record.id) {
-            Some(known) => known.absorb(record),
+            Some(known) => known.merge_names(record),
             None => {
                 self.images.insert(record.id, record);
             }
@@ -104,11 +104,11 @@ impl Images {
     }
 
     /// Finds an image by id (or a prefix of it), by tag or by digest.
-    pub(crate) fn find(&self, name: &str) -> Result<&ImageRecord> {
+    pub(crate) fn find(&self, name: &str) -> Result<&StoredImage> {
         if let Some(record) = Digest::parse(name).ok().and_then(|digest| self.images.get(&digest)) {
             return Ok(record);
         }
-        if let Ok(reference) = Reference::parse(name)
+        if let Ok(reference) = ImageReference::parse(name)
             && let Some(record) = self.by_reference(&reference)
         {
             return Ok(record);
@@ -116,7 +116,7 @@ impl Images {
         self.by_start_of_id(name)
     }
 
-    fn by_reference(&self, reference: &Reference) -> Option<&ImageRecord> {
+    fn by_reference(&self, reference: &ImageReference) -> Option<&StoredImage> {
         // With a digest, the tag is ignored.
         if let Some(digest) = reference.digest() {
             let by_digest = reference.at_digest(digest);
@@ -126,7 +126,7 @@ impl Images {
         self.images.values().find(|record| record.names.contains_key(&tagged))
     }
 
-    fn by_start_of_id(&self, text: &str) -> Result<&ImageRecord> {
+    fn by_start_of_id(&self, text: &str) -> Result<&StoredImage> {
         let digits = text.strip_prefix("sha256:").unwrap_or(text);
         let missing = || Error::ImageMissing(text.to_owned());
         let hexadecimal = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
@@ -146,7 +146,7 @@ impl Images {
     }
 
     /// Removes one name; an image without names stays until it is removed by id.
-    pub(crate) fn remove_name(&mut self, reference: &Reference) -> bool {
+    pub(crate) fn remove_name(&mut self, reference: &ImageReference) -> bool {
         let tagged = reference.tagged();
         let by_digest = reference.digest().map(|digest| reference.at_digest(digest));
         let mut removed = false;
@@ -173,12 +173,14 @@ impl IndexFile {
         Self { path: root.join("images.json"), lock: root.join("images.lock") }
     }
 
-    pub(crate) fn read(&self) -> Result<Images> {
+    pub(crate) fn read(&self) -> Result<ImageIndex> {
         let bytes = match fs::read(&self.path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Images::default()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                return Ok(ImageIndex::default());
+            }
             other => other.doing("reading", &self.path)?,
         };
-        let images: Images =
+        let images: ImageIndex =
             serde_json::from_slice(&bytes).map_err(|error| Error::damaged(&self.path, error))?;
         if images.version != VERSION {
             let (path, found) = (self.path.clone(), images.version.to_string());
@@ -188,7 +190,7 @@ impl IndexFile {
     }
 
     /// Reads, changes and writes the index under its lock. Without a change nothing is written.
-    pub(crate) fn change<T>(&self, change: impl FnOnce(&mut Images) -> Result<T>) -> Result<T> {
+    pub(crate) fn change<T>(&self, change: impl FnOnce(&mut ImageIndex) -> Result<T>) -> Result<T> {
         let _held = Lock::exclusive(&self.lock)?;
         let before = self.read()?;
         let mut images = before.clone();
@@ -196,7 +198,7 @@ impl IndexFile {
         if images != before {
             let bytes = serde_json::to_vec_pretty(&images)
                 .map_err(|error| Error::damaged(&self.path, error))?;
-            write_whole(&self.path, &bytes)?;
+            write_durably(&self.path, &bytes)?;
         }
         Ok(answer)
     }

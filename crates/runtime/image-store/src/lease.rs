@@ -12,48 +12,49 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use crate::digest::Digest;
-use crate::durable::{make_folder, names_in, sync_folder, write_soon};
-use crate::error::{Doing as _, Error, Result};
+use crate::durable::{create_dir, names_in, sync_dir, write_atomically};
+use crate::error::{Error, PathContext as _, Result};
 
 const VERSION: u32 = 1;
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Lease {
+pub(crate) struct ViewLease {
     version: u32,
     pub(crate) image: Digest,
-    pub(crate) chains: Vec<Digest>,
+    #[serde(rename = "chains")]
+    pub(crate) chain_ids: Vec<Digest>,
     pub(crate) writable: bool,
 }
 
-impl Lease {
-    pub(crate) fn new(image: Digest, chains: Vec<Digest>, writable: bool) -> Self {
-        Self { version: VERSION, image, chains, writable }
+impl ViewLease {
+    pub(crate) fn new(image: Digest, chain_ids: Vec<Digest>, writable: bool) -> Self {
+        Self { version: VERSION, image, chain_ids, writable }
     }
 }
 
 #[derive(Clone, Debug)]
 pub(crate) struct Leases {
-    folder: PathBuf,
+    dir: PathBuf,
 }
 
 impl Leases {
     pub(crate) fn open(root: &Path) -> Result<Self> {
-        let folder = root.join("leases");
-        make_folder(&folder)?;
-        Ok(Self { folder })
+        let dir = root.join("leases");
+        create_dir(&dir)?;
+        Ok(Self { dir })
     }
 
     fn path(&self, id: &str) -> PathBuf {
-        self.folder.join(format!("{id}.json"))
+        self.dir.join(format!("{id}.json"))
     }
 
-    pub(crate) fn read(&self, id: &str) -> Result<Option<Lease>> {
+    pub(crate) fn read(&self, id: &str) -> Result<Option<ViewLease>> {
         let path = self.path(id);
         let bytes = match fs::read(&path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             other => other.doing("reading", &path)?,
         };
-        let lease: Lease =
+        let lease: ViewLease =
             serde_json::from_slice(&bytes).map_err(|error| Error::damaged(&path, error))?;
         if lease.version != VERSION {
             let found = lease.version.to_string();
@@ -62,10 +63,10 @@ impl Leases {
         Ok(Some(lease))
     }
 
-    pub(crate) fn write(&self, id: &str, lease: &Lease) -> Result<()> {
+    pub(crate) fn write(&self, id: &str, lease: &ViewLease) -> Result<()> {
         let path = self.path(id);
         let bytes = serde_json::to_vec(lease).map_err(|error| Error::damaged(&path, error))?;
-        write_soon(&path, &bytes)
+        write_atomically(&path, &bytes)
     }
 
     pub(crate) fn remove(&self, id: &str) -> Result<()> {
@@ -74,11 +75,11 @@ impl Leases {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
             other => other.doing("removing", &path)?,
         }
-        sync_folder(&self.folder)
+        sync_dir(&self.dir)
     }
 
     pub(crate) fn list(&self) -> Result<Vec<String>> {
-        let names = names_in(&self.folder)?;
+        let names = names_in(&self.dir)?;
         Ok(names
             .iter()
             .filter(|name| !name.starts_with(crate::durable::UNFINISHED))

@@ -1,8 +1,8 @@
 //! The images of the embedded runtime: content by digest, names, import, snapshots, writable views.
 //!
-//! A [`Store`] is one directory. Its rules: a file with a final name is complete and verified;
+//! A [`ImageStore`] is one directory. Its rules: a file with a final name is complete and verified;
 //! unfinished files have other names; several processes may use one store at once; after a kill at
-//! any time [`Store::sweep`] cleans up and [`Store::verify`] finds no defect. Untrusted bytes
+//! any time [`ImageStore::sweep`] cleans up and [`ImageStore::verify`] finds no defect. Untrusted bytes
 //! (archives, layers, manifests) are read under [`Limits`] and cannot cause a write outside the
 //! layer's own directory.
 //!
@@ -39,25 +39,26 @@ mod usage;
 mod view;
 mod volume;
 
-pub use archive::{Entries, Entry, EntryKind};
-pub use assemble::{Naming, Source};
-pub use collect::{Collected, Problem, Swept, Thoroughness};
-pub use compression::{Compression, Decoder};
-pub use content::{Begin, Content, Ingest};
+pub use archive::{TarEntries, TarEntry, TarEntryKind};
+pub use assemble::{ContentSource, ImageNaming};
+pub use collect::{Collected, StoreDefect, Swept, Thoroughness};
+pub use compression::{Compression, LayerDecoder};
+pub use content::{ContentStore, Ingest, IngestStart};
 pub use digest::Digest;
 pub use error::{Error, Result};
 pub use import::{ImportOptions, Imported};
-pub use index::{ImageRecord, LayerRecord};
+pub use index::{LayerRecord, StoredImage};
 pub use limits::Limits;
 pub use mount::{detached_overlay, mount_overlay, unmount};
 pub use platform::Platform;
-pub use progress::{Progress, Silent, Step};
-pub use reference::{Reference, ReferenceError};
+pub use progress::{NoProgress, ProgressListener, ProgressStep};
+pub use reference::{ImageReference, ReferenceError};
 pub use spec::{
-    ContainerConfig, Descriptor, Document, History, ImageConfig, Index, Manifest, PlatformField,
+    ContainerConfig, Descriptor, ImageConfig, ImageDocument, ImageHistory, ImageManifest, Index,
+    PlatformField,
 };
-pub use store::Store;
+pub use store::ImageStore;
 pub use unpack::unpack_layer;
 pub use usage::Usage;
-pub use view::{OverlayOptions, Upper, View};
+pub use view::{ImageView, OverlayOptions, Upper};
 pub use volume::copy_volume;

@@ -37,7 +37,7 @@ pub struct Limits {
     pub partial_age: Duration,
     /// A receiver must deliver a twentieth of the content in this time, or waiting pulls receive it
     /// themselves.
-    pub turn_patience: Duration,
+    pub wait_timeout: Duration,
 }
 
 impl Default for Limits {
@@ -59,7 +59,7 @@ impl Default for Limits {
             extension_bytes: MIB,
             parallel_layers: 4,
             partial_age: Duration::from_secs(24 * 60 * 60),
-            turn_patience: Duration::from_secs(30),
+            wait_timeout: Duration::from_secs(30),
         }
     }
 }

@@ -20,16 +20,16 @@ use rustix::mount::{
     fsopen, mount, mount_change, move_mount, open_tree,
 };
 
-use crate::error::{Doing as _, Error, Result};
+use crate::error::{Error, PathContext as _, Result};
 use crate::view::OverlayOptions;
 
 /// What mount(2) reads, including the final zero byte.
 const PAGE: usize = 4096;
 /// What fsconfig(2) reads as one string.
-const LONGEST_TEXT: usize = 255;
+const MAX_TEXT_LENGTH: usize = 255;
 
 /// A failed step of the new mount API, with its error.
-type Step = (&'static str, Errno);
+type FailedStep = (&'static str, Errno);
 
 /// Mounts at `target`, an existing directory.
 pub fn mount_overlay(options: &OverlayOptions, target: &Path) -> Result<()> {
@@ -57,18 +57,18 @@ fn fits_new_interface(options: &OverlayOptions) -> bool {
     // Kernels differ in whether a backslash is an escape here.
     let short = |path: &PathBuf| {
         let bytes = path.as_os_str().as_bytes();
-        bytes.len() <= LONGEST_TEXT && !bytes.contains(&b'\\')
+        bytes.len() <= MAX_TEXT_LENGTH && !bytes.contains(&b'\\')
     };
     options.lower.iter().all(short)
         && options.upper.as_ref().is_none_or(|upper| short(&upper.changes) && short(&upper.work))
 }
 
 /// With the new mount API; none if the kernel or the length of a path requires mount(2).
-fn by_parts(options: &OverlayOptions) -> std::result::Result<Option<OwnedFd>, Step> {
+fn by_parts(options: &OverlayOptions) -> std::result::Result<Option<OwnedFd>, FailedStep> {
     if !fits_new_interface(options) {
         return Ok(None);
     }
-    match make_by_parts(options) {
+    match create_by_parts(options) {
         Ok(made) => Ok(Some(made)),
         Err(step) if is_of_an_older_kernel(step) => Ok(None),
         Err(step) => Err(step),
@@ -77,11 +77,11 @@ fn by_parts(options: &OverlayOptions) -> std::result::Result<Option<OwnedFd>, St
 
 /// Errors of older kernels without the new mount API. Truly invalid options are rejected by
 /// mount(2) as well.
-pub(crate) fn is_of_an_older_kernel(step: Step) -> bool {
+pub(crate) fn is_of_an_older_kernel(step: FailedStep) -> bool {
     matches!(step, ("fsopen", Errno::NOSYS) | (_, Errno::INVAL))
 }
 
-fn make_by_parts(options: &OverlayOptions) -> std::result::Result<OwnedFd, Step> {
+fn create_by_parts(options: &OverlayOptions) -> std::result::Result<OwnedFd, FailedStep> {
     let at = |step| move |error| (step, error);
     let context = fsopen("overlay", FsOpenFlags::FSOPEN_CLOEXEC).map_err(at("fsopen"))?;
     fsconfig_set_string(&context, "source", "overlay").map_err(at("source"))?;
@@ -110,7 +110,7 @@ pub(crate) fn detached_by_descriptors(options: &OverlayOptions) -> Result<OwnedF
         return Err(failed(Path::new(""), "no layers", Errno::INVAL));
     };
     let work = || {
-        own_mounts().map_err(|error| failed(place, "a mount namespace", error))?;
+        private_mount_namespace().map_err(|error| failed(place, "a mount namespace", error))?;
         mount_by_descriptors(options, place)?;
         let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC;
         open_tree(CWD, place, flags).map_err(|error| failed(place, "open_tree", error))
@@ -123,7 +123,7 @@ pub(crate) fn detached_by_descriptors(options: &OverlayOptions) -> Result<OwnedF
 }
 
 /// Gives this thread a private mount namespace.
-fn own_mounts() -> std::result::Result<(), Errno> {
+fn private_mount_namespace() -> std::result::Result<(), Errno> {
     // Deprecated in favour of an unsafe version because of its effect on descriptors; for mounts
     // alone it has none.
     #[expect(deprecated, reason = "the safe form suffices for a mount namespace")]
@@ -139,9 +139,9 @@ pub(crate) fn mount_by_descriptors(options: &OverlayOptions, target: &Path) -> R
         let mut short = Vec::new();
         for lower in &options.lower {
             let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-            let folder = open(lower, flags, Mode::empty()).doing("opening", lower)?;
-            short.push(PathBuf::from(format!("/proc/self/fd/{}", folder.as_raw_fd())));
-            held.push(folder);
+            let dir = open(lower, flags, Mode::empty()).doing("opening", lower)?;
+            short.push(PathBuf::from(format!("/proc/self/fd/{}", dir.as_raw_fd())));
+            held.push(dir);
         }
         data = options.data_with(&short);
     }

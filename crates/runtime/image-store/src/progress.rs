@@ -7,7 +7,7 @@ use crate::digest::Digest;
 
 /// One progress update.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Step {
+pub enum ProgressStep {
     /// Content is arriving: `done` of `total` bytes (none for content of unknown size).
     Received { digest: Option<Digest>, done: u64, total: Option<u64> },
     /// The content is in the store already.
@@ -19,16 +19,16 @@ pub enum Step {
 }
 
 /// Receives updates. Called from several threads; must not block for long.
-pub trait Progress: Sync {
-    fn step(&self, step: Step);
+pub trait ProgressListener: Sync {
+    fn step(&self, step: ProgressStep);
 }
 
 /// Ignores all updates.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Silent;
+pub struct NoProgress;
 
-impl Progress for Silent {
-    fn step(&self, _step: Step) {}
+impl ProgressListener for NoProgress {
+    fn step(&self, _step: ProgressStep) {}
 }
 
 /// Bytes between two updates.
@@ -36,16 +36,16 @@ pub(crate) const EVERY_BYTES: u64 = 1 << 20;
 
 /// Counts bytes and decides when the next update is due.
 #[derive(Default)]
-pub(crate) struct Paced {
-    told: u64,
+pub(crate) struct StepThrottle {
+    last_reported: u64,
 }
 
-impl Paced {
-    pub(crate) fn due(&mut self, done: u64) -> bool {
-        let due = done >= self.told + EVERY_BYTES;
-        if due {
-            self.told = done;
+impl StepThrottle {
+    pub(crate) fn is_due(&mut self, done: u64) -> bool {
+        let is_due = done >= self.last_reported + EVERY_BYTES;
+        if is_due {
+            self.last_reported = done;
         }
-        due
+        is_due
     }
 }

@@ -16,12 +16,12 @@ const DEFAULT_REGISTRY: &str = "docker.io";
 const OLD_DEFAULT_REGISTRY: &str = "index.docker.io";
 const DEFAULT_TAG: &str = "latest";
 /// Registry and repository together; the common limit of container tools.
-const LONGEST_NAME: usize = 255;
-const LONGEST_TAG: usize = 128;
+const MAX_NAME_LENGTH: usize = 255;
+const MAX_TAG_LENGTH: usize = 128;
 
 /// A normalized image name.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Reference {
+pub struct ImageReference {
     registry: String,
     repository: String,
     tag: Option<String>,
@@ -29,16 +29,16 @@ pub struct Reference {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("image name {name:?}: {why}")]
+#[error("image name {name:?}: {reason}")]
 pub struct ReferenceError {
     pub name: String,
-    pub why: &'static str,
+    pub reason: &'static str,
 }
 
-impl Reference {
+impl ImageReference {
     pub fn parse(name: &str) -> Result<Self, ReferenceError> {
         Self::split(name)
-            .map_err(|why| ReferenceError { name: name.chars().take(300).collect(), why })
+            .map_err(|reason| ReferenceError { name: name.chars().take(300).collect(), reason })
     }
 
     fn split(name: &str) -> Result<Self, &'static str> {
@@ -63,7 +63,7 @@ impl Reference {
             check_tag(tag)?;
         }
         let (registry, repository) = split_registry(path)?;
-        if registry.len() + 1 + repository.len() > LONGEST_NAME {
+        if registry.len() + 1 + repository.len() > MAX_NAME_LENGTH {
             return Err("registry and repository together exceed 255 characters");
         }
         check_registry(&registry)?;
@@ -109,7 +109,7 @@ impl Reference {
     }
 }
 
-impl fmt::Display for Reference {
+impl fmt::Display for ImageReference {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "{}/{}", self.registry, self.repository)?;
         if let Some(tag) = &self.tag {
@@ -152,7 +152,7 @@ fn check_tag(tag: &str) -> Result<(), &'static str> {
     if tag.is_empty() {
         return Err("the tag is empty");
     }
-    if tag.len() > LONGEST_TAG {
+    if tag.len() > MAX_TAG_LENGTH {
         return Err("the tag exceeds 128 characters");
     }
     if !tag.starts_with(word) {

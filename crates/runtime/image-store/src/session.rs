@@ -14,19 +14,19 @@ use std::path::{Path, PathBuf};
 use rustix::fs::FlockOperation;
 
 use crate::digest::Digest;
-use crate::durable::{Lock, abandoned, lock, names_in, unique};
-use crate::error::{Doing as _, Result};
+use crate::durable::{Lock, is_unlocked, lock, names_in, unique};
+use crate::error::{PathContext as _, Result};
 
 #[derive(Debug)]
-pub(crate) struct Session {
+pub(crate) struct StoreSession {
     path: PathBuf,
     store_lock: PathBuf,
     file: fs::File,
 }
 
-impl Session {
-    pub(crate) fn begin(folder: &Path, store_lock: &Path) -> Result<Self> {
-        let path = folder.join(unique("")?);
+impl StoreSession {
+    pub(crate) fn begin(dir: &Path, store_lock: &Path) -> Result<Self> {
+        let path = dir.join(unique("")?);
         let _held = Lock::shared(store_lock)?;
         let file = OpenOptions::new()
             .append(true)
@@ -46,7 +46,7 @@ impl Session {
     }
 }
 
-impl Drop for Session {
+impl Drop for StoreSession {
     fn drop(&mut self) {
         // The lock ends with the file; a leftover file is swept.
         let _ = fs::remove_file(&self.path);
@@ -54,11 +54,11 @@ impl Drop for Session {
 }
 
 /// Everything that live sessions protect; removes dead ones. Requires the exclusive lock.
-pub(crate) fn protected(folder: &Path) -> Result<BTreeSet<Digest>> {
+pub(crate) fn protected(dir: &Path) -> Result<BTreeSet<Digest>> {
     let mut found = BTreeSet::new();
-    for name in names_in(folder)? {
-        let path = folder.join(name);
-        if abandoned(&path)? {
+    for name in names_in(dir)? {
+        let path = dir.join(name);
+        if is_unlocked(&path)? {
             let _ = fs::remove_file(&path);
             continue;
         }

@@ -13,14 +13,14 @@ use serde::{Deserialize, Serialize};
 
 use crate::digest::Digest;
 use crate::durable::{
-    Lock, Trash, UNFINISHED, abandoned, lock, make_folder, names_in, remove_tree, rename_new,
-    sync_folder, unique,
+    Lock, Trash, UNFINISHED, create_dir, is_unlocked, lock, names_in, remove_tree, rename_new,
+    sync_dir, unique,
 };
-use crate::error::{Doing as _, Error, Result};
+use crate::error::{Error, PathContext as _, Result};
 use crate::unpack::Unpacked;
 use crate::usage::Usage;
 
-pub(crate) mod settle;
+pub(crate) mod fit_to_lower_layers;
 
 const RECORD: &str = "snapshot.json";
 const VERSION: u32 = 1;
@@ -36,33 +36,33 @@ pub(crate) struct SnapshotRecord {
 
 #[derive(Clone, Debug)]
 pub(crate) struct Snapshots {
-    folder: PathBuf,
+    dir: PathBuf,
     store_lock: PathBuf,
 }
 
 impl Snapshots {
     pub(crate) fn open(root: &Path, store_lock: &Path) -> Result<Self> {
-        let folder = root.join("snapshots");
-        make_folder(&folder)?;
-        Ok(Self { folder, store_lock: store_lock.to_owned() })
+        let dir = root.join("snapshots");
+        create_dir(&dir)?;
+        Ok(Self { dir, store_lock: store_lock.to_owned() })
     }
 
     /// The files of a layer.
     pub(crate) fn files(&self, chain: &Digest) -> PathBuf {
-        self.place_of(chain).join("fs")
+        self.dir_of(chain).join("fs")
     }
 
     /// The directory that contains them and the record.
-    pub(crate) fn place_of(&self, chain: &Digest) -> PathBuf {
-        self.folder.join(chain.hex())
+    pub(crate) fn dir_of(&self, chain: &Digest) -> PathBuf {
+        self.dir.join(chain.hex())
     }
 
     pub(crate) fn has(&self, chain: &Digest) -> bool {
-        self.place_of(chain).is_dir()
+        self.dir_of(chain).is_dir()
     }
 
     pub(crate) fn record(&self, chain: &Digest) -> Result<SnapshotRecord> {
-        let path = self.place_of(chain).join(RECORD);
+        let path = self.dir_of(chain).join(RECORD);
         let bytes = match fs::read(&path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 return Err(Error::SnapshotMissing(*chain));
@@ -79,43 +79,48 @@ impl Snapshots {
     }
 
     pub(crate) fn list(&self) -> Result<Vec<Digest>> {
-        Ok(names_in(&self.folder)?.iter().filter_map(|name| Digest::from_hex(name)).collect())
+        Ok(names_in(&self.dir)?.iter().filter_map(|name| Digest::from_hex(name)).collect())
     }
 
     /// Creates a directory to unpack into, under an unfinished name.
-    pub(crate) fn begin(&self) -> Result<Making> {
-        let path = self.folder.join(unique(UNFINISHED)?);
+    pub(crate) fn begin(&self) -> Result<UnpackingSnapshot> {
+        let path = self.dir.join(unique(UNFINISHED)?);
         // Under the shared lock, so that a sweep never sees the directory without its lock.
         let _held = Lock::shared(&self.store_lock)?;
-        make_folder(&path.join("fs"))?;
+        create_dir(&path.join("fs"))?;
         let held = File::open(&path).doing("opening", &path)?;
         lock(&held, FlockOperation::LockExclusive).doing("locking", &path)?;
-        let making = Making { path, _held: held, placed: false, unpacked: Unpacked::default() };
+        let unpacking = UnpackingSnapshot {
+            path,
+            _held: held,
+            published: false,
+            unpacked: Unpacked::default(),
+        };
         // Containers see the tree's root; only the directory around it is private.
         let open = std::os::unix::fs::PermissionsExt::from_mode(0o755);
-        fs::set_permissions(making.files(), open).doing("mode of", &making.files())?;
-        Ok(making)
+        fs::set_permissions(unpacking.files(), open).doing("mode of", &unpacking.files())?;
+        Ok(unpacking)
     }
 
     /// Renames synced snapshots to their chain ids, the lowest first. If another process has placed
     /// one, ours is dropped.
-    pub(crate) fn place(&self, made: Vec<(Digest, Making)>) -> Result<()> {
-        for (chain, mut making) in made {
-            making.placed = rename_new(&making.path, &self.folder.join(chain.hex()))?;
+    pub(crate) fn publish(&self, made: Vec<(Digest, UnpackingSnapshot)>) -> Result<()> {
+        for (chain, mut unpacking) in made {
+            unpacking.published = rename_new(&unpacking.path, &self.dir.join(chain.hex()))?;
         }
-        sync_folder(&self.folder)
+        sync_dir(&self.dir)
     }
 
     pub(crate) fn discard(&self, chain: &Digest, trash: &Trash) -> Result<()> {
-        trash.take(&self.place_of(chain))
+        trash.take(&self.dir_of(chain))
     }
 
     /// Removes unfinished snapshots without a process. Requires the store's exclusive lock.
     pub(crate) fn sweep(&self, trash: &Trash) -> Result<u64> {
         let mut removed = 0;
-        for name in names_in(&self.folder)? {
-            let path = self.folder.join(&name);
-            if name.starts_with(UNFINISHED) && abandoned(&path)? {
+        for name in names_in(&self.dir)? {
+            let path = self.dir.join(&name);
+            if name.starts_with(UNFINISHED) && is_unlocked(&path)? {
                 trash.take(&path)?;
                 removed += 1;
             }
@@ -133,20 +138,20 @@ impl Snapshots {
 
     /// Syncs all writes to the disk; one call for all layers of an image.
     pub(crate) fn sync(&self) -> Result<()> {
-        let folder = File::open(&self.folder).doing("opening", &self.folder)?;
-        rustix::fs::syncfs(&folder).doing("syncing", &self.folder)
+        let dir = File::open(&self.dir).doing("opening", &self.dir)?;
+        rustix::fs::syncfs(&dir).doing("syncing", &self.dir)
     }
 }
 
 /// A snapshot being unpacked; removed when dropped before it is placed.
-pub(crate) struct Making {
+pub(crate) struct UnpackingSnapshot {
     path: PathBuf,
     _held: File,
-    placed: bool,
+    published: bool,
     pub(crate) unpacked: Unpacked,
 }
 
-impl Making {
+impl UnpackingSnapshot {
     pub(crate) fn files(&self) -> PathBuf {
         self.path.join("fs")
     }
@@ -160,9 +165,9 @@ impl Making {
     }
 }
 
-impl Drop for Making {
+impl Drop for UnpackingSnapshot {
     fn drop(&mut self) {
-        if !self.placed {
+        if !self.published {
             // Leftovers are swept later.
             let _ = remove_tree(&self.path);
         }

@@ -69,7 +69,7 @@ pub struct PlatformField {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Manifest {
+pub struct ImageManifest {
     pub config: Descriptor,
     pub layers: Vec<Descriptor>,
 }
@@ -81,8 +81,8 @@ pub struct Index {
 
 /// The kinds of document behind an image's digest.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Document {
-    Manifest(Manifest),
+pub enum ImageDocument {
+    ImageManifest(ImageManifest),
     Index(Index),
 }
 
@@ -100,7 +100,7 @@ struct AnyDocument {
     fs_layers: Option<serde::de::IgnoredAny>,
 }
 
-impl Document {
+impl ImageDocument {
     /// `what` names the content in errors.
     pub fn parse(what: &str, bytes: &[u8], limits: &Limits) -> Result<Self> {
         Limits::check(|| format!("{what}: bytes"), bytes.len() as u64, limits.document_bytes)?;
@@ -120,7 +120,7 @@ impl Document {
                 let layers = layers.unwrap_or_default();
                 let found = layers.len() as u64;
                 Limits::check(|| format!("{what}: layers"), found, limits.layers as u64)?;
-                Ok(Self::Manifest(Manifest { config, layers }))
+                Ok(Self::ImageManifest(ImageManifest { config, layers }))
             }
             ("" | OCI_INDEX | DOCKER_LIST, None, None, Some(manifests)) => {
                 let found = manifests.len() as u64;
@@ -158,7 +158,7 @@ pub struct ImageConfig {
     #[serde(default, deserialize_with = "or_default")]
     rootfs: RootFs,
     #[serde(default, deserialize_with = "or_default")]
-    pub history: Vec<History>,
+    pub history: Vec<ImageHistory>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
@@ -192,7 +192,7 @@ pub struct ContainerConfig {
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
-pub struct History {
+pub struct ImageHistory {
     #[serde(default, deserialize_with = "or_default")]
     pub created: String,
     #[serde(default, deserialize_with = "or_default")]
@@ -218,7 +218,7 @@ impl ImageConfig {
     }
 }
 
-impl Manifest {
+impl ImageManifest {
     /// Checks that this is the manifest of a runnable image, not of another artifact.
     pub(crate) fn check_image(&self, what: &str, config: &ImageConfig) -> Result<()> {
         let kind = self.config.media_type.as_str();

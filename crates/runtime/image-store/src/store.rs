@@ -9,17 +9,17 @@ use std::io::{self, Read};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
-use crate::assemble::{Assembly, Naming, Source};
-use crate::content::Content;
-use crate::durable::{Lock, Trash, UNFINISHED, make_folder, names_in, write_whole};
-use crate::error::{Doing as _, Error, Result};
-use crate::index::{ImageRecord, IndexFile};
+use crate::assemble::{ContentSource, ImageAssembly, ImageNaming};
+use crate::content::ContentStore;
+use crate::durable::{Lock, Trash, UNFINISHED, create_dir, names_in, write_durably};
+use crate::error::{Error, PathContext as _, Result};
+use crate::index::{IndexFile, StoredImage};
 use crate::lease::Leases;
 use crate::limits::Limits;
 use crate::platform::Platform;
-use crate::progress::Progress;
-use crate::reference::Reference;
-use crate::session::Session;
+use crate::progress::ProgressListener;
+use crate::reference::ImageReference;
+use crate::session::StoreSession;
 use crate::snapshot::Snapshots;
 use crate::spec::{Descriptor, ImageConfig};
 use crate::usage::Usage;
@@ -32,30 +32,30 @@ const VERSION: u32 = 1;
 
 /// The images below one root directory.
 #[derive(Clone, Debug)]
-pub struct Store {
+pub struct ImageStore {
     pub(crate) root: PathBuf,
     pub(crate) limits: Limits,
     pub(crate) platform: Platform,
-    pub(crate) content: Content,
+    pub(crate) content: ContentStore,
     pub(crate) snapshots: Snapshots,
     pub(crate) index: IndexFile,
     pub(crate) leases: Leases,
     pub(crate) trash: Trash,
 }
 
-impl Store {
+impl ImageStore {
     /// Opens the store at `root`, creating it if there is none.
     pub fn open(root: &Path, limits: Limits, platform: Platform) -> Result<Self> {
-        make_folder(root)?;
+        create_dir(root)?;
         let root = fs::canonicalize(root).doing("resolving", root)?;
         fs::set_permissions(&root, fs::Permissions::from_mode(0o700)).doing("mode of", &root)?;
         check_version(&root)?;
         for part in ["sessions", "trash", "views", "empty", "hollow"] {
-            make_folder(&root.join(part))?;
+            create_dir(&root.join(part))?;
         }
         let lock = root.join("lock");
         Ok(Self {
-            content: Content::open(&root, &lock, &limits)?,
+            content: ContentStore::open(&root, &lock, &limits)?,
             snapshots: Snapshots::open(&root, &lock)?,
             index: IndexFile::open(&root),
             leases: Leases::open(&root)?,
@@ -70,7 +70,7 @@ impl Store {
         &self.root
     }
 
-    pub fn content(&self) -> &Content {
+    pub fn content(&self) -> &ContentStore {
         &self.content
     }
 
@@ -86,8 +86,8 @@ impl Store {
         self.root.join("sessions")
     }
 
-    pub(crate) fn session(&self) -> Result<Session> {
-        Session::begin(&self.sessions(), &self.lock())
+    pub(crate) fn session(&self) -> Result<StoreSession> {
+        StoreSession::begin(&self.sessions(), &self.lock())
     }
 
     pub(crate) fn shared_lock(&self) -> Result<Lock> {
@@ -99,40 +99,40 @@ impl Store {
     /// behind.
     pub fn assemble(
         &self,
-        source: &dyn Source,
+        source: &dyn ContentSource,
         top: &Descriptor,
-        naming: &Naming,
-        progress: &dyn Progress,
-    ) -> Result<ImageRecord> {
-        let assembly = Assembly::new(self, source, progress)?;
+        naming: &ImageNaming,
+        progress: &dyn ProgressListener,
+    ) -> Result<StoredImage> {
+        let assembly = ImageAssembly::new(self, source, progress)?;
         let outcome = assembly.run(top, naming);
-        let relied_on = assembly.end();
+        let protected = assembly.finish();
         if let Err(error) = &outcome {
             // Return the original error; leftovers are removed by the next collection.
-            let _ = self.collect_after(error, &relied_on);
+            let _ = self.collect_after(error, &protected);
         }
         outcome
     }
 
     /// All images, by id.
-    pub fn images(&self) -> Result<Vec<ImageRecord>> {
+    pub fn images(&self) -> Result<Vec<StoredImage>> {
         Ok(self.index.read()?.images.into_values().collect())
     }
 
     /// The image with that id (or prefix of an id), tag or digest.
-    pub fn image(&self, name: &str) -> Result<ImageRecord> {
+    pub fn image(&self, name: &str) -> Result<StoredImage> {
         self.index.read()?.find(name).cloned()
     }
 
-    pub fn image_config(&self, record: &ImageRecord) -> Result<ImageConfig> {
+    pub fn image_config(&self, record: &StoredImage) -> Result<ImageConfig> {
         let bytes = self.content.read_document(&record.id, self.limits.document_bytes)?;
         ImageConfig::parse(&format!("configuration {}", record.id), &bytes, &self.limits)
     }
 
     /// Disk usage of an image's unpacked layers; shared layers count for each image.
-    pub fn image_usage(&self, record: &ImageRecord) -> Result<Usage> {
+    pub fn image_usage(&self, record: &StoredImage) -> Result<Usage> {
         let mut usage = Usage::default();
-        for chain in record.chains() {
+        for chain in record.chain_ids() {
             usage += self.snapshots.record(&chain)?.usage;
         }
         Ok(usage)
@@ -148,7 +148,7 @@ impl Store {
     }
 
     /// Adds a name to an image.
-    pub fn tag(&self, image: &str, name: &Reference) -> Result<ImageRecord> {
+    pub fn tag(&self, image: &str, name: &ImageReference) -> Result<StoredImage> {
         self.index.change(|images| {
             let mut record = images.find(image)?.clone();
             let target = record.names.values().next().copied().unwrap_or(record.manifest);
@@ -169,12 +169,12 @@ impl Store {
     }
 
     /// Removes one name. `false`: it did not exist. The image stays, perhaps without a name.
-    pub fn untag(&self, name: &Reference) -> Result<bool> {
+    pub fn untag(&self, name: &ImageReference) -> Result<bool> {
         self.index.change(|images| Ok(images.remove_name(name)))
     }
 
     /// Removes an image with all its names; `false` if there was none. Unused content is removed by
-    /// the next [`Store::collect`].
+    /// the next [`ImageStore::collect`].
     pub fn remove(&self, image: &str) -> Result<bool> {
         self.index.change(|images| match images.find(image) {
             Ok(record) => {
@@ -202,8 +202,8 @@ fn check_version(root: &Path) -> Result<()> {
             // Exclusive: a sweep of another process must not remove the unfinished file.
             let _held = Lock::exclusive(&root.join("images.lock"))?;
             if !path.exists() {
-                refuse_strangers(root)?;
-                write_whole(&path, ours.as_bytes())?;
+                refuse_foreign_dir(root)?;
+                write_durably(&path, ours.as_bytes())?;
             }
             return check_version(root);
         }
@@ -217,12 +217,13 @@ fn check_version(root: &Path) -> Result<()> {
 }
 
 /// A directory with files but without a version is not a store: refuse it.
-fn refuse_strangers(root: &Path) -> Result<()> {
+fn refuse_foreign_dir(root: &Path) -> Result<()> {
     let ours = |name: &String| name == "images.lock" || name.starts_with(UNFINISHED);
     let others: Vec<_> = names_in(root)?.into_iter().filter(|name| !ours(name)).collect();
     if others.is_empty() {
         return Ok(());
     }
-    let why = format!("it has files ({}) but no version: it is no image store", others.join(", "));
-    Err(Error::damaged(root, why))
+    let reason =
+        format!("it has files ({}) but no version: it is no image store", others.join(", "));
+    Err(Error::damaged(root, reason))
 }

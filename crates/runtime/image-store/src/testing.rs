@@ -9,15 +9,15 @@ use std::process::Command;
 use serde_json::{Value, json};
 use tar::{Builder, EntryType, Header};
 
-use crate::assemble::{Naming, Source};
+use crate::assemble::{ContentSource, ImageNaming};
 use crate::digest::Digest;
 use crate::error::{Error, Result};
 use crate::limits::Limits;
 use crate::platform::Platform;
-use crate::progress::Silent;
-use crate::reference::Reference;
+use crate::progress::NoProgress;
+use crate::reference::ImageReference;
 use crate::spec::{Descriptor, OCI_CONFIG, OCI_LAYER, OCI_MANIFEST};
-use crate::store::Store;
+use crate::store::ImageStore;
 
 /// Writes hostile tars: names are not checked.
 pub(crate) struct Tar(Builder<Vec<u8>>);
@@ -53,7 +53,7 @@ impl Tar {
         self.entry(EntryType::Regular, path, data.as_bytes(), |_| {})
     }
 
-    pub(crate) fn folder(self, path: &str, mode: u32) -> Self {
+    pub(crate) fn dir(self, path: &str, mode: u32) -> Self {
         self.entry(EntryType::Directory, path, b"", |header| header.set_mode(mode))
     }
 
@@ -95,26 +95,26 @@ pub(crate) fn gzip(bytes: &[u8]) -> Vec<u8> {
 }
 
 /// A store in a temporary directory.
-pub(crate) struct Bench {
-    pub(crate) folder: tempfile::TempDir,
-    pub(crate) store: Store,
+pub(crate) struct TestStore {
+    pub(crate) dir: tempfile::TempDir,
+    pub(crate) store: ImageStore,
 }
 
-pub(crate) fn bench() -> Bench {
-    bench_with(Limits::default())
+pub(crate) fn test_store() -> TestStore {
+    test_store_with(Limits::default())
 }
 
-pub(crate) fn bench_with(limits: Limits) -> Bench {
-    let folder = tempfile::tempdir().unwrap();
-    let store = Store::open(&folder.path().join("store"), limits, Platform::host()).unwrap();
-    Bench { folder, store }
+pub(crate) fn test_store_with(limits: Limits) -> TestStore {
+    let dir = tempfile::tempdir().unwrap();
+    let store = ImageStore::open(&dir.path().join("store"), limits, Platform::host()).unwrap();
+    TestStore { dir, store }
 }
 
 /// Content in memory, in place of a registry.
 #[derive(Default)]
-pub(crate) struct Memory(pub(crate) BTreeMap<Digest, Vec<u8>>);
+pub(crate) struct MemorySource(pub(crate) BTreeMap<Digest, Vec<u8>>);
 
-impl Memory {
+impl MemorySource {
     pub(crate) fn put(&mut self, kind: &str, bytes: Vec<u8>) -> Descriptor {
         let digest = Digest::of(&bytes);
         let size = bytes.len() as u64;
@@ -143,7 +143,7 @@ impl Memory {
     }
 }
 
-impl Source for Memory {
+impl ContentSource for MemorySource {
     fn fetch(&self, descriptor: &Descriptor, offset: u64) -> Result<Box<dyn std::io::Read + '_>> {
         let bytes =
             self.0.get(&descriptor.digest).ok_or(Error::ContentMissing(descriptor.digest))?;
@@ -151,23 +151,24 @@ impl Source for Memory {
     }
 }
 
-impl Bench {
+impl TestStore {
     /// Adds an image of these tars under a name.
-    pub(crate) fn take(&self, name: &str, tars: &[Vec<u8>]) -> Result<crate::index::ImageRecord> {
-        let mut memory = Memory::default();
+    pub(crate) fn take(&self, name: &str, tars: &[Vec<u8>]) -> Result<crate::index::StoredImage> {
+        let mut memory = MemorySource::default();
         let top = memory.image(tars);
-        let naming = Naming { names: vec![Reference::parse(name)?], ..Naming::default() };
-        self.store.assemble(&memory, &top, &naming, &Silent)
+        let naming =
+            ImageNaming { names: vec![ImageReference::parse(name)?], ..ImageNaming::default() };
+        self.store.assemble(&memory, &top, &naming, &NoProgress)
     }
 }
 
 pub(crate) fn is_root() -> bool {
-    crate::unpack::Rights::ours().machine
+    crate::unpack::UnpackRights::ours().machine
 }
 
 /// Runs the named test again in its own mount namespace, as root; returns `true` inside it. Its
 /// mounts disappear when it ends. Without root, overlays cannot be mounted: prints that.
-pub(crate) fn in_own_mounts(test: &str) -> bool {
+pub(crate) fn in_private_mount_namespace(test: &str) -> bool {
     const INSIDE: &str = "IMAGE_STORE_TEST_INSIDE";
     if std::env::var_os(INSIDE).is_some() {
         return true;
@@ -183,11 +184,11 @@ pub(crate) fn in_own_mounts(test: &str) -> bool {
         .env(INSIDE, "1")
         .output()
         .unwrap();
-    let said = String::from_utf8_lossy(&output.stdout);
+    let stdout = String::from_utf8_lossy(&output.stdout);
     // A name that matches no test would succeed as well.
     assert!(
-        output.status.success() && said.contains("1 passed"),
-        "{test} in its own mount namespace: {}\n{said}{}",
+        output.status.success() && stdout.contains("1 passed"),
+        "{test} in its own mount namespace: {}\n{stdout}{}",
         output.status,
         String::from_utf8_lossy(&output.stderr)
     );
@@ -195,7 +196,7 @@ pub(crate) fn in_own_mounts(test: &str) -> bool {
 }
 
 /// In tmpfs if possible: on a busy disk ten thousand directories take a minute.
-pub(crate) fn quick_folder() -> tempfile::TempDir {
+pub(crate) fn quick_dir() -> tempfile::TempDir {
     tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap()
 }
 

@@ -17,15 +17,15 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 
-use crate::error::{Doing as _, Error, Result};
+use crate::error::{Error, PathContext as _, Result};
 use crate::limits::Limits;
 
 #[cfg(test)]
 mod tests;
 
 /// Symlinks to symlinks before a loop is assumed; the kernel's own limit.
-const MOST_LINKS: usize = 40;
-const LONGEST_PART: usize = 255;
+const MAX_LINKS: usize = 40;
+const MAX_PART_LENGTH: usize = 255;
 
 /// A path inside a tree: components without `.`, `..` or slashes. Empty: the tree's root.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -44,7 +44,7 @@ impl TreePath {
                         "has a part \"..\", which could lead out of the layer",
                     ));
                 }
-                part if part.len() > LONGEST_PART => {
+                part if part.len() > MAX_PART_LENGTH => {
                     return Err(Error::archive(
                         format!("path {:?}", shown()),
                         format!("has a part of {} bytes; file names end at 255", part.len()),
@@ -127,7 +127,7 @@ impl Tree {
     }
 
     /// Directories without an entry that were created for their children.
-    pub(crate) fn take_implied(&mut self) -> Vec<TreePath> {
+    pub(crate) fn take_implied_dirs(&mut self) -> Vec<TreePath> {
         std::mem::take(&mut self.implied)
     }
 
@@ -145,21 +145,21 @@ impl Tree {
     /// Opens the parent directory of `path`; creates missing ones.
     pub(crate) fn parent(&mut self, path: &TreePath) -> Result<OwnedFd> {
         let parent = path.parent();
-        if let Some((recent, folder)) = &self.recent
+        if let Some((recent, dir)) = &self.recent
             && *recent == parent
         {
-            return folder.try_clone().doing("opening", &self.place);
+            return dir.try_clone().doing("opening", &self.place);
         }
-        let folder = self.ensure_folder(&parent, 0)?;
-        self.check_depth(&parent, &folder)?;
-        let kept = folder.try_clone().doing("opening", &self.place)?;
+        let dir = self.ensure_dir(&parent, 0)?;
+        self.check_depth(&parent, &dir)?;
+        let kept = dir.try_clone().doing("opening", &self.place)?;
         self.recent = Some((parent, kept));
-        Ok(folder)
+        Ok(dir)
     }
 
-    fn ensure_folder(&mut self, path: &TreePath, links: usize) -> Result<OwnedFd> {
+    fn ensure_dir(&mut self, path: &TreePath, links: usize) -> Result<OwnedFd> {
         match self.enter(path) {
-            Ok(folder) => return Ok(folder),
+            Ok(dir) => return Ok(dir),
             Err(Errno::NOENT) if !path.is_root() => {}
             Err(Errno::NOTDIR) => {
                 return Err(Error::archive(
@@ -169,13 +169,13 @@ impl Tree {
             }
             Err(error) => return Err(error).doing("opening", &self.at(path)),
         }
-        if links > MOST_LINKS {
+        if links > MAX_LINKS {
             return Err(Error::archive(
                 format!("path {:?}", path.relative()),
                 "leads through too many links",
             ));
         }
-        let parent = self.ensure_folder(&path.parent(), links)?;
+        let parent = self.ensure_dir(&path.parent(), links)?;
         match mkdirat(&parent, path.name(), Mode::from_raw_mode(0o755)) {
             Ok(()) => {
                 let flags = OFlags::DIRECTORY | OFlags::PATH | OFlags::CLOEXEC | OFlags::NOFOLLOW;
@@ -189,15 +189,15 @@ impl Tree {
                 let target = readlinkat(&parent, path.name(), Vec::new())
                     .doing("reading the link", &self.at(path))?;
                 let target = path.follow(target.as_bytes());
-                self.ensure_folder(&target, links + 1)
+                self.ensure_dir(&target, links + 1)
             }
             Err(error) => Err(error).doing("creating the directory", &self.at(path)),
         }
     }
 
     /// Symlinks could turn short paths into a tree too deep to be walked or removed again.
-    fn check_depth(&self, path: &TreePath, folder: &OwnedFd) -> Result<()> {
-        let depth = match self.real_path(folder) {
+    fn check_depth(&self, path: &TreePath, dir: &OwnedFd) -> Result<()> {
+        let depth = match self.real_path(dir) {
             Some(real) => real.parts().len(),
             // Without /proc the depth is unknown; otherwise the path exceeds the kernel's limit.
             None if self.real_path(&self.root).is_none() => 0,
@@ -211,21 +211,21 @@ impl Tree {
     }
 
     /// The path of an open directory in the tree, after following symlinks.
-    fn real_path(&self, folder: &OwnedFd) -> Option<TreePath> {
+    fn real_path(&self, dir: &OwnedFd) -> Option<TreePath> {
         let shown = |fd: &OwnedFd| std::fs::read_link(format!("/proc/self/fd/{}", fd.as_raw_fd()));
-        let (root, path) = (shown(&self.root).ok()?, shown(folder).ok()?);
+        let (root, path) = (shown(&self.root).ok()?, shown(dir).ok()?);
         let inside = path.strip_prefix(root).ok()?;
         Some(TreePath(inside.iter().map(|part| part.as_bytes().to_vec()).collect()))
     }
 
     /// What exists at `path`, the last component not followed. Missing parents are not created.
-    pub(crate) fn look(&self, path: &TreePath) -> Result<Option<Stat>> {
-        let folder = match self.enter(&path.parent()) {
-            Ok(folder) => folder,
+    pub(crate) fn stat(&self, path: &TreePath) -> Result<Option<Stat>> {
+        let dir = match self.enter(&path.parent()) {
+            Ok(dir) => dir,
             Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => return Ok(None),
             Err(error) => return Err(error).doing("opening", &self.at(path)),
         };
-        match statat(&folder, path.name(), AtFlags::SYMLINK_NOFOLLOW) {
+        match statat(&dir, path.name(), AtFlags::SYMLINK_NOFOLLOW) {
             Ok(stat) => Ok(Some(stat)),
             Err(Errno::NOENT) => Ok(None),
             Err(error) => Err(error).doing("looking at", &self.at(path)),
@@ -233,13 +233,12 @@ impl Tree {
     }
 
     /// The same, but a symlink among the parents means that nothing exists there.
-    pub(crate) fn look_plain(&self, path: &TreePath) -> Result<Option<Stat>> {
+    pub(crate) fn stat_without_links(&self, path: &TreePath) -> Result<Option<Stat>> {
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
         let parent = path.parent().relative();
-        let folder = retry(|| openat2(&self.root, &parent, flags, Mode::empty(), resolve));
-        let found =
-            folder.and_then(|folder| statat(&folder, path.name(), AtFlags::SYMLINK_NOFOLLOW));
+        let dir = retry(|| openat2(&self.root, &parent, flags, Mode::empty(), resolve));
+        let found = dir.and_then(|dir| statat(&dir, path.name(), AtFlags::SYMLINK_NOFOLLOW));
         match found {
             Ok(stat) => Ok(Some(stat)),
             Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => Ok(None),
@@ -249,69 +248,69 @@ impl Tree {
 
     /// Removes whatever exists at `path`, with everything below it.
     pub(crate) fn clear(&mut self, path: &TreePath) -> Result<OwnedFd> {
-        let folder = self.parent(path)?;
-        match unlinkat(&folder, path.name(), AtFlags::empty()) {
+        let dir = self.parent(path)?;
+        match unlinkat(&dir, path.name(), AtFlags::empty()) {
             Ok(()) => self.recent = None,
             Err(Errno::NOENT) => {}
             Err(Errno::ISDIR | Errno::PERM) => {
                 self.recent = None;
-                remove_beneath(&folder, path.name()).doing("removing", &self.at(path))?;
+                remove_beneath(&dir, path.name()).doing("removing", &self.at(path))?;
             }
             Err(error) => return Err(error).doing("removing", &self.at(path)),
         }
-        Ok(folder)
+        Ok(dir)
     }
 
-    pub(crate) fn make_file(&mut self, path: &TreePath) -> Result<File> {
-        let folder = self.clear(path)?;
+    pub(crate) fn create_file(&mut self, path: &TreePath) -> Result<File> {
+        let dir = self.clear(path)?;
         let flags =
             OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let file = openat(&folder, path.name(), flags, Mode::from_raw_mode(0o600));
+        let file = openat(&dir, path.name(), flags, Mode::from_raw_mode(0o600));
         Ok(File::from(file.doing("making", &self.at(path))?))
     }
 
     /// An existing directory stays with its content; anything else is replaced.
-    pub(crate) fn make_folder(&mut self, path: &TreePath) -> Result<()> {
-        let folder = self.parent(path)?;
-        let there = statat(&folder, path.name(), AtFlags::SYMLINK_NOFOLLOW);
+    pub(crate) fn create_dir(&mut self, path: &TreePath) -> Result<()> {
+        let dir = self.parent(path)?;
+        let there = statat(&dir, path.name(), AtFlags::SYMLINK_NOFOLLOW);
         if there.is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::Directory) {
             return Ok(());
         }
-        let folder = self.clear(path)?;
-        let made = mkdirat(&folder, path.name(), Mode::from_raw_mode(0o755));
+        let dir = self.clear(path)?;
+        let made = mkdirat(&dir, path.name(), Mode::from_raw_mode(0o755));
         made.doing("creating the directory", &self.at(path))
     }
 
-    pub(crate) fn make_symlink(&mut self, path: &TreePath, target: &[u8]) -> Result<OwnedFd> {
-        let folder = self.clear(path)?;
+    pub(crate) fn create_symlink(&mut self, path: &TreePath, target: &[u8]) -> Result<OwnedFd> {
+        let dir = self.clear(path)?;
         self.recent = None;
-        symlinkat(OsStr::from_bytes(target), &folder, path.name())
+        symlinkat(OsStr::from_bytes(target), &dir, path.name())
             .doing("making the link", &self.at(path))?;
-        Ok(folder)
+        Ok(dir)
     }
 
     /// A hard link to a file of this tree. Neither name is followed if it is a symlink.
-    pub(crate) fn make_hard_link(&mut self, path: &TreePath, target: &TreePath) -> Result<()> {
+    pub(crate) fn create_hard_link(&mut self, path: &TreePath, target: &TreePath) -> Result<()> {
         if path == target {
             return Ok(());
         }
-        let missing = |why: &str| {
+        let missing = |reason: &str| {
             Error::archive(
                 format!("hard link {:?} to {:?}", path.relative(), target.relative()),
-                why,
+                reason,
             )
         };
-        match self.look(target)? {
+        match self.stat(target)? {
             None => return Err(missing("the target is not in this layer")),
             Some(stat) if FileType::from_raw_mode(stat.st_mode) == FileType::Directory => {
                 return Err(missing("the target is a folder"));
             }
             Some(_) => {}
         }
-        let folder = self.clear(path)?;
-        let linked = self.enter(&target.parent()).and_then(|source| {
-            linkat(&source, target.name(), &folder, path.name(), AtFlags::empty())
-        });
+        let dir = self.clear(path)?;
+        let linked = self
+            .enter(&target.parent())
+            .and_then(|source| linkat(&source, target.name(), &dir, path.name(), AtFlags::empty()));
         match linked {
             // Removing the old file at the link's path removed the target.
             Err(Errno::NOENT) => Err(missing("the target lies beneath the link")),
@@ -319,19 +318,19 @@ impl Tree {
         }
     }
 
-    pub(crate) fn make_node(
+    pub(crate) fn create_node(
         &mut self,
         path: &TreePath,
         kind: FileType,
         device: u64,
     ) -> Result<OwnedFd> {
-        let folder = self.clear(path)?;
-        mknodat(&folder, path.name(), kind, Mode::from_raw_mode(0o600), device)
+        let dir = self.clear(path)?;
+        mknodat(&dir, path.name(), kind, Mode::from_raw_mode(0o600), device)
             .doing("making the device", &self.at(path))?;
-        Ok(folder)
+        Ok(dir)
     }
 
-    pub(crate) fn open_folder(&self, path: &TreePath) -> Result<Option<OwnedFd>> {
+    pub(crate) fn open_dir(&self, path: &TreePath) -> Result<Option<OwnedFd>> {
         let parent = match self.enter(&path.parent()) {
             Ok(parent) => parent,
             Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => return Ok(None),
@@ -339,7 +338,7 @@ impl Tree {
         };
         let flags = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
         match openat(&parent, path.name(), flags, Mode::empty()) {
-            Ok(folder) => Ok(Some(folder)),
+            Ok(dir) => Ok(Some(dir)),
             Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => Ok(None),
             Err(error) => Err(error).doing("opening", &self.at(path)),
         }
@@ -354,8 +353,8 @@ impl Tree {
     /// Moves the content of the directory `from` into the directory `to`; existing files stay.
     pub(crate) fn merge(&mut self, from: &TreePath, to: &TreePath) -> Result<()> {
         self.recent = None;
-        let Some(source) = self.open_folder(from)? else { return Ok(()) };
-        let target = self.ensure_folder(to, 0)?;
+        let Some(source) = self.open_dir(from)? else { return Ok(()) };
+        let target = self.ensure_dir(to, 0)?;
         for name in names(&source).doing("listing", &self.at(from))? {
             let moved = renameat_with(
                 &source,
@@ -390,9 +389,9 @@ fn retry<T>(mut call: impl FnMut() -> rustix::io::Result<T>) -> rustix::io::Resu
     call()
 }
 
-pub(crate) fn names(folder: &OwnedFd) -> rustix::io::Result<Vec<Vec<u8>>> {
+pub(crate) fn names(dir: &OwnedFd) -> rustix::io::Result<Vec<Vec<u8>>> {
     let mut found = Vec::new();
-    for entry in Dir::read_from(folder)? {
+    for entry in Dir::read_from(dir)? {
         let entry = entry?;
         let name = entry.file_name().to_bytes();
         if name != b"." && name != b".." {
@@ -403,17 +402,17 @@ pub(crate) fn names(folder: &OwnedFd) -> rustix::io::Result<Vec<Vec<u8>>> {
     Ok(found)
 }
 
-/// Removes `name` in `folder` and everything below it, following no symlink.
-pub(crate) fn remove_beneath(folder: &OwnedFd, name: &OsStr) -> rustix::io::Result<()> {
-    match unlinkat(folder, name, AtFlags::empty()) {
+/// Removes `name` in `dir` and everything below it, following no symlink.
+pub(crate) fn remove_beneath(dir: &OwnedFd, name: &OsStr) -> rustix::io::Result<()> {
+    match unlinkat(dir, name, AtFlags::empty()) {
         Ok(()) | Err(Errno::NOENT) => return Ok(()),
         Err(Errno::ISDIR | Errno::PERM) => {}
         Err(error) => return Err(error),
     }
     let flags = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-    let inner = openat(folder, name, flags, Mode::empty())?;
+    let inner = openat(dir, name, flags, Mode::empty())?;
     for child in names(&inner)? {
         remove_beneath(&inner, OsStr::from_bytes(&child))?;
     }
-    unlinkat(folder, name, AtFlags::REMOVEDIR)
+    unlinkat(dir, name, AtFlags::REMOVEDIR)
 }

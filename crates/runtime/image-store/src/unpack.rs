@@ -18,12 +18,12 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 
-use crate::archive::{Entries, Entry, EntryKind};
-use crate::compression::{Capped, Decoder, read_error};
+use crate::archive::{TarEntries, TarEntry, TarEntryKind};
+use crate::compression::{LayerDecoder, LimitedReader, read_error};
 use crate::digest::{Digest, HashingReader};
-use crate::error::{Doing as _, Error, Result};
+use crate::error::{Error, PathContext as _, Result};
 use crate::limits::Limits;
-use crate::progress::{Paced, Progress, Step};
+use crate::progress::{ProgressListener, ProgressStep, StepThrottle};
 use crate::tree::{Tree, TreePath};
 
 #[cfg(test)]
@@ -38,14 +38,14 @@ const OPAQUE: &[u8] = b".wh..wh..opq";
 
 /// Which privileged operations are possible here; they decide the form of overlayfs attributes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Rights {
+pub(crate) struct UnpackRights {
     /// Set owners: root, also in a user namespace.
     pub(crate) owners: bool,
     /// Create devices and use `trusted.` attributes: only root in the initial user namespace.
     pub(crate) machine: bool,
 }
 
-impl Rights {
+impl UnpackRights {
     pub(crate) fn ours() -> Self {
         let owners = rustix::process::geteuid().is_root();
         // The initial namespace has the identity mapping; without /proc it is assumed.
@@ -72,57 +72,59 @@ pub(crate) struct Unpacked {
 }
 
 /// One layer to unpack.
-pub(crate) struct Layer<'a, R> {
+pub(crate) struct LayerUnpack<'a, R> {
     pub(crate) blob: R,
     pub(crate) diff_id: Digest,
     /// The lowest layer has nothing to hide.
     pub(crate) lowest: bool,
     pub(crate) limits: &'a Limits,
-    pub(crate) progress: &'a dyn Progress,
+    pub(crate) progress: &'a dyn ProgressListener,
 }
 
 /// Unpacks one layer, compressed or not, into an empty directory without a store and without
 /// verifying its digest. Returns the number of its entries.
-pub fn unpack_layer(place: &std::path::Path, bytes: &[u8], limits: &Limits) -> Result<u64> {
+pub fn unpack_layer(apply: &std::path::Path, bytes: &[u8], limits: &Limits) -> Result<u64> {
     let mut plain = Vec::new();
-    Capped::new(Decoder::new("a layer", bytes)?, limits.layer_bytes)
+    LimitedReader::new(LayerDecoder::new("a layer", bytes)?, limits.layer_bytes)
         .read_to_end(&mut plain)
         .map_err(|error| read_error("a layer", &error))?;
-    let layer = Layer {
+    let layer = LayerUnpack {
         blob: bytes,
         diff_id: Digest::of(&plain),
         lowest: false,
         limits,
-        progress: &crate::progress::Silent,
+        progress: &crate::progress::NoProgress,
     };
-    let unpacked = layer.unpack(&mut Tree::open(place, limits)?, Rights::ours())?;
+    let unpacked = layer.unpack(&mut Tree::open(apply, limits)?, UnpackRights::ours())?;
     Ok(unpacked.entries)
 }
 
-impl<R: Read> Layer<'_, R> {
+impl<R: Read> LayerUnpack<'_, R> {
     /// Unpacks into the empty `tree`; verifies the digest of the whole stream.
-    pub(crate) fn unpack(self, tree: &mut Tree, rights: Rights) -> Result<Unpacked> {
+    pub(crate) fn unpack(self, tree: &mut Tree, rights: UnpackRights) -> Result<Unpacked> {
         let what = format!("layer {}", self.diff_id);
-        let plain = Capped::new(Decoder::new(&what, self.blob)?, self.limits.layer_bytes);
-        let mut hashed = Told {
+        let plain =
+            LimitedReader::new(LayerDecoder::new(&what, self.blob)?, self.limits.layer_bytes);
+        let mut hashed = ProgressReader {
             inner: HashingReader::new(plain),
-            paced: Paced::default(),
+            throttle: StepThrottle::default(),
             progress: self.progress,
             diff_id: self.diff_id,
         };
-        let mut entries = Entries::new(&what, &mut hashed, self.limits, self.limits.layer_entries);
+        let mut entries =
+            TarEntries::new(&what, &mut hashed, self.limits, self.limits.layer_entries);
         let mut unpacking = Unpacking {
             tree,
             rights,
             limits: self.limits,
             lowest: self.lowest,
             found: Unpacked::default(),
-            folders: BTreeMap::new(),
+            dirs: BTreeMap::new(),
             opaque: BTreeSet::new(),
-            claimed: 0,
+            declared_bytes: 0,
         };
         while let Some(entry) = entries.next_entry()? {
-            unpacking.place(entry, &mut entries)?;
+            unpacking.apply(entry, &mut entries)?;
         }
         entries.drain()?;
         let mut unpacked = unpacking.finish()?;
@@ -136,19 +138,19 @@ impl<R: Read> Layer<'_, R> {
 }
 
 /// Reports progress on the tar stream.
-struct Told<'a, R> {
+struct ProgressReader<'a, R> {
     inner: HashingReader<R>,
-    paced: Paced,
-    progress: &'a dyn Progress,
+    throttle: StepThrottle,
+    progress: &'a dyn ProgressListener,
     diff_id: Digest,
 }
 
-impl<R: Read> Read for Told<'_, R> {
+impl<R: Read> Read for ProgressReader<'_, R> {
     fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
         let read = self.inner.read(buffer)?;
         let done = self.inner.count();
-        if self.paced.due(done) {
-            self.progress.step(Step::Unpacking { diff_id: self.diff_id, done });
+        if self.throttle.is_due(done) {
+            self.progress.step(ProgressStep::Unpacking { diff_id: self.diff_id, done });
         }
         Ok(read)
     }
@@ -156,56 +158,56 @@ impl<R: Read> Read for Told<'_, R> {
 
 struct Unpacking<'a> {
     tree: &'a mut Tree,
-    rights: Rights,
+    rights: UnpackRights,
     limits: &'a Limits,
     lowest: bool,
     found: Unpacked,
     /// Applied at the end: a write into a directory changes its time, and its mode may forbid one.
-    folders: BTreeMap<TreePath, Entry>,
+    dirs: BTreeMap<TreePath, TarEntry>,
     opaque: BTreeSet<TreePath>,
     /// Sum of file sizes; holes take no room in the stream but count here.
-    claimed: u64,
+    declared_bytes: u64,
 }
 
 impl Unpacking<'_> {
-    fn place(&mut self, entry: Entry, data: &mut impl Read) -> Result<()> {
+    fn apply(&mut self, entry: TarEntry, data: &mut impl Read) -> Result<()> {
         self.found.entries += 1;
         let path = TreePath::parse(&entry.path, self.limits)?;
         if let Some(marker) = Marker::of(&path)? {
-            return self.mark(marker);
+            return self.apply_marker(marker);
         }
         if path.is_root() {
-            if entry.kind != EntryKind::Folder {
+            if entry.kind != TarEntryKind::Dir {
                 return Err(Error::archive("the layer's root", "is no folder"));
             }
-            self.folders.insert(path, entry);
+            self.dirs.insert(path, entry);
             return Ok(());
         }
         let hidden = self.found.whiteouts.remove(&path);
-        if entry.kind == EntryKind::Folder {
-            self.tree.make_folder(&path)?;
+        if entry.kind == TarEntryKind::Dir {
+            self.tree.create_dir(&path)?;
             if hidden {
                 self.opaque.insert(path.clone());
             }
-            self.folders.insert(path, entry);
+            self.dirs.insert(path, entry);
             return Ok(());
         }
         // A directory, with everything below it, was replaced by another entry.
-        if self.folders.remove(&path).is_some() {
-            self.folders.retain(|other, _| !other.parts().starts_with(path.parts()));
+        if self.dirs.remove(&path).is_some() {
+            self.dirs.retain(|other, _| !other.parts().starts_with(path.parts()));
         }
         match &entry.kind {
-            EntryKind::Folder => {}
-            EntryKind::File | EntryKind::Sparse(_) => self.file(&path, &entry, data)?,
-            EntryKind::Symlink(target) => {
-                let folder = self.tree.make_symlink(&path, target)?;
-                self.describe_link(&folder, &path, &entry)?;
+            TarEntryKind::Dir => {}
+            TarEntryKind::File | TarEntryKind::Sparse(_) => self.file(&path, &entry, data)?,
+            TarEntryKind::Symlink(target) => {
+                let dir = self.tree.create_symlink(&path, target)?;
+                self.set_link_metadata(&dir, &path, &entry)?;
             }
-            EntryKind::HardLink(target) => {
+            TarEntryKind::HardLink(target) => {
                 let target = TreePath::parse(target, self.limits)?;
-                self.tree.make_hard_link(&path, &target)?;
+                self.tree.create_hard_link(&path, &target)?;
             }
-            EntryKind::CharacterDevice { major, minor } => {
+            TarEntryKind::CharacterDevice { major, minor } => {
                 if (*major, *minor) == (0, 0) {
                     return Err(Error::archive(
                         format!("device {:?}", path.relative()),
@@ -215,24 +217,24 @@ impl Unpacking<'_> {
                 let device = makedev(*major, *minor);
                 self.device(&path, &entry, FileType::CharacterDevice, device)?;
             }
-            EntryKind::BlockDevice { major, minor } => {
+            TarEntryKind::BlockDevice { major, minor } => {
                 self.device(&path, &entry, FileType::BlockDevice, makedev(*major, *minor))?;
             }
-            EntryKind::Fifo => self.node(&path, &entry, FileType::Fifo, 0)?,
+            TarEntryKind::Fifo => self.node(&path, &entry, FileType::Fifo, 0)?,
         }
         Ok(())
     }
 
-    fn file(&mut self, path: &TreePath, entry: &Entry, data: &mut impl Read) -> Result<()> {
-        self.claimed = self.claimed.saturating_add(entry.size);
+    fn file(&mut self, path: &TreePath, entry: &TarEntry, data: &mut impl Read) -> Result<()> {
+        self.declared_bytes = self.declared_bytes.saturating_add(entry.size);
         Limits::check(
             || format!("file {:?} and those before it: bytes", path.relative()),
-            self.claimed,
+            self.declared_bytes,
             self.limits.layer_bytes,
         )?;
-        let mut file = self.tree.make_file(path)?;
+        let mut file = self.tree.create_file(path)?;
         let what = format!("file {:?}", path.relative());
-        if let EntryKind::Sparse(pieces) = &entry.kind {
+        if let TarEntryKind::Sparse(pieces) = &entry.kind {
             file.set_len(entry.size).doing("sizing", &self.tree.at(path))?;
             for (offset, length) in pieces {
                 file.seek(SeekFrom::Start(*offset)).doing("seeking", &self.tree.at(path))?;
@@ -241,7 +243,7 @@ impl Unpacking<'_> {
         } else {
             self.copy(&what, data, &mut file, path)?;
         }
-        self.describe(&OwnedFd::from(file), path, entry)
+        self.set_metadata(&OwnedFd::from(file), path, entry)
     }
 
     fn copy(&self, what: &str, from: &mut impl Read, to: &mut File, path: &TreePath) -> Result<()> {
@@ -261,7 +263,7 @@ impl Unpacking<'_> {
     fn device(
         &mut self,
         path: &TreePath,
-        entry: &Entry,
+        entry: &TarEntry,
         kind: FileType,
         device: u64,
     ) -> Result<()> {
@@ -273,25 +275,30 @@ impl Unpacking<'_> {
         self.node(path, entry, kind, device)
     }
 
-    fn node(&mut self, path: &TreePath, entry: &Entry, kind: FileType, device: u64) -> Result<()> {
-        let folder = self.tree.make_node(path, kind, device)?;
+    fn node(
+        &mut self,
+        path: &TreePath,
+        entry: &TarEntry,
+        kind: FileType,
+        device: u64,
+    ) -> Result<()> {
+        let dir = self.tree.create_node(path, kind, device)?;
         self.found.left_out += entry.attributes.len() as u64;
         if self.rights.owners {
             let (user, group) = (Uid::from_raw(entry.user), Gid::from_raw(entry.group));
             let flags = AtFlags::SYMLINK_NOFOLLOW;
-            chownat(&folder, path.name(), Some(user), Some(group), flags)
+            chownat(&dir, path.name(), Some(user), Some(group), flags)
                 .doing("owner of", &self.tree.at(path))?;
         }
         let mode = Mode::from_raw_mode(entry.mode);
-        chmodat(&folder, path.name(), mode, AtFlags::empty())
-            .doing("mode of", &self.tree.at(path))?;
-        utimensat(&folder, path.name(), &times(entry), AtFlags::SYMLINK_NOFOLLOW)
+        chmodat(&dir, path.name(), mode, AtFlags::empty()).doing("mode of", &self.tree.at(path))?;
+        utimensat(&dir, path.name(), &times(entry), AtFlags::SYMLINK_NOFOLLOW)
             .doing("time of", &self.tree.at(path))
     }
 
     /// Owner, attributes, mode and time, in an order in which the kernel keeps them: changing the
     /// owner clears capabilities and the setuid bit.
-    fn describe(&mut self, file: &OwnedFd, path: &TreePath, entry: &Entry) -> Result<()> {
+    fn set_metadata(&mut self, file: &OwnedFd, path: &TreePath, entry: &TarEntry) -> Result<()> {
         if self.rights.owners {
             let (user, group) = (Uid::from_raw(entry.user), Gid::from_raw(entry.group));
             fchown(file, Some(user), Some(group)).doing("owner of", &self.tree.at(path))?;
@@ -315,34 +322,34 @@ impl Unpacking<'_> {
         futimens(file, &times(entry)).doing("time of", &self.tree.at(path))
     }
 
-    fn describe_link(&self, folder: &OwnedFd, path: &TreePath, entry: &Entry) -> Result<()> {
+    fn set_link_metadata(&self, dir: &OwnedFd, path: &TreePath, entry: &TarEntry) -> Result<()> {
         let flags = AtFlags::SYMLINK_NOFOLLOW;
         if self.rights.owners {
             let (user, group) = (Uid::from_raw(entry.user), Gid::from_raw(entry.group));
-            chownat(folder, path.name(), Some(user), Some(group), flags)
+            chownat(dir, path.name(), Some(user), Some(group), flags)
                 .doing("owner of", &self.tree.at(path))?;
         }
-        utimensat(folder, path.name(), &times(entry), flags).doing("time of", &self.tree.at(path))
+        utimensat(dir, path.name(), &times(entry), flags).doing("time of", &self.tree.at(path))
     }
 
-    fn mark(&mut self, marker: Marker) -> Result<()> {
+    fn apply_marker(&mut self, marker: Marker) -> Result<()> {
         match marker {
             _ if self.lowest => Ok(()),
             Marker::Ignored => Ok(()),
-            Marker::Opaque(folder) => {
-                self.tree.parent(&folder.child(b"x"))?;
-                self.opaque.insert(folder);
+            Marker::Opaque(dir) => {
+                self.tree.parent(&dir.child(b"x"))?;
+                self.opaque.insert(dir);
                 Ok(())
             }
             Marker::Whiteout(path) => {
                 // The marker applies to the layers below; files of this layer stay.
-                if let Some(stat) = self.tree.look(&path)? {
+                if let Some(stat) = self.tree.stat(&path)? {
                     if FileType::from_raw_mode(stat.st_mode) == FileType::Directory {
                         self.opaque.insert(path);
                     }
                     return Ok(());
                 }
-                self.tree.make_node(&path, FileType::CharacterDevice, makedev(0, 0))?;
+                self.tree.create_node(&path, FileType::CharacterDevice, makedev(0, 0))?;
                 self.found.whiteouts.insert(path);
                 Ok(())
             }
@@ -352,22 +359,21 @@ impl Unpacking<'_> {
     /// Sets owners, modes and times of directories, the deepest first.
     fn finish(mut self) -> Result<Unpacked> {
         for path in std::mem::take(&mut self.opaque) {
-            if let Some(folder) = self.tree.open_folder(&path)? {
+            if let Some(dir) = self.tree.open_dir(&path)? {
                 let name = self.rights.opaque_attribute();
-                fsetxattr(&folder, name, b"y", XattrFlags::empty())
+                fsetxattr(&dir, name, b"y", XattrFlags::empty())
                     .doing("opaque attribute of", &self.tree.at(&path))?;
             }
         }
-        let folders = std::mem::take(&mut self.folders);
-        let implied = self.tree.take_implied();
-        self.found.implied =
-            implied.into_iter().filter(|path| !folders.contains_key(path)).collect();
-        if !folders.contains_key(&TreePath::default()) {
+        let dirs = std::mem::take(&mut self.dirs);
+        let implied = self.tree.take_implied_dirs();
+        self.found.implied = implied.into_iter().filter(|path| !dirs.contains_key(path)).collect();
+        if !dirs.contains_key(&TreePath::default()) {
             self.found.implied.push(TreePath::default());
         }
-        for (path, entry) in folders.iter().rev() {
-            if let Some(folder) = self.tree.open_folder(path)? {
-                self.describe(&folder, path, entry)?;
+        for (path, entry) in dirs.iter().rev() {
+            if let Some(dir) = self.tree.open_dir(path)? {
+                self.set_metadata(&dir, path, entry)?;
             }
         }
         Ok(self.found)
@@ -383,16 +389,17 @@ enum Marker {
 
 impl Marker {
     fn of(path: &TreePath) -> Result<Option<Self>> {
-        let Some((name, folders)) = path.parts().split_last() else { return Ok(None) };
-        if folders.iter().chain([name]).any(|part| part.starts_with(WHITEOUT_META)) {
+        let Some((name, dirs)) = path.parts().split_last() else { return Ok(None) };
+        if dirs.iter().chain([name]).any(|part| part.starts_with(WHITEOUT_META)) {
             return Ok(Some(if name == OPAQUE {
                 Self::Opaque(path.parent())
             } else {
                 Self::Ignored
             }));
         }
-        let wrong = |why: &str| Error::archive(format!("whiteout {:?}", path.relative()), why);
-        if folders.iter().any(|part| part.starts_with(WHITEOUT)) {
+        let wrong =
+            |reason: &str| Error::archive(format!("whiteout {:?}", path.relative()), reason);
+        if dirs.iter().any(|part| part.starts_with(WHITEOUT)) {
             return Err(wrong("is a marker and cannot be a folder"));
         }
         match name.strip_prefix(WHITEOUT) {
@@ -412,7 +419,7 @@ pub(crate) fn allowed_attribute(name: &[u8]) -> bool {
         || (name.starts_with(b"user.") && !name.starts_with(b"user.overlay."))
 }
 
-fn times(entry: &Entry) -> Timestamps {
+fn times(entry: &TarEntry) -> Timestamps {
     let (tv_sec, nanoseconds) = entry.modified;
     let time = Timespec { tv_sec, tv_nsec: nanoseconds.into() };
     Timestamps { last_access: time, last_modification: time }

@@ -12,13 +12,13 @@ use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
-use crate::error::{Doing as _, Result};
+use crate::error::{PathContext as _, Result};
 
 #[cfg(test)]
 mod tests;
 
 /// Directories kept open at once; parents beyond that are reopened through `..`.
-const HELD: usize = 32;
+const MAX_OPEN_DIRS: usize = 32;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Usage {
@@ -35,36 +35,36 @@ impl std::ops::AddAssign for Usage {
 
 impl Usage {
     /// Walks a tree without following symlinks. Files that vanish meanwhile count as nothing.
-    pub(crate) fn of_tree(folder: &Path) -> Result<Self> {
-        Walk::default().all(folder).doing("counting what is in", folder)
+    pub(crate) fn of_tree(dir: &Path) -> Result<Self> {
+        UsageWalk::default().all(dir).doing("counting what is in", dir)
     }
 }
 
 /// A directory on the way from the root to the current one.
-struct Level {
+struct WalkLevel {
     /// None while too many directories below it are open.
     descriptor: Option<OwnedFd>,
     identity: (u64, u64),
     /// Subdirectories still to be counted.
-    waiting: Vec<CString>,
+    pending: Vec<CString>,
 }
 
 #[derive(Default)]
-struct Walk {
+struct UsageWalk {
     usage: Usage,
     linked: BTreeSet<(u64, u64)>,
-    levels: Vec<Level>,
+    levels: Vec<WalkLevel>,
 }
 
-impl Walk {
-    fn all(mut self, folder: &Path) -> rustix::io::Result<Usage> {
+impl UsageWalk {
+    fn all(mut self, dir: &Path) -> rustix::io::Result<Usage> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        match rustix::fs::open(folder, flags, Mode::empty()) {
+        match rustix::fs::open(dir, flags, Mode::empty()) {
             Err(Errno::NOENT) => return Ok(self.usage),
             root => self.enter(root?)?,
         }
         while let Some(level) = self.levels.last_mut() {
-            let Some(name) = level.waiting.pop() else {
+            let Some(name) = level.pending.pop() else {
                 self.leave()?;
                 continue;
             };
@@ -79,11 +79,11 @@ impl Walk {
     }
 
     /// Counts a directory and its entries; queues its subdirectories.
-    fn enter(&mut self, folder: OwnedFd) -> rustix::io::Result<()> {
-        let stat = rustix::fs::fstat(&folder)?;
+    fn enter(&mut self, dir: OwnedFd) -> rustix::io::Result<()> {
+        let stat = rustix::fs::fstat(&dir)?;
         self.count(&stat);
-        let mut waiting = Vec::new();
-        let listing = match Dir::read_from(&folder) {
+        let mut pending = Vec::new();
+        let listing = match Dir::read_from(&dir) {
             // It was removed after it was opened.
             Err(Errno::NOENT) => None,
             listing => Some(listing?),
@@ -95,29 +95,29 @@ impl Walk {
             };
             let name = entry.file_name();
             if name != c"." && name != c".." {
-                self.look(&folder, name, &mut waiting)?;
+                self.visit(&dir, name, &mut pending)?;
             }
         }
-        if let Some(above) = self.levels.len().checked_sub(HELD) {
+        if let Some(above) = self.levels.len().checked_sub(MAX_OPEN_DIRS) {
             self.levels[above].descriptor = None;
         }
         let identity = (stat.st_dev, stat.st_ino);
-        self.levels.push(Level { descriptor: Some(folder), identity, waiting });
+        self.levels.push(WalkLevel { descriptor: Some(dir), identity, pending });
         Ok(())
     }
 
-    fn look(
+    fn visit(
         &mut self,
-        folder: &OwnedFd,
+        dir: &OwnedFd,
         name: &CStr,
-        waiting: &mut Vec<CString>,
+        pending: &mut Vec<CString>,
     ) -> rustix::io::Result<()> {
-        let stat = match rustix::fs::statat(folder, name, AtFlags::SYMLINK_NOFOLLOW) {
+        let stat = match rustix::fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW) {
             Err(Errno::NOENT) => return Ok(()),
             stat => stat?,
         };
         if FileType::from_raw_mode(stat.st_mode) == FileType::Directory {
-            waiting.push(name.to_owned());
+            pending.push(name.to_owned());
         } else if stat.st_nlink < 2 || self.linked.insert((stat.st_dev, stat.st_ino)) {
             self.count(&stat);
         }

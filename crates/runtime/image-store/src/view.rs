@@ -11,20 +11,20 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{Gid, Uid, chown};
 
 use crate::digest::Digest;
-use crate::durable::make_folder;
-use crate::error::{Doing as _, Error, Result};
-use crate::lease::Lease;
-use crate::store::Store;
-use crate::unpack::Rights;
+use crate::durable::create_dir;
+use crate::error::{Error, PathContext as _, Result};
+use crate::lease::ViewLease;
+use crate::store::ImageStore;
+use crate::unpack::UnpackRights;
 use crate::usage::Usage;
 
 #[cfg(test)]
 mod tests;
 
-const LONGEST_ID: usize = 128;
+const MAX_ID_LENGTH: usize = 128;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct View {
+pub struct ImageView {
     pub id: String,
     /// The image it was created from; it may have been removed since.
     pub image: Digest,
@@ -94,22 +94,22 @@ fn escape(path: &Path, special: &[u8], into: &mut Vec<u8>) {
     }
 }
 
-impl Store {
+impl ImageStore {
     pub(crate) fn views(&self) -> PathBuf {
         self.root.join("views")
     }
 
     /// Creates a writable view of an image. The same id again returns the same view.
-    pub fn create_view(&self, id: &str, image: &str) -> Result<View> {
-        self.make_view(id, image, true)
+    pub fn create_view(&self, id: &str, image: &str) -> Result<ImageView> {
+        self.create_view_with(id, image, true)
     }
 
     /// Creates a read-only view, for example of an image mounted as a volume.
-    pub fn create_read_only_view(&self, id: &str, image: &str) -> Result<View> {
-        self.make_view(id, image, false)
+    pub fn create_read_only_view(&self, id: &str, image: &str) -> Result<ImageView> {
+        self.create_view_with(id, image, false)
     }
 
-    fn make_view(&self, id: &str, image: &str, writable: bool) -> Result<View> {
+    fn create_view_with(&self, id: &str, image: &str, writable: bool) -> Result<ImageView> {
         check_id(id)?;
         // Held throughout: no collection may run between finding the image and writing the lease.
         let _held = self.shared_lock()?;
@@ -124,23 +124,23 @@ impl Store {
             }
             None => {
                 let record = self.image(image)?;
-                let chains = record.chains();
-                if let Some(missing) = chains.iter().find(|chain| !self.snapshots.has(chain)) {
+                let chain_ids = record.chain_ids();
+                if let Some(missing) = chain_ids.iter().find(|chain| !self.snapshots.has(chain)) {
                     return Err(Error::SnapshotMissing(*missing));
                 }
-                let lease = Lease::new(record.id, chains, writable);
+                let lease = ViewLease::new(record.id, chain_ids, writable);
                 self.leases.write(id, &lease)?;
                 lease
             }
         };
         let view = self.view_of(id, &lease);
         if let Some(upper) = &view.overlay.upper {
-            make_folder(&upper.work)?;
-            make_folder(&upper.changes)?;
+            create_dir(&upper.work)?;
+            create_dir(&upper.changes)?;
             // The mount's root is the upper directory: it must look like the image's own.
             let below =
                 fs::metadata(&view.overlay.lower[0]).doing("looking at", &view.overlay.lower[0])?;
-            if Rights::ours().owners {
+            if UnpackRights::ours().owners {
                 let (user, group) = (Uid::from_raw(below.uid()), Gid::from_raw(below.gid()));
                 chown(&upper.changes, Some(user), Some(group)).doing("owner of", &upper.changes)?;
             }
@@ -151,7 +151,7 @@ impl Store {
     }
 
     /// The view with that id, if it exists.
-    pub fn view(&self, id: &str) -> Result<Option<View>> {
+    pub fn view(&self, id: &str) -> Result<Option<ImageView>> {
         check_id(id)?;
         Ok(self.leases.read(id)?.map(|lease| self.view_of(id, &lease)))
     }
@@ -179,20 +179,19 @@ impl Store {
         if changes.is_dir() { Usage::of_tree(&changes) } else { Ok(Usage::default()) }
     }
 
-    fn view_of(&self, id: &str, lease: &Lease) -> View {
+    fn view_of(&self, id: &str, lease: &ViewLease) -> ImageView {
         let mut lower: Vec<_> =
-            lease.chains.iter().rev().map(|chain| self.snapshots.files(chain)).collect();
+            lease.chain_ids.iter().rev().map(|chain| self.snapshots.files(chain)).collect();
         // Overlayfs needs one lower layer, and two different ones without an upper layer.
         let wanted = if lease.writable { 1 } else { 2 };
         for spare in ["empty", "hollow"].into_iter().take(wanted - lower.len().min(wanted)) {
             lower.push(self.root.join(spare));
         }
-        let folder = self.views().join(id);
-        let upper = lease
-            .writable
-            .then(|| Upper { changes: folder.join("changes"), work: folder.join("work") });
-        let user_attributes = !Rights::ours().machine;
-        View {
+        let dir = self.views().join(id);
+        let upper =
+            lease.writable.then(|| Upper { changes: dir.join("changes"), work: dir.join("work") });
+        let user_attributes = !UnpackRights::ours().machine;
+        ImageView {
             id: id.to_owned(),
             image: lease.image,
             overlay: OverlayOptions { lower, upper, user_attributes, label: String::new() },
@@ -202,7 +201,9 @@ impl Store {
 
 fn check_id(id: &str) -> Result<()> {
     let letter = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-');
-    let good =
-        !id.is_empty() && id.len() <= LONGEST_ID && !id.starts_with('.') && id.bytes().all(letter);
+    let good = !id.is_empty()
+        && id.len() <= MAX_ID_LENGTH
+        && !id.starts_with('.')
+        && id.bytes().all(letter);
     if good { Ok(()) } else { Err(Error::ViewName { id: id.chars().take(200).collect() }) }
 }

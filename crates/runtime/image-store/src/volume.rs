@@ -21,17 +21,17 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 
-use crate::error::{Doing as _, Result};
+use crate::error::{PathContext as _, Result};
 use crate::mount::detached_overlay;
-use crate::snapshot::settle::times;
+use crate::snapshot::fit_to_lower_layers::times;
 use crate::tree::names;
-use crate::unpack::{Rights, allowed_attribute};
+use crate::unpack::{UnpackRights, allowed_attribute};
 use crate::view::OverlayOptions;
 
 #[cfg(test)]
 mod tests;
 
-const LONGEST_ATTRIBUTES: usize = 64 * 1024;
+const MAX_ATTRIBUTES_LENGTH: usize = 64 * 1024;
 
 /// Copies what the image has at `path` into the empty directory `to`, which gets the owner and mode
 /// of the image's directory. Returns whether the path exists in the image; a file is an error.
@@ -45,8 +45,8 @@ pub fn copy_volume(overlay: &OverlayOptions, path: &str, to: &Path) -> Result<bo
         Err(error) => return Err(error).doing("opening the volume of the image", Path::new(path)),
     };
     let target = openat(CWD, to, flags | OFlags::NOFOLLOW, Mode::empty()).doing("opening", to)?;
-    let rights = Rights::ours();
-    Copying { source, target, place: to, rights, linked: HashMap::new() }.all()?;
+    let rights = UnpackRights::ours();
+    VolumeCopy { source, target, destination: to, rights, linked: HashMap::new() }.all()?;
     Ok(true)
 }
 
@@ -63,35 +63,35 @@ fn layers(overlay: &OverlayOptions) -> Result<OwnedFd> {
     }
 }
 
-struct Copying<'a> {
+struct VolumeCopy<'a> {
     source: OwnedFd,
     target: OwnedFd,
     /// The path shown in errors.
-    place: &'a Path,
-    rights: Rights,
+    destination: &'a Path,
+    rights: UnpackRights,
     /// First copy of each file with several links.
     linked: HashMap<(u64, u64), PathBuf>,
 }
 
-impl Copying<'_> {
+impl VolumeCopy<'_> {
     fn all(&mut self) -> Result<()> {
         let mut waiting = vec![PathBuf::from(".")];
-        let mut folders = Vec::new();
+        let mut dirs = Vec::new();
         while let Some(path) = waiting.pop() {
             let (from, into) = (self.open(&self.source, &path)?, self.open(&self.target, &path)?);
-            for name in names(&from).doing("listing", &self.place.join(&path))? {
+            for name in names(&from).doing("listing", &self.destination.join(&path))? {
                 let name = OsStr::from_bytes(&name);
                 let inner = path.join(name);
                 if self.entry(&from, &into, &inner)? {
                     waiting.push(inner);
                 }
             }
-            folders.push(path);
+            dirs.push(path);
         }
         // From the innermost: adding a file to a directory changes its time.
-        for path in folders.iter().rev() {
+        for path in dirs.iter().rev() {
             let (from, into) = (self.open(&self.source, path)?, self.open(&self.target, path)?);
-            self.describe(&from, &into, path)?;
+            self.copy_metadata(&from, &into, path)?;
         }
         Ok(())
     }
@@ -99,35 +99,38 @@ impl Copying<'_> {
     fn open(&self, root: &OwnedFd, path: &Path) -> Result<OwnedFd> {
         let flags = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC;
         let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
-        openat2(root, path, flags, Mode::empty(), resolve).doing("opening", &self.place.join(path))
+        openat2(root, path, flags, Mode::empty(), resolve)
+            .doing("opening", &self.destination.join(path))
     }
 
     /// Copies one entry; true for a directory, which is created but not yet filled.
     fn entry(&mut self, from: &OwnedFd, into: &OwnedFd, path: &Path) -> Result<bool> {
         let name = path.file_name().unwrap_or_default();
-        let place = self.place.join(path);
-        let stat = statat(from, name, AtFlags::SYMLINK_NOFOLLOW).doing("looking at", &place)?;
+        let destination = self.destination.join(path);
+        let stat =
+            statat(from, name, AtFlags::SYMLINK_NOFOLLOW).doing("looking at", &destination)?;
         let kind = FileType::from_raw_mode(stat.st_mode);
         match kind {
             FileType::Directory => {
-                mkdirat(into, name, Mode::from_raw_mode(0o700)).doing("making", &place)?;
+                mkdirat(into, name, Mode::from_raw_mode(0o700)).doing("making", &destination)?;
                 return Ok(true);
             }
             FileType::RegularFile => self.file(from, into, path, &stat)?,
             FileType::Symlink => {
-                let target = readlinkat(from, name, Vec::new()).doing("reading", &place)?;
-                symlinkat(target.as_c_str(), into, name).doing("making the link", &place)?;
-                self.owner(into, name, &stat).doing("owner of", &place)?;
+                let target = readlinkat(from, name, Vec::new()).doing("reading", &destination)?;
+                symlinkat(target.as_c_str(), into, name).doing("making the link", &destination)?;
+                self.owner(into, name, &stat).doing("owner of", &destination)?;
                 utimensat(into, name, &times(&stat), AtFlags::SYMLINK_NOFOLLOW)
-                    .doing("time of", &place)?;
+                    .doing("time of", &destination)?;
             }
             kind => {
                 mknodat(into, name, kind, Mode::from_raw_mode(0o600), stat.st_rdev)
-                    .doing("making", &place)?;
-                self.owner(into, name, &stat).doing("owner of", &place)?;
-                chmodat(into, name, mode(&stat), AtFlags::empty()).doing("mode of", &place)?;
+                    .doing("making", &destination)?;
+                self.owner(into, name, &stat).doing("owner of", &destination)?;
+                chmodat(into, name, mode(&stat), AtFlags::empty())
+                    .doing("mode of", &destination)?;
                 utimensat(into, name, &times(&stat), AtFlags::SYMLINK_NOFOLLOW)
-                    .doing("time of", &place)?;
+                    .doing("time of", &destination)?;
             }
         }
         Ok(false)
@@ -135,43 +138,44 @@ impl Copying<'_> {
 
     fn file(&mut self, from: &OwnedFd, into: &OwnedFd, path: &Path, stat: &Stat) -> Result<()> {
         let name = path.file_name().unwrap_or_default();
-        let place = self.place.join(path);
+        let destination = self.destination.join(path);
         if stat.st_nlink > 1 {
             let first = self.linked.entry((stat.st_dev, stat.st_ino)).or_insert(path.to_owned());
             if first.as_path() != path {
                 return linkat(&self.target, &*first, into, name, AtFlags::empty())
-                    .doing("linking", &place);
+                    .doing("linking", &destination);
             }
         }
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let mut source =
-            File::from(openat(from, name, flags, Mode::empty()).doing("opening", &place)?);
+            File::from(openat(from, name, flags, Mode::empty()).doing("opening", &destination)?);
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
-        let made = openat(into, name, flags, Mode::from_raw_mode(0o600)).doing("making", &place)?;
+        let made =
+            openat(into, name, flags, Mode::from_raw_mode(0o600)).doing("making", &destination)?;
         let mut target = File::from(made);
-        std::io::copy(&mut source, &mut target).doing("copying", &place)?;
-        self.describe(&source.into(), &target.into(), path)
+        std::io::copy(&mut source, &mut target).doing("copying", &destination)?;
+        self.copy_metadata(&source.into(), &target.into(), path)
     }
 
-    fn owner(&self, folder: &OwnedFd, name: &OsStr, stat: &Stat) -> rustix::io::Result<()> {
+    fn owner(&self, dir: &OwnedFd, name: &OsStr, stat: &Stat) -> rustix::io::Result<()> {
         if !self.rights.owners {
             return Ok(());
         }
         let (user, group) = (Uid::from_raw(stat.st_uid), Gid::from_raw(stat.st_gid));
-        chownat(folder, name, Some(user), Some(group), AtFlags::SYMLINK_NOFOLLOW)
+        chownat(dir, name, Some(user), Some(group), AtFlags::SYMLINK_NOFOLLOW)
     }
 
     /// In an order in which the kernel keeps them: a new owner clears capabilities and mode bits.
-    fn describe(&self, from: &OwnedFd, into: &OwnedFd, path: &Path) -> Result<()> {
-        let place = self.place.join(path);
-        let stat = fstat(from).doing("looking at", &place)?;
+    fn copy_metadata(&self, from: &OwnedFd, into: &OwnedFd, path: &Path) -> Result<()> {
+        let destination = self.destination.join(path);
+        let stat = fstat(from).doing("looking at", &destination)?;
         if self.rights.owners {
             let (user, group) = (Uid::from_raw(stat.st_uid), Gid::from_raw(stat.st_gid));
-            fchown(into, Some(user), Some(group)).doing("owner of", &place)?;
+            fchown(into, Some(user), Some(group)).doing("owner of", &destination)?;
         }
-        fchmod(into, mode(&stat)).doing("mode of", &place)?;
-        copy_attributes(from, into).doing("attributes of", &place)?;
-        futimens(into, &times(&stat)).doing("time of", &place)
+        fchmod(into, mode(&stat)).doing("mode of", &destination)?;
+        copy_attributes(from, into).doing("attributes of", &destination)?;
+        futimens(into, &times(&stat)).doing("time of", &destination)
     }
 }
 
@@ -186,14 +190,14 @@ fn copy_attributes(from: &OwnedFd, into: &OwnedFd) -> rustix::io::Result<()> {
         Ok(0) | Err(Errno::NOTSUP) => return Ok(()),
         Ok(length) => few[..length].to_vec(),
         Err(Errno::RANGE) => {
-            let mut list = Vec::with_capacity(LONGEST_ATTRIBUTES);
+            let mut list = Vec::with_capacity(MAX_ATTRIBUTES_LENGTH);
             flistxattr(from, rustix::buffer::spare_capacity(&mut list))?;
             list
         }
         Err(error) => return Err(error),
     };
     for name in list.split(|byte| *byte == 0).filter(|name| allowed_attribute(name)) {
-        let mut value = Vec::with_capacity(LONGEST_ATTRIBUTES);
+        let mut value = Vec::with_capacity(MAX_ATTRIBUTES_LENGTH);
         fgetxattr(from, name, rustix::buffer::spare_capacity(&mut value))?;
         match fsetxattr(into, name, &value, XattrFlags::empty()) {
             // The other file system may not support such attributes.

@@ -17,51 +17,51 @@ use std::fs::{self, File};
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
-pub use document::{DeviceNode, Edits, Hook, Mount};
+pub use document::{ContainerEdits, DeviceNode, Hook, Mount};
 pub use names::is_qualified;
 
-use document::Document;
+use document::CdiDocument;
 
 #[cfg(test)]
 mod tests;
 
 /// A CDI file has a few kilobytes.
-const LARGEST_FILE: u64 = 4 << 20;
-const MOST_FILES: usize = 1024;
+const MAX_FILE_SIZE: u64 = 4 << 20;
+const MAX_FILES: usize = 1024;
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     /// With the errors of files that were left out.
-    #[error("unresolvable CDI devices {}{}", names.join(", "), because(problems))]
-    Unresolvable { names: Vec<String>, problems: Vec<String> },
+    #[error("unresolvable CDI devices {}{}", names.join(", "), list_errors(errors))]
+    Unresolvable { names: Vec<String>, errors: Vec<String> },
 }
 
-fn because(problems: &[String]) -> String {
-    if problems.is_empty() { String::new() } else { format!(" ({})", problems.join("; ")) }
+fn list_errors(errors: &[String]) -> String {
+    if errors.is_empty() { String::new() } else { format!(" ({})", errors.join("; ")) }
 }
 
 /// All devices of some directories.
 #[derive(Debug, Default)]
-pub struct Registry {
-    documents: Vec<Loaded>,
+pub struct CdiRegistry {
+    documents: Vec<LoadedDocument>,
     /// By qualified name: index of the document, and of the device in it.
     devices: BTreeMap<String, (usize, usize)>,
-    problems: Vec<String>,
+    errors: Vec<String>,
 }
 
 #[derive(Debug)]
-struct Loaded {
+struct LoadedDocument {
     path: PathBuf,
-    folder: usize,
-    document: Document,
+    dir: usize,
+    document: CdiDocument,
 }
 
-impl Registry {
+impl CdiRegistry {
     /// Reads the directories; a missing one is empty.
-    pub fn read(folders: &[PathBuf]) -> Self {
+    pub fn read(dirs: &[PathBuf]) -> Self {
         let mut all = Self::default();
-        for (number, folder) in folders.iter().enumerate() {
-            match files(folder) {
+        for (number, dir) in dirs.iter().enumerate() {
+            match files(dir) {
                 Ok(paths) => {
                     for path in paths {
                         let text = contents(&path);
@@ -69,18 +69,18 @@ impl Registry {
                     }
                 }
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-                Err(error) => all.note(&format!("{}: {error}", folder.display())),
+                Err(error) => all.note(&format!("{}: {error}", dir.display())),
             }
         }
         all.index();
         all
     }
 
-    fn add(&mut self, folder: usize, path: PathBuf, text: Result<Vec<u8>, String>) {
+    fn add(&mut self, dir: usize, path: PathBuf, text: Result<Vec<u8>, String>) {
         let yaml = path.extension().is_some_and(|extension| extension == "yaml");
-        match text.and_then(|text| Document::parse(&text, yaml)) {
-            Ok(document) => self.documents.push(Loaded { path, folder, document }),
-            Err(why) => self.note(&format!("{}: {why}", path.display())),
+        match text.and_then(|text| CdiDocument::parse(&text, yaml)) {
+            Ok(document) => self.documents.push(LoadedDocument { path, dir, document }),
+            Err(reason) => self.note(&format!("{}: {reason}", path.display())),
         }
     }
 
@@ -90,20 +90,20 @@ impl Registry {
             for (number, device) in loaded.document.devices.iter().enumerate() {
                 let name = format!("{}={}", loaded.document.kind, device.name);
                 let other = self.devices.get(&name).map(|(other, _)| &self.documents[*other]);
-                if let Some(other) = other.filter(|other| other.folder == loaded.folder) {
-                    self.problems.push(format!(
+                if let Some(other) = other.filter(|other| other.dir == loaded.dir) {
+                    self.errors.push(format!(
                         "conflicting device {name:?} (specs {:?}, {:?})",
                         other.path, loaded.path
                     ));
-                    conflicts.push((name, loaded.folder));
+                    conflicts.push((name, loaded.dir));
                     continue;
                 }
                 // Directories are ordered by ascending precedence.
                 self.devices.insert(name, (at, number));
             }
         }
-        for (name, folder) in conflicts {
-            if self.devices.get(&name).is_some_and(|(at, _)| self.documents[*at].folder == folder) {
+        for (name, dir) in conflicts {
+            if self.devices.get(&name).is_some_and(|(at, _)| self.documents[*at].dir == dir) {
                 self.devices.remove(&name);
             }
         }
@@ -111,8 +111,8 @@ impl Registry {
 
     /// What a container with these devices gets, in order: for each device, first the edits that
     /// its file has for all its devices, once.
-    pub fn edits(&self, names: &[String]) -> Result<Edits, Error> {
-        let mut all = Edits::default();
+    pub fn edits(&self, names: &[String]) -> Result<ContainerEdits, Error> {
+        let mut all = ContainerEdits::default();
         let mut seen: Vec<usize> = Vec::new();
         let mut missing = Vec::new();
         for name in names {
@@ -130,32 +130,32 @@ impl Registry {
         if missing.is_empty() {
             return Ok(all);
         }
-        Err(Error::Unresolvable { names: missing, problems: self.problems.clone() })
+        Err(Error::Unresolvable { names: missing, errors: self.errors.clone() })
     }
 
     /// Adds one line; control characters in a file's keys are replaced.
-    fn note(&mut self, problem: &str) {
+    fn note(&mut self, message: &str) {
         let plain = |letter: char| if letter.is_control() { ' ' } else { letter };
-        self.problems.push(problem.chars().map(plain).collect());
+        self.errors.push(message.chars().map(plain).collect());
     }
 
     /// Errors of files that were left out, and of devices.
-    pub fn problems(&self) -> &[String] {
-        &self.problems
+    pub fn errors(&self) -> &[String] {
+        &self.errors
     }
 }
 
 /// Files directly in the directory, by name.
-fn files(folder: &Path) -> io::Result<Vec<PathBuf>> {
+fn files(dir: &Path) -> io::Result<Vec<PathBuf>> {
     let mut all = Vec::new();
-    for entry in fs::read_dir(folder)? {
+    for entry in fs::read_dir(dir)? {
         let path = entry?.path();
         let known = path.extension().is_some_and(|one| one == "json" || one == "yaml");
         if known && !path.is_dir() {
             all.push(path);
         }
-        if all.len() > MOST_FILES {
-            return Err(io::Error::other(format!("it has over {MOST_FILES} files")));
+        if all.len() > MAX_FILES {
+            return Err(io::Error::other(format!("it has over {MAX_FILES} files")));
         }
     }
     all.sort();
@@ -168,9 +168,9 @@ fn contents(path: &Path) -> io::Result<Vec<u8>> {
         return Err(io::Error::other("it is no plain file"));
     }
     let mut bytes = Vec::new();
-    File::open(path)?.take(LARGEST_FILE + 1).read_to_end(&mut bytes)?;
-    if bytes.len() as u64 > LARGEST_FILE {
-        return Err(io::Error::other(format!("it has over {LARGEST_FILE} bytes")));
+    File::open(path)?.take(MAX_FILE_SIZE + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > MAX_FILE_SIZE {
+        return Err(io::Error::other(format!("it has over {MAX_FILE_SIZE} bytes")));
     }
     Ok(bytes)
 }

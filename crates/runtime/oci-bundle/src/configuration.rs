@@ -34,31 +34,31 @@ pub struct NamespacePaths {
 /// The specification needs something that a command-line runtime does not support.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
-pub struct Unsuitable(pub String);
+pub struct UnsupportedSpec(pub String);
 
-pub(crate) type Result<T> = std::result::Result<T, Unsuitable>;
+pub(crate) type Result<T> = std::result::Result<T, UnsupportedSpec>;
 
-pub(crate) fn unsuitable<T>(why: impl Into<String>) -> Result<T> {
-    Err(Unsuitable(why.into()))
+pub(crate) fn unsupported<T>(reason: impl Into<String>) -> Result<T> {
+    Err(UnsupportedSpec(reason.into()))
 }
 
 /// Returns the text of `config.json`.
 pub fn configuration(spec: &ContainerSpec, paths: &NamespacePaths) -> Result<String> {
-    let missing = |what: &str| Unsuitable(format!("the container has no {what}"));
+    let missing = |what: &str| UnsupportedSpec(format!("the container has no {what}"));
     let process = spec.process.as_ref().ok_or_else(|| missing("process"))?;
     let security = spec.security.as_ref().ok_or_else(|| missing("security"))?;
     let root = spec.root.as_ref().ok_or_else(|| missing("root"))?;
     let namespaces = spec.namespaces.as_ref().ok_or_else(|| missing("namespaces"))?;
     if root.overlay.is_some() || root.map_ids || !root.path.starts_with('/') {
-        return unsuitable("the container's root is not a directory that is mounted already");
+        return unsupported("the container's root is not a directory that is mounted already");
     }
     let mut all = Members::default();
     all.put("ociVersion", OCI_VERSION);
     all.put("process", process_members(process, security)?);
-    let mut folder = Members::default();
-    folder.put("path", &root.path);
-    folder.put("readonly", root.read_only);
-    all.put("root", folder);
+    let mut dir = Members::default();
+    dir.put("path", &root.path);
+    dir.put("readonly", root.read_only);
+    all.put("root", dir);
     let hostname = spec.handler.as_ref().map(|handler| handler.hostname.as_str());
     // With the host's UTS namespace no hostname may be set.
     if mode(namespaces.uts)? != NamespaceMode::Node {
@@ -74,16 +74,16 @@ pub fn configuration(spec: &ContainerSpec, paths: &NamespacePaths) -> Result<Str
 /// The text of the `config.json` for hooks that we run ourselves: the container's process, and the
 /// path of its root while the hooks run.
 pub fn for_hooks(spec: &ContainerSpec, root: &str) -> Result<String> {
-    let missing = |what: &str| Unsuitable(format!("the container has no {what}"));
+    let missing = |what: &str| UnsupportedSpec(format!("the container has no {what}"));
     let process = spec.process.as_ref().ok_or_else(|| missing("process"))?;
     let security = spec.security.as_ref().ok_or_else(|| missing("security"))?;
     let mut all = Members::default();
     all.put("ociVersion", OCI_VERSION);
     all.put("process", process_members(process, security)?);
-    let mut folder = Members::default();
-    folder.put("path", root);
-    folder.put("readonly", spec.root.as_ref().is_some_and(|root| root.read_only));
-    all.put("root", folder);
+    let mut dir = Members::default();
+    dir.put("path", root);
+    dir.put("readonly", spec.root.as_ref().is_some_and(|root| root.read_only));
+    all.put("root", dir);
     Ok(Json::from(all).write())
 }
 
@@ -104,8 +104,8 @@ fn process_members(process: &ProcessSpec, security: &SecuritySpec) -> Result<Mem
     all.put("user", security::user(security));
     all.put("args", texts(&process.arguments));
     all.put("env", texts(&process.environment));
-    let folder = process.working_directory.as_str();
-    all.put("cwd", if folder.is_empty() { "/" } else { folder });
+    let dir = process.working_directory.as_str();
+    all.put("cwd", if dir.is_empty() { "/" } else { dir });
     if let Some(capabilities) = &security.capabilities {
         all.put("capabilities", security::capabilities(capabilities));
     }
@@ -162,7 +162,7 @@ fn linux(
     if let Some(cgroup) = &spec.cgroup {
         let place = match cgroup.systemd_unit.as_str() {
             "" => cgroup.path.clone(),
-            unit => systemd_place(&cgroup.systemd_slice, unit)?,
+            unit => systemd_cgroups_path(&cgroup.systemd_slice, unit)?,
         };
         all.put("cgroupsPath", &place);
         all.put("resources", limits::resources(cgroup));
@@ -184,7 +184,7 @@ fn linux(
     let filter = spec.security.as_ref().and_then(|security| security.seccomp.as_ref());
     if let Some(filter) = filter {
         if filter.document.is_empty() {
-            return unsuitable("the seccomp filter is there only as a program for the kernel");
+            return unsupported("the seccomp filter is there only as a program for the kernel");
         }
         all.put("seccomp", Json::Raw(filter.document.clone()));
     }
@@ -192,11 +192,11 @@ fn linux(
 }
 
 /// `slice:prefix:name`, from which the runtime forms the scope `prefix-name.scope`.
-fn systemd_place(slice: &str, unit: &str) -> Result<String> {
+fn systemd_cgroups_path(slice: &str, unit: &str) -> Result<String> {
     let name = unit.strip_suffix(".scope").and_then(|name| name.split_once('-'));
     match name {
         Some((prefix, name)) => Ok(format!("{slice}:{prefix}:{name}")),
-        None => unsuitable(format!("the unit {unit:?} is not of the form prefix-name.scope")),
+        None => unsupported(format!("the unit {unit:?} is not of the form prefix-name.scope")),
     }
 }
 
@@ -208,7 +208,7 @@ fn namespaces(wanted: &ContainerNamespaces, paths: &NamespacePaths) -> Result<Ve
         Json::from(one)
     };
     if mode(wanted.user)? != NamespaceMode::Node {
-        return unsuitable("a user namespace of the pod cannot be given to this runtime handler");
+        return unsupported("a user namespace of the pod cannot be given to this runtime handler");
     }
     let mut all = vec![entry("mount", None)];
     for (kind, choice, path) in [
@@ -225,7 +225,7 @@ fn namespaces(wanted: &ContainerNamespaces, paths: &NamespacePaths) -> Result<Ve
                 all.push(entry(kind, Some(path)));
             }
             (NamespaceMode::Pod | NamespaceMode::Target, None) => {
-                return unsuitable(format!("the pod has no {kind} namespace to enter"));
+                return unsupported(format!("the pod has no {kind} namespace to enter"));
             }
         }
     }
@@ -234,10 +234,10 @@ fn namespaces(wanted: &ContainerNamespaces, paths: &NamespacePaths) -> Result<Ve
 
 fn mode(number: i32) -> Result<NamespaceMode> {
     NamespaceMode::try_from(number)
-        .map_err(|_| Unsuitable(format!("{number} is no mode of a namespace")))
+        .map_err(|_| UnsupportedSpec(format!("{number} is no mode of a namespace")))
 }
 
 fn propagation_of(number: i32) -> Result<Propagation> {
     Propagation::try_from(number)
-        .map_err(|_| Unsuitable(format!("{number} is no way of propagation")))
+        .map_err(|_| UnsupportedSpec(format!("{number} is no way of propagation")))
 }

@@ -13,7 +13,7 @@ mod json;
 #[cfg(feature = "seccomp")]
 pub mod seccomp;
 
-pub use configuration::{NamespacePaths, Unsuitable, configuration, for_hooks, process};
+pub use configuration::{NamespacePaths, UnsupportedSpec, configuration, for_hooks, process};
 
 /// The file's name in a bundle.
 pub const CONFIGURATION: &str = "config.json";

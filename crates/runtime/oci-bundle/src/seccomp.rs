@@ -6,7 +6,10 @@
 //!
 //! upstream: OCI runtime-spec config-linux.md (seccomp)
 
-use seccomp_filter::{Action, Architecture, Comparison, Condition, Flags, Profile, Rule};
+use seccomp_filter::{
+    Architecture, ArgumentComparison, ArgumentCondition, FilterFlags, SeccompAction,
+    SeccompProfile, SyscallRule,
+};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -18,30 +21,30 @@ const EPERM: u16 = 1;
 /// A profile in its JSON form.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Document {
+struct SeccompDocument {
     default_action: String,
     default_errno_ret: Option<u16>,
     #[serde(default)]
     architectures: Vec<String>,
     flags: Option<Vec<String>>,
     #[serde(default)]
-    syscalls: Vec<DocumentRule>,
+    syscalls: Vec<SeccompDocumentRule>,
 }
 
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct DocumentRule {
+struct SeccompDocumentRule {
     #[serde(default)]
     names: Vec<String>,
     action: String,
     errno_ret: Option<u16>,
     #[serde(default)]
-    args: Option<Vec<DocumentArgument>>,
+    args: Option<Vec<SeccompDocumentArgument>>,
 }
 
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct DocumentArgument {
+struct SeccompDocumentArgument {
     index: u8,
     value: u64,
     #[serde(default)]
@@ -60,8 +63,9 @@ pub fn architectures() -> Vec<Architecture> {
 }
 
 /// Parses a profile; an error names the defect.
-pub fn parse(bytes: &[u8]) -> Result<Profile, String> {
-    let document: Document = serde_json::from_slice(bytes).map_err(|error| error.to_string())?;
+pub fn parse(bytes: &[u8]) -> Result<SeccompProfile, String> {
+    let document: SeccompDocument =
+        serde_json::from_slice(bytes).map_err(|error| error.to_string())?;
     let mut wanted = Vec::new();
     for name in &document.architectures {
         wanted.extend(architecture(name));
@@ -74,8 +78,8 @@ pub fn parse(bytes: &[u8]) -> Result<Profile, String> {
     if !native.is_some_and(|native| wanted.contains(&native)) {
         wanted.extend(native);
     }
-    let rules: Result<Vec<Rule>, String> = document.syscalls.into_iter().map(rule).collect();
-    Ok(Profile {
+    let rules: Result<Vec<SyscallRule>, String> = document.syscalls.into_iter().map(rule).collect();
+    Ok(SeccompProfile {
         default_action: action(&document.default_action, document.default_errno_ret)?,
         architectures: wanted,
         rules: rules?,
@@ -83,8 +87,8 @@ pub fn parse(bytes: &[u8]) -> Result<Profile, String> {
     })
 }
 
-fn flags(names: &[String]) -> Result<Flags, String> {
-    let mut flags = Flags::default();
+fn flags(names: &[String]) -> Result<FilterFlags, String> {
+    let mut flags = FilterFlags::default();
     for name in names {
         match name.as_str() {
             "SECCOMP_FILTER_FLAG_LOG" => flags.log = true,
@@ -109,46 +113,48 @@ fn architecture(name: &str) -> Option<Architecture> {
     }
 }
 
-fn action(name: &str, errno: Option<u16>) -> Result<Action, String> {
+fn action(name: &str, errno: Option<u16>) -> Result<SeccompAction, String> {
     Ok(match name {
-        "SCMP_ACT_ALLOW" => Action::Allow,
-        "SCMP_ACT_ERRNO" => Action::Errno(errno.unwrap_or(EPERM)),
-        "SCMP_ACT_KILL" | "SCMP_ACT_KILL_THREAD" => Action::KillThread,
-        "SCMP_ACT_KILL_PROCESS" => Action::KillProcess,
-        "SCMP_ACT_TRAP" => Action::Trap,
-        "SCMP_ACT_LOG" => Action::Log,
-        "SCMP_ACT_TRACE" => Action::Trace(errno.unwrap_or(EPERM)),
+        "SCMP_ACT_ALLOW" => SeccompAction::Allow,
+        "SCMP_ACT_ERRNO" => SeccompAction::Errno(errno.unwrap_or(EPERM)),
+        "SCMP_ACT_KILL" | "SCMP_ACT_KILL_THREAD" => SeccompAction::KillThread,
+        "SCMP_ACT_KILL_PROCESS" => SeccompAction::KillProcess,
+        "SCMP_ACT_TRAP" => SeccompAction::Trap,
+        "SCMP_ACT_LOG" => SeccompAction::Log,
+        "SCMP_ACT_TRACE" => SeccompAction::Trace(errno.unwrap_or(EPERM)),
         other => return Err(format!("the action {other:?} is unknown or not supported")),
     })
 }
 
-fn rule(document: DocumentRule) -> Result<Rule, String> {
-    let conditions: Result<Vec<Condition>, String> =
+fn rule(document: SeccompDocumentRule) -> Result<SyscallRule, String> {
+    let conditions: Result<Vec<ArgumentCondition>, String> =
         document.args.unwrap_or_default().iter().map(condition).collect();
-    Ok(Rule {
+    Ok(SyscallRule {
         syscalls: document.names,
         action: action(&document.action, document.errno_ret)?,
         conditions: conditions?,
     })
 }
 
-fn condition(document: &DocumentArgument) -> Result<Condition, String> {
+fn condition(document: &SeccompDocumentArgument) -> Result<ArgumentCondition, String> {
     let value = document.value;
     let comparison = match document.op.as_str() {
-        "SCMP_CMP_EQ" => Comparison::Equal(value),
-        "SCMP_CMP_NE" => Comparison::NotEqual(value),
-        "SCMP_CMP_LT" => Comparison::Less(value),
-        "SCMP_CMP_LE" => Comparison::LessOrEqual(value),
-        "SCMP_CMP_GT" => Comparison::Greater(value),
-        "SCMP_CMP_GE" => Comparison::GreaterOrEqual(value),
-        "SCMP_CMP_MASKED_EQ" => Comparison::MaskedEqual { mask: value, value: document.value_two },
+        "SCMP_CMP_EQ" => ArgumentComparison::Equal(value),
+        "SCMP_CMP_NE" => ArgumentComparison::NotEqual(value),
+        "SCMP_CMP_LT" => ArgumentComparison::Less(value),
+        "SCMP_CMP_LE" => ArgumentComparison::LessOrEqual(value),
+        "SCMP_CMP_GT" => ArgumentComparison::Greater(value),
+        "SCMP_CMP_GE" => ArgumentComparison::GreaterOrEqual(value),
+        "SCMP_CMP_MASKED_EQ" => {
+            ArgumentComparison::MaskedEqual { mask: value, value: document.value_two }
+        }
         other => return Err(format!("the comparison {other:?} is unknown")),
     };
-    Ok(Condition { argument: document.index, comparison })
+    Ok(ArgumentCondition { argument: document.index, comparison })
 }
 
 /// The profile as a document that reads as the same profile.
-pub fn write(profile: &Profile) -> String {
+pub fn write(profile: &SeccompProfile) -> String {
     let (action, errno) = action_name(profile.default_action);
     let architectures: Vec<&str> =
         profile.architectures.iter().copied().map(architecture_name).collect();
@@ -167,7 +173,7 @@ pub fn write(profile: &Profile) -> String {
     all.to_string()
 }
 
-fn flag_names(flags: Flags) -> Vec<&'static str> {
+fn flag_names(flags: FilterFlags) -> Vec<&'static str> {
     let names = [
         (flags.log, "SECCOMP_FILTER_FLAG_LOG"),
         (flags.allow_speculation, "SECCOMP_FILTER_FLAG_SPEC_ALLOW"),
@@ -184,33 +190,35 @@ fn architecture_name(one: Architecture) -> &'static str {
     }
 }
 
-fn action_name(action: Action) -> (&'static str, Option<u16>) {
+fn action_name(action: SeccompAction) -> (&'static str, Option<u16>) {
     match action {
-        Action::Allow => ("SCMP_ACT_ALLOW", None),
-        Action::Errno(number) => ("SCMP_ACT_ERRNO", Some(number)),
-        Action::KillProcess => ("SCMP_ACT_KILL_PROCESS", None),
-        Action::KillThread => ("SCMP_ACT_KILL_THREAD", None),
-        Action::Trap => ("SCMP_ACT_TRAP", None),
-        Action::Log => ("SCMP_ACT_LOG", None),
-        Action::Trace(number) => ("SCMP_ACT_TRACE", Some(number)),
-        Action::Notify => ("SCMP_ACT_NOTIFY", None),
+        SeccompAction::Allow => ("SCMP_ACT_ALLOW", None),
+        SeccompAction::Errno(number) => ("SCMP_ACT_ERRNO", Some(number)),
+        SeccompAction::KillProcess => ("SCMP_ACT_KILL_PROCESS", None),
+        SeccompAction::KillThread => ("SCMP_ACT_KILL_THREAD", None),
+        SeccompAction::Trap => ("SCMP_ACT_TRAP", None),
+        SeccompAction::Log => ("SCMP_ACT_LOG", None),
+        SeccompAction::Trace(number) => ("SCMP_ACT_TRACE", Some(number)),
+        SeccompAction::Notify => ("SCMP_ACT_NOTIFY", None),
     }
 }
 
-fn rule_value(rule: &Rule) -> Value {
+fn rule_value(rule: &SyscallRule) -> Value {
     let (action, errno) = action_name(rule.action);
     let conditions: Vec<Value> = rule
         .conditions
         .iter()
         .map(|condition| {
             let (op, value, two) = match condition.comparison {
-                Comparison::Equal(value) => ("SCMP_CMP_EQ", value, 0),
-                Comparison::NotEqual(value) => ("SCMP_CMP_NE", value, 0),
-                Comparison::Less(value) => ("SCMP_CMP_LT", value, 0),
-                Comparison::LessOrEqual(value) => ("SCMP_CMP_LE", value, 0),
-                Comparison::Greater(value) => ("SCMP_CMP_GT", value, 0),
-                Comparison::GreaterOrEqual(value) => ("SCMP_CMP_GE", value, 0),
-                Comparison::MaskedEqual { mask, value } => ("SCMP_CMP_MASKED_EQ", mask, value),
+                ArgumentComparison::Equal(value) => ("SCMP_CMP_EQ", value, 0),
+                ArgumentComparison::NotEqual(value) => ("SCMP_CMP_NE", value, 0),
+                ArgumentComparison::Less(value) => ("SCMP_CMP_LT", value, 0),
+                ArgumentComparison::LessOrEqual(value) => ("SCMP_CMP_LE", value, 0),
+                ArgumentComparison::Greater(value) => ("SCMP_CMP_GT", value, 0),
+                ArgumentComparison::GreaterOrEqual(value) => ("SCMP_CMP_GE", value, 0),
+                ArgumentComparison::MaskedEqual { mask, value } => {
+                    ("SCMP_CMP_MASKED_EQ", mask, value)
+                }
             };
             json!({ "index": condition.argument, "value": value, "valueTwo": two, "op": op })
         })

@@ -1,7 +1,7 @@
 //! The server's side of the supervisor socket.
 //!
 //! Rule: calls may be made from many tasks at once and each has a deadline; calls without a
-//! response when the connection ends fail with the reason. The caller runs [`Driver`] as a task of
+//! response when the connection ends fail with the reason. The caller runs [`ClientDriver`] as a task of
 //! its own. Does not start supervisors and does not reconnect by itself.
 
 use std::collections::HashMap;
@@ -17,11 +17,11 @@ use tokio::io::Interest;
 use tokio::net::UnixStream;
 use tokio::sync::{mpsc, oneshot};
 
-use crate::protocol::frame::{FrameError, FrameReader, Outgoing, Received};
+use crate::protocol::frame::{FrameError, FrameReader, OutgoingFrame, ReceivedFrame};
 use crate::protocol::{
-    Answer, Ask, Attach, ContainerName, ContainerState, Event, Exec, ExecState, ExecUser,
-    FailureKind, HOOKS_SINCE, Hello, Kill, Nothing, PodState, Reply, Request, Resize, Said, Told,
-    VERSION,
+    Attach, ContainerName, ContainerState, Empty, Event, Exec, ExecState, ExecUser, HOOKS_SINCE,
+    Hello, Kill, MessageBody, PodState, RequestBody, RequestErrorKind, Resize, Response,
+    ResponseBody, SupervisorMessage, SupervisorRequest, VERSION,
 };
 use crate::socket_path::SocketPath;
 
@@ -29,12 +29,12 @@ use crate::socket_path::SocketPath;
 mod tests;
 
 /// For calls that only look something up or send a signal.
-const SHORT: Duration = Duration::from_secs(20);
+const SHORT_TIMEOUT: Duration = Duration::from_secs(20);
 /// For calls that create or remove something; the supervisor has shorter deadlines of its own.
-const LONG: Duration = Duration::from_secs(150);
-const QUEUE: usize = 64;
+const LONG_TIMEOUT: Duration = Duration::from_secs(150);
+const CALL_QUEUE: usize = 64;
 /// Unread events; one read of the socket yields at most a hundred.
-const EVENTS: usize = 1024;
+const EVENT_QUEUE: usize = 1024;
 
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
@@ -46,25 +46,25 @@ pub enum ClientError {
     #[error("the supervisor did not answer to {what} within {limit:?}")]
     Deadline { what: &'static str, limit: Duration },
     #[error("{message}")]
-    Refused { kind: FailureKind, message: String },
+    Refused { kind: RequestErrorKind, message: String },
     #[error("unexpected response of the supervisor to {what}")]
-    Confused { what: &'static str },
+    UnexpectedResponse { what: &'static str },
     #[error(transparent)]
     Frame(#[from] FrameError),
 }
 
 impl ClientError {
     pub fn is_not_found(&self) -> bool {
-        matches!(self, Self::Refused { kind: FailureKind::NotFound, .. })
+        matches!(self, Self::Refused { kind: RequestErrorKind::NotFound, .. })
     }
 
-    /// The supervisor cannot be reached any more: see [`crate::afterwards`].
-    pub fn is_gone(&self) -> bool {
+    /// The supervisor cannot be reached any more: see [`crate::orphans`].
+    pub fn is_disconnected(&self) -> bool {
         matches!(self, Self::Connect { .. } | Self::Ended(_))
     }
 
     /// No process listens on the socket: the supervisor has exited, and none will come back.
-    pub fn is_nobody(&self) -> bool {
+    pub fn is_not_listening(&self) -> bool {
         use io::ErrorKind::{ConnectionRefused, NotFound};
         matches!(self, Self::Connect { source, .. }
             if matches!(source.kind(), ConnectionRefused | NotFound))
@@ -75,28 +75,28 @@ type Result<T, E = ClientError> = std::result::Result<T, E>;
 
 /// Clones share the connection.
 #[derive(Debug, Clone)]
-pub struct Client {
-    calls: mpsc::Sender<Call>,
+pub struct SupervisorClient {
+    calls: mpsc::Sender<PendingCall>,
     next: Arc<AtomicU64>,
     /// The protocol version that both sides know.
     version: u32,
 }
 
 #[derive(Debug)]
-struct Call {
+struct PendingCall {
     id: u64,
-    frame: Outgoing,
-    answer: oneshot::Sender<(Answer, Vec<OwnedFd>)>,
+    frame: OutgoingFrame,
+    response: oneshot::Sender<(Response, Vec<OwnedFd>)>,
 }
 
 /// A connection after the hello exchange.
 #[derive(Debug)]
-pub struct Connection {
-    pub client: Client,
+pub struct ClientConnection {
+    pub client: SupervisorClient,
     /// Events from now on. When the queue is full, events are dropped and replaced by one whose
-    /// `happened` is none: the reader must then list.
+    /// `body` is none: the reader must then list.
     pub events: mpsc::Receiver<Event>,
-    pub driver: Driver,
+    pub driver: ClientDriver,
     /// The protocol version that both sides know.
     pub version: u32,
     /// PID of the supervisor, from the kernel.
@@ -105,20 +105,20 @@ pub struct Connection {
 
 /// Standard streams to pass on; a stream that is none is empty.
 #[derive(Debug, Default)]
-pub struct Stdio {
+pub struct StdioDescriptors {
     pub stdin: Option<OwnedFd>,
     pub stdout: Option<OwnedFd>,
     pub stderr: Option<OwnedFd>,
 }
 
-impl Stdio {
+impl StdioDescriptors {
     fn into_descriptors(self) -> Vec<OwnedFd> {
         [self.stdin, self.stdout, self.stderr].into_iter().flatten().collect()
     }
 }
 
 #[derive(Debug, Default)]
-pub struct ExecRequest {
+pub struct ExecOptions {
     pub container: String,
     /// Unique in the pod.
     pub exec: String,
@@ -126,7 +126,7 @@ pub struct ExecRequest {
     /// After this time the whole process tree is killed.
     pub timeout: Option<Duration>,
     /// Ignored with a terminal.
-    pub stdio: Stdio,
+    pub stdio: StdioDescriptors,
     pub user: Option<ExecUser>,
 }
 
@@ -137,21 +137,22 @@ pub struct StartedExec {
     pub terminal: Option<OwnedFd>,
 }
 
-impl Client {
-    /// `folder` is the pod's state directory.
-    pub async fn connect(folder: &Path) -> Result<Connection> {
-        let path = folder.join(crate::SOCKET);
+impl SupervisorClient {
+    /// `dir` is the pod's state directory.
+    pub async fn connect(dir: &Path) -> Result<ClientConnection> {
+        let path = dir.join(crate::SOCKET);
         let failed = |source| ClientError::Connect { path: path.clone(), source };
-        let way = SocketPath::of(folder).map_err(failed)?;
-        let connecting = tokio::time::timeout(SHORT, UnixStream::connect(&way.path)).await;
+        let socket_path = SocketPath::of(dir).map_err(failed)?;
+        let connecting =
+            tokio::time::timeout(SHORT_TIMEOUT, UnixStream::connect(&socket_path.path)).await;
         let socket = connecting
-            .map_err(|_| ClientError::Deadline { what: "connect", limit: SHORT })?
+            .map_err(|_| ClientError::Deadline { what: "connect", limit: SHORT_TIMEOUT })?
             .map_err(failed)?;
         let supervisor_pid = socket.peer_cred().map_err(failed)?.pid().unwrap_or_default();
-        let (calls, queue) = mpsc::channel(QUEUE);
-        let (sender, events) = mpsc::channel(EVENTS);
+        let (calls, queue) = mpsc::channel(CALL_QUEUE);
+        let (sender, events) = mpsc::channel(EVENT_QUEUE);
         let mut client = Self { calls, next: Arc::new(AtomicU64::new(1)), version: 0 };
-        let mut driver = Driver {
+        let mut driver = ClientDriver {
             socket,
             reader: FrameReader::default(),
             queue,
@@ -160,16 +161,16 @@ impl Client {
             dropped: false,
         };
         let hello = Hello { version: VERSION, program: env!("CARGO_PKG_VERSION").to_owned() };
-        let greeting = client.call("hello", SHORT, Ask::Hello(hello), Vec::new());
-        let told = tokio::select! {
-            told = greeting => told?,
-            ended = driver.turn() => return Err(ended),
+        let greeting = client.call("hello", SHORT_TIMEOUT, RequestBody::Hello(hello), Vec::new());
+        let body = tokio::select! {
+            body = greeting => body?,
+            ended = driver.drive() => return Err(ended),
         };
-        let (Told::Hello(hello), _) = told else {
-            return Err(ClientError::Confused { what: "hello" });
+        let (ResponseBody::Hello(hello), _) = body else {
+            return Err(ClientError::UnexpectedResponse { what: "hello" });
         };
         client.version = hello.version.min(VERSION);
-        Ok(Connection {
+        Ok(ClientConnection {
             version: client.version,
             client,
             events,
@@ -179,7 +180,7 @@ impl Client {
     }
 
     /// The connection is over. Only a new connection shows whether the supervisor is gone as well.
-    pub fn is_ended(&self) -> bool {
+    pub fn is_disconnected(&self) -> bool {
         self.calls.is_closed()
     }
 
@@ -187,76 +188,80 @@ impl Client {
         &self,
         what: &'static str,
         limit: Duration,
-        ask: Ask,
+        body: RequestBody,
         descriptors: Vec<OwnedFd>,
-    ) -> Result<(Told, Vec<OwnedFd>)> {
+    ) -> Result<(ResponseBody, Vec<OwnedFd>)> {
         let id = self.next.fetch_add(1, Ordering::Relaxed);
-        let frame = Outgoing::new(&Request { id, ask: Some(ask) }, descriptors)?;
+        let frame = OutgoingFrame::new(&SupervisorRequest { id, body: Some(body) }, descriptors)?;
         let (sender, receiver) = oneshot::channel();
         let ended = || ClientError::Ended("its driver has stopped".to_owned());
         let asking = async {
-            self.calls.send(Call { id, frame, answer: sender }).await.map_err(|_| ended())?;
+            self.calls
+                .send(PendingCall { id, frame, response: sender })
+                .await
+                .map_err(|_| ended())?;
             receiver.await.map_err(|_| ended())
         };
-        let answer = tokio::time::timeout(limit, asking).await;
-        let (answer, descriptors) = answer.map_err(|_| ClientError::Deadline { what, limit })??;
-        if let Some(failure) = answer.failure {
-            return Err(ClientError::Refused { kind: failure.kind(), message: failure.message });
+        let response = tokio::time::timeout(limit, asking).await;
+        let (response, descriptors) =
+            response.map_err(|_| ClientError::Deadline { what, limit })??;
+        if let Some(error) = response.error {
+            return Err(ClientError::Refused { kind: error.kind(), message: error.message });
         }
-        let told = answer.told.ok_or(ClientError::Confused { what })?;
+        let told = response.body.ok_or(ClientError::UnexpectedResponse { what })?;
         Ok((told, descriptors))
     }
 
-    async fn done(&self, what: &'static str, limit: Duration, ask: Ask) -> Result<()> {
-        self.call(what, limit, ask, Vec::new()).await.map(drop)
+    async fn done(&self, what: &'static str, limit: Duration, body: RequestBody) -> Result<()> {
+        self.call(what, limit, body, Vec::new()).await.map(drop)
     }
 
     /// Creates the pod's namespaces. Returns the state, which lists them.
-    pub async fn make_pod(&self, spec: PodSpec) -> Result<PodState> {
-        match self.call("pod", LONG, Ask::Pod(spec), Vec::new()).await?.0 {
-            Told::State(state) => Ok(state),
-            _ => Err(ClientError::Confused { what: "pod" }),
+    pub async fn create_pod(&self, spec: PodSpec) -> Result<PodState> {
+        match self.call("pod", LONG_TIMEOUT, RequestBody::Pod(spec), Vec::new()).await?.0 {
+            ResponseBody::State(state) => Ok(state),
+            _ => Err(ClientError::UnexpectedResponse { what: "pod" }),
         }
     }
 
-    /// Creates a container; its program waits for [`Client::start`].
+    /// Creates a container; its program waits for [`SupervisorClient::start`].
     pub async fn create(&self, spec: ContainerSpec) -> Result<ContainerState> {
         if !spec.hooks.is_empty() && self.version < HOOKS_SINCE {
             return Err(ClientError::Refused {
-                kind: FailureKind::BadSpec,
+                kind: RequestErrorKind::InvalidSpec,
                 message: "the pod's supervisor is older than hooks: make the pod anew".to_owned(),
             });
         }
-        self.container("create", LONG, Ask::Create(spec)).await
+        self.container("create", LONG_TIMEOUT, RequestBody::Create(spec)).await
     }
 
     /// Returns when the program runs.
     pub async fn start(&self, id: &str) -> Result<ContainerState> {
-        self.container("start", LONG, Ask::Start(name(id))).await
+        self.container("start", LONG_TIMEOUT, RequestBody::Start(name(id))).await
     }
 
     async fn container(
         &self,
         what: &'static str,
         limit: Duration,
-        ask: Ask,
+        body: RequestBody,
     ) -> Result<ContainerState> {
-        match self.call(what, limit, ask, Vec::new()).await?.0 {
-            Told::Container(state) => Ok(state),
-            _ => Err(ClientError::Confused { what }),
+        match self.call(what, limit, body, Vec::new()).await?.0 {
+            ResponseBody::Container(state) => Ok(state),
+            _ => Err(ClientError::UnexpectedResponse { what }),
         }
     }
 
     /// Sends a signal to the container's first process.
     pub async fn kill(&self, id: &str, signal: i32) -> Result<()> {
         let kill = Kill { id: id.to_owned(), signal, ..Kill::default() };
-        self.done("kill", SHORT, Ask::Kill(kill)).await
+        self.done("kill", SHORT_TIMEOUT, RequestBody::Kill(kill)).await
     }
 
     /// Sends SIGKILL to every process of the container.
     pub async fn kill_all(&self, id: &str) -> Result<()> {
         let kill = Kill { id: id.to_owned(), signal: 9, all: true, ..Kill::default() };
-        self.done("kill", SHORT, Ask::Kill(kill)).await
+        self.done("kill", SHORT_TIMEOUT, RequestBody::Kill(kill)).await
     }
 
     /// Sends a signal to an exec's first process; with `all`, SIGKILL to its whole tree.
@@ -268,11 +273,11 @@ impl Client {
         all: bool,
     ) -> Result<()> {
         let kill = Kill { id: container.to_owned(), signal, all, exec: exec.to_owned() };
-        self.done("kill", SHORT, Ask::Kill(kill)).await
+        self.done("kill", SHORT_TIMEOUT, RequestBody::Kill(kill)).await
     }
 
     /// Returns when the program runs; its exit is reported as an event.
-    pub async fn exec(&self, request: ExecRequest) -> Result<StartedExec> {
+    pub async fn exec(&self, request: ExecOptions) -> Result<StartedExec> {
         let exec = Exec {
             container: request.container,
             exec: request.exec,
@@ -286,17 +291,17 @@ impl Client {
             user: request.user,
         };
         let descriptors = request.stdio.into_descriptors();
-        match self.call("exec", LONG, Ask::Exec(exec), descriptors).await? {
-            (Told::Exec(state), terminal) => {
+        match self.call("exec", LONG_TIMEOUT, RequestBody::Exec(exec), descriptors).await? {
+            (ResponseBody::Exec(state), terminal) => {
                 Ok(StartedExec { state, terminal: terminal.into_iter().next() })
             }
-            _ => Err(ClientError::Confused { what: "exec" }),
+            _ => Err(ClientError::UnexpectedResponse { what: "exec" }),
         }
     }
 
     /// Copies the container's output to these descriptors, and their input to the container, until
     /// either end closes.
-    pub async fn attach(&self, container: &str, stdio: Stdio) -> Result<()> {
+    pub async fn attach(&self, container: &str, stdio: StdioDescriptors) -> Result<()> {
         let attach = Attach {
             container: container.to_owned(),
             stdin: stdio.stdin.is_some(),
@@ -304,51 +309,56 @@ impl Client {
             stderr: stdio.stderr.is_some(),
         };
         let descriptors = stdio.into_descriptors();
-        self.call("attach", SHORT, Ask::Attach(attach), descriptors).await.map(drop)
+        self.call("attach", SHORT_TIMEOUT, RequestBody::Attach(attach), descriptors).await.map(drop)
     }
 
     /// Resizes the container's terminal; for an exec's terminal use its descriptor.
     pub async fn resize(&self, container: &str, size: TerminalSize) -> Result<()> {
         let resize =
             Resize { container: container.to_owned(), exec: String::new(), size: Some(size) };
-        self.done("resize", SHORT, Ask::Resize(resize)).await
+        self.done("resize", SHORT_TIMEOUT, RequestBody::Resize(resize)).await
     }
 
     /// Reopens the log file by its path: call it after the old file was renamed.
     pub async fn reopen_log(&self, id: &str) -> Result<()> {
-        self.done("reopen log", SHORT, Ask::ReopenLog(name(id))).await
+        self.done("reopen log", SHORT_TIMEOUT, RequestBody::ReopenLog(name(id))).await
     }
 
     pub async fn close_stdin(&self, id: &str) -> Result<()> {
-        self.done("close stdin", SHORT, Ask::CloseStdin(name(id))).await
+        self.done("close stdin", SHORT_TIMEOUT, RequestBody::CloseStdin(name(id))).await
     }
 
     /// Kills remaining processes, removes the cgroup, and deletes the container's state and exit
     /// record.
     pub async fn delete(&self, id: &str) -> Result<()> {
-        self.done("delete", LONG, Ask::Delete(name(id))).await
+        self.done("delete", LONG_TIMEOUT, RequestBody::Delete(name(id))).await
     }
 
     pub async fn list(&self) -> Result<PodState> {
-        match self.call("list", SHORT, Ask::List(Nothing {}), Vec::new()).await?.0 {
-            Told::State(state) => Ok(state),
-            _ => Err(ClientError::Confused { what: "list" }),
+        match self.call("list", SHORT_TIMEOUT, RequestBody::List(Empty {}), Vec::new()).await?.0 {
+            ResponseBody::State(state) => Ok(state),
+            _ => Err(ClientError::UnexpectedResponse { what: "list" }),
         }
     }
 
     /// The pod's namespaces as descriptors, by name (`net`, `ipc`, `uts`, `pid`, `user`).
     pub async fn namespaces(&self) -> Result<Vec<(String, OwnedFd)>> {
-        match self.call("namespaces", SHORT, Ask::Namespaces(Nothing {}), Vec::new()).await? {
-            (Told::State(state), descriptors) if state.namespaces.len() == descriptors.len() => {
+        match self
+            .call("namespaces", SHORT_TIMEOUT, RequestBody::Namespaces(Empty {}), Vec::new())
+            .await?
+        {
+            (ResponseBody::State(state), descriptors)
+                if state.namespaces.len() == descriptors.len() =>
+            {
                 Ok(state.namespaces.into_iter().zip(descriptors).collect())
             }
-            _ => Err(ClientError::Confused { what: "namespaces" }),
+            _ => Err(ClientError::UnexpectedResponse { what: "namespaces" }),
         }
     }
 
     /// Removes the pod's containers and namespaces; the supervisor then exits.
     pub async fn shutdown(&self) -> Result<()> {
-        self.done("shutdown", LONG, Ask::Shutdown(Nothing {})).await
+        self.done("shutdown", LONG_TIMEOUT, RequestBody::Shutdown(Empty {})).await
     }
 }
 
@@ -357,38 +367,38 @@ fn name(id: &str) -> ContainerName {
 }
 
 /// Waits for room in the queue. A server that dropped its receiver wants no events.
-async fn say_look_again(events: &mpsc::Sender<Event>) {
-    if let Ok(place) = events.reserve().await {
-        place.send(Event::default());
+async fn send_resync_event(events: &mpsc::Sender<Event>) {
+    if let Ok(permit) = events.reserve().await {
+        permit.send(Event::default());
     }
 }
 
 /// Carries frames in both directions. Without it no call makes progress.
 #[derive(Debug)]
-pub struct Driver {
+pub struct ClientDriver {
     socket: UnixStream,
     reader: FrameReader,
-    queue: mpsc::Receiver<Call>,
+    queue: mpsc::Receiver<PendingCall>,
     events: mpsc::Sender<Event>,
-    waiting: HashMap<u64, oneshot::Sender<(Answer, Vec<OwnedFd>)>>,
+    waiting: HashMap<u64, oneshot::Sender<(Response, Vec<OwnedFd>)>>,
     /// Events were dropped, and the resync event has not been sent yet.
     dropped: bool,
 }
 
-impl Driver {
+impl ClientDriver {
     /// Runs until the connection ends or all clients are dropped; returns why.
     pub async fn run(mut self) -> ClientError {
-        self.turn().await
+        self.drive().await
     }
 
-    async fn turn(&mut self) -> ClientError {
+    async fn drive(&mut self) -> ClientError {
         loop {
             let outcome = tokio::select! {
                 call = self.queue.recv() => match call {
                     Some(call) => self.send(call).await,
                     None => return ClientError::Ended("all clients were dropped".to_owned()),
                 },
-                () = say_look_again(&self.events), if self.dropped => {
+                () = send_resync_event(&self.events), if self.dropped => {
                     self.dropped = false;
                     Ok(())
                 }
@@ -405,13 +415,13 @@ impl Driver {
 
     /// The supervisor reads all pending input before it does anything else, so this write does not
     /// block for long; its responses are read afterwards.
-    async fn send(&mut self, mut call: Call) -> Result<()> {
+    async fn send(&mut self, mut call: PendingCall) -> Result<()> {
         // The caller has dropped the call: the request was not sent, and will not be.
-        if call.answer.is_closed() {
+        if call.response.is_closed() {
             return Ok(());
         }
         self.waiting.retain(|_, waiter| !waiter.is_closed());
-        self.waiting.insert(call.id, call.answer);
+        self.waiting.insert(call.id, call.response);
         loop {
             let ended = |error: io::Error| ClientError::Ended(error.to_string());
             self.socket.writable().await.map_err(ended)?;
@@ -428,18 +438,18 @@ impl Driver {
 
     fn receive(&mut self) -> Result<()> {
         let reader = &mut self.reader;
-        let mut trouble = None;
+        let mut frame_error = None;
         let filled = self.socket.try_io(Interest::READABLE, || {
             reader.fill(self.socket.as_fd()).or_else(|error| match error {
                 FrameError::Io(error) => Err(error),
                 other => {
-                    trouble = Some(other);
+                    frame_error = Some(other);
                     Ok(false)
                 }
             })
         });
-        if let Some(trouble) = trouble {
-            return Err(trouble.into());
+        if let Some(frame_error) = frame_error {
+            return Err(frame_error.into());
         }
         match filled {
             Ok(true) => {}
@@ -447,14 +457,16 @@ impl Driver {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
             Err(error) => return Err(ClientError::Ended(error.to_string())),
         }
-        while let Some(Received { message, descriptors }) = self.reader.take::<Reply>()? {
-            match message.said {
-                Some(Said::Answer(answer)) => {
-                    if let Some(waiter) = self.waiting.remove(&answer.id) {
-                        let _ = waiter.send((answer, descriptors));
+        while let Some(ReceivedFrame { message, descriptors }) =
+            self.reader.take::<SupervisorMessage>()?
+        {
+            match message.body {
+                Some(MessageBody::Response(response)) => {
+                    if let Some(waiter) = self.waiting.remove(&response.id) {
+                        let _ = waiter.send((response, descriptors));
                     }
                 }
-                Some(Said::Event(event)) => {
+                Some(MessageBody::Event(event)) => {
                     let full = |error| matches!(error, mpsc::error::TrySendError::Full(_));
                     // An event after a dropped one would be out of order.
                     self.dropped |= self.dropped || self.events.try_send(event).is_err_and(full);

@@ -12,7 +12,7 @@ use std::sync::OnceLock;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 /// The soft limit before it was raised.
-static BEFORE: OnceLock<u64> = OnceLock::new();
+static ORIGINAL_SOFT_LIMIT: OnceLock<u64> = OnceLock::new();
 
 /// Raises the soft limit of this process to the hard limit. Idempotent.
 pub fn raise() -> io::Result<()> {
@@ -24,13 +24,13 @@ pub fn raise() -> io::Result<()> {
     };
     let Some(current) = now.current.filter(|_| room) else { return Ok(()) };
     setrlimit(Resource::Nofile, Rlimit { current: now.maximum, maximum: now.maximum })?;
-    let _ = BEFORE.set(current);
+    let _ = ORIGINAL_SOFT_LIMIT.set(current);
     Ok(())
 }
 
 /// The limit for child processes; none where it was not raised.
 pub(crate) fn before() -> Option<u64> {
-    BEFORE.get().copied()
+    ORIGINAL_SOFT_LIMIT.get().copied()
 }
 
 /// Restores this process's previous limit.

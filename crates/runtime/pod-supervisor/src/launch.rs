@@ -20,59 +20,60 @@ use rustix::fs::{MemfdFlags, Mode, SealFlags};
 use rustix::io::Errno;
 
 /// How long a start may take on a busy machine.
-const LIMIT: Duration = Duration::from_secs(30);
+const LAUNCH_TIMEOUT: Duration = Duration::from_secs(30);
 const LOG: &str = "supervisor.log";
 
 #[derive(Debug, thiserror::Error)]
 pub enum LaunchError {
     #[error("creating a memfd of {path}: {source}")]
-    Program { path: PathBuf, source: io::Error },
-    #[error("starting the supervisor of {folder}: {source}")]
-    Start { folder: PathBuf, source: io::Error },
-    #[error("the supervisor of {folder} did not start: {message}")]
-    Failed { folder: PathBuf, message: String },
+    SupervisorProgram { path: PathBuf, source: io::Error },
+    #[error("starting the supervisor of {dir}: {source}")]
+    Start { dir: PathBuf, source: io::Error },
+    #[error("the supervisor of {dir} did not start: {message}")]
+    Failed { dir: PathBuf, message: String },
 }
 
 /// The program in memory; created once and used for every pod, so that all share its pages.
 #[derive(Debug)]
-pub struct Program {
+pub struct SupervisorProgram {
     memory: OwnedFd,
-    seal: Seal,
+    seal: SealedParts,
 }
 
 /// Which properties of a memfd are sealed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Seal {
+enum SealedParts {
     /// Content and execute permission (Linux 6.3).
     ContentAndMode,
     Content,
 }
 
-impl Program {
+impl SupervisorProgram {
     /// The running executable, which calls [`crate::supervisor::run_if_called`] first of all.
     pub fn own() -> Result<Self, LaunchError> {
         Self::from_file(Path::new("/proc/self/exe"))
     }
 
     pub fn from_file(path: &Path) -> Result<Self, LaunchError> {
-        let failed = |source| LaunchError::Program { path: path.to_owned(), source };
+        let failed = |source| LaunchError::SupervisorProgram { path: path.to_owned(), source };
         let mut file = File::open(path).map_err(failed)?;
-        Self::from_reader(&mut file, Seal::ContentAndMode).map_err(failed)
+        Self::from_reader(&mut file, SealedParts::ContentAndMode).map_err(failed)
     }
 
     pub fn from_bytes(mut bytes: &[u8]) -> Result<Self, LaunchError> {
-        let failed = |source| LaunchError::Program { path: PathBuf::from("memory"), source };
-        Self::from_reader(&mut bytes, Seal::ContentAndMode).map_err(failed)
+        let failed =
+            |source| LaunchError::SupervisorProgram { path: PathBuf::from("memory"), source };
+        Self::from_reader(&mut bytes, SealedParts::ContentAndMode).map_err(failed)
     }
 
     /// Behaves as on a kernel that cannot seal the mode.
     #[must_use]
-    pub fn for_each_pod(mut self) -> Self {
-        self.seal = Seal::Content;
+    pub fn one_file_per_pod(mut self) -> Self {
+        self.seal = SealedParts::Content;
         self
     }
 
-    fn from_reader(source: &mut impl Read, wanted: Seal) -> io::Result<Self> {
+    fn from_reader(source: &mut impl Read, wanted: SealedParts) -> io::Result<Self> {
         let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
         // Newer kernels may make a memfd non-executable without the flag; older ones reject it.
         let memory = rustix::fs::memfd_create("keelson-pod", flags | MemfdFlags::EXEC)
@@ -82,7 +83,7 @@ impl Program {
         let memory = OwnedFd::from(file);
         rustix::fs::fchmod(&memory, Mode::from_raw_mode(0o555))?;
         let seals = SealFlags::SHRINK | SealFlags::GROW | SealFlags::WRITE | SealFlags::SEAL;
-        if wanted == Seal::ContentAndMode {
+        if wanted == SealedParts::ContentAndMode {
             match rustix::fs::fcntl_add_seals(&memory, seals | SealFlags::EXEC) {
                 Ok(()) => return Ok(Self { memory, seal: wanted }),
                 Err(Errno::INVAL) => {}
@@ -90,16 +91,16 @@ impl Program {
             }
         }
         rustix::fs::fcntl_add_seals(&memory, seals)?;
-        Ok(Self { memory, seal: Seal::Content })
+        Ok(Self { memory, seal: SealedParts::Content })
     }
 
     /// None: several pods may share this one.
     fn copy_for_one_pod(&self) -> io::Result<Option<Self>> {
         match self.seal {
-            Seal::ContentAndMode => Ok(None),
-            Seal::Content => {
+            SealedParts::ContentAndMode => Ok(None),
+            SealedParts::Content => {
                 let mut file = File::open(self.path())?;
-                Self::from_reader(&mut file, Seal::Content).map(Some)
+                Self::from_reader(&mut file, SealedParts::Content).map(Some)
             }
         }
     }
@@ -109,18 +110,17 @@ impl Program {
         format!("/proc/self/fd/{}", self.memory.as_raw_fd())
     }
 
-    /// `folder` is the pod's directory: it exists and only root can enter it. `cgroup` is where the
+    /// `dir` is the pod's directory: it exists and only root can enter it. `cgroup` is where the
     /// supervisor runs: a path, or `SLICE:SCOPE` for a scope created by systemd; none leaves it in
     /// the caller's.
-    pub fn launch(&self, folder: &Path, cgroup: Option<&str>) -> Result<(), LaunchError> {
-        let failed = |source| LaunchError::Start { folder: folder.to_owned(), source };
-        let log =
-            File::options().create(true).append(true).open(folder.join(LOG)).map_err(failed)?;
+    pub fn launch(&self, dir: &Path, cgroup: Option<&str>) -> Result<(), LaunchError> {
+        let failed = |source| LaunchError::Start { dir: dir.to_owned(), source };
+        let log = File::options().create(true).append(true).open(dir.join(LOG)).map_err(failed)?;
         let before = log.metadata().map_err(failed)?.len();
         let copy = self.copy_for_one_pod().map_err(failed)?;
         let mut child = Command::new(copy.as_ref().unwrap_or(self).path())
             .arg0(crate::supervisor::NAME)
-            .arg(folder)
+            .arg(dir)
             .arg(cgroup.unwrap_or_default())
             // The parent that it must still have when it has requested its death signal.
             .arg(std::process::id().to_string())
@@ -131,7 +131,7 @@ impl Program {
             .stderr(log)
             .spawn()
             .map_err(failed)?;
-        let until = Instant::now() + LIMIT;
+        let until = Instant::now() + LAUNCH_TIMEOUT;
         let pidfd = i32::try_from(child.id()).ok().and_then(rustix::process::Pid::from_raw);
         let pidfd =
             pidfd.ok_or_else(|| failed(io::Error::other("no process"))).and_then(|pid| {
@@ -150,8 +150,8 @@ impl Program {
                 Ok(0) => {
                     let _ = child.kill();
                     let _ = child.wait();
-                    let message = format!("it did not listen within {LIMIT:?}");
-                    return Err(LaunchError::Failed { folder: folder.to_owned(), message });
+                    let message = format!("it did not listen within {LAUNCH_TIMEOUT:?}");
+                    return Err(LaunchError::Failed { dir: dir.to_owned(), message });
                 }
                 _ => break,
             }
@@ -160,10 +160,11 @@ impl Program {
         if status.success() {
             return Ok(());
         }
-        let said = std::fs::read(folder.join(LOG)).unwrap_or_default();
-        let said = said.get(usize::try_from(before).unwrap_or_default()..).unwrap_or_default();
-        let said = String::from_utf8_lossy(said).trim().to_owned();
-        let message = if said.is_empty() { status.to_string() } else { said };
-        Err(LaunchError::Failed { folder: folder.to_owned(), message })
+        let log_text = std::fs::read(dir.join(LOG)).unwrap_or_default();
+        let log_text =
+            log_text.get(usize::try_from(before).unwrap_or_default()..).unwrap_or_default();
+        let log_text = String::from_utf8_lossy(log_text).trim().to_owned();
+        let message = if log_text.is_empty() { status.to_string() } else { log_text };
+        Err(LaunchError::Failed { dir: dir.to_owned(), message })
     }
 }

@@ -3,23 +3,26 @@
 //!
 //! Rule: the supervisor knows nothing of CRI and makes no decisions; a server may be killed at any
 //! time and the next one recovers the whole state. An exit is on disk before any client sees it.
-//! [`Client`] is the server's side, [`launch`] starts a supervisor, [`supervisor`] is the process
-//! itself, and [`afterwards`] reconstructs the status of containers whose supervisor has died.
+//! [`SupervisorClient`] is the server's side, [`launch`] starts a supervisor, [`supervisor`] is the process
+//! itself, and [`orphans`] reconstructs the status of containers whose supervisor has died.
 
 #![allow(unsafe_code, reason = "fork, signal masks and pidfd ioctls have no safe wrappers")]
 
-pub mod abilities;
-pub mod afterwards;
 #[cfg(feature = "client")]
 mod client;
 pub mod descriptors;
+pub mod kernel_features;
 pub mod launch;
+pub mod orphans;
 pub mod protocol;
 mod socket_path;
 pub mod supervisor;
 
 #[cfg(feature = "client")]
-pub use client::{Client, ClientError, Connection, Driver, ExecRequest, StartedExec, Stdio};
+pub use client::{
+    ClientConnection, ClientDriver, ClientError, ExecOptions, StartedExec, StdioDescriptors,
+    SupervisorClient,
+};
 pub use container_create::spec;
 
 /// The socket in a pod's directory.

@@ -17,17 +17,17 @@ pub const HOOKS_SINCE: u32 = 2;
 
 /// From the server.
 #[derive(Clone, PartialEq, prost::Message)]
-pub struct Request {
+pub struct SupervisorRequest {
     /// Echoed in the response.
     #[prost(uint64, tag = "1")]
     pub id: u64,
-    #[prost(oneof = "Ask", tags = "2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15")]
-    pub ask: Option<Ask>,
+    #[prost(oneof = "RequestBody", tags = "2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15")]
+    pub body: Option<RequestBody>,
 }
 
 #[derive(Clone, PartialEq, prost::Oneof)]
 #[allow(clippy::large_enum_variant, reason = "one at a time, and the largest is the usual one")]
-pub enum Ask {
+pub enum RequestBody {
     #[prost(message, tag = "2")]
     Hello(Hello),
     /// Creates the pod's namespaces; once.
@@ -54,19 +54,19 @@ pub enum Ask {
     #[prost(message, tag = "11")]
     Delete(ContainerName),
     #[prost(message, tag = "12")]
-    List(Nothing),
+    List(Empty),
     /// Kills and removes all containers of the pod; then the supervisor exits.
     #[prost(message, tag = "13")]
-    Shutdown(Nothing),
+    Shutdown(Empty),
     #[prost(message, tag = "14")]
     CloseStdin(ContainerName),
     /// The response carries descriptors of the pod's namespaces, in the order of its list.
     #[prost(message, tag = "15")]
-    Namespaces(Nothing),
+    Namespaces(Empty),
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
-pub struct Nothing {}
+pub struct Empty {}
 
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct Hello {
@@ -156,35 +156,35 @@ pub struct Resize {
 
 /// From the supervisor.
 #[derive(Clone, PartialEq, prost::Message)]
-pub struct Reply {
-    #[prost(oneof = "Said", tags = "1, 2")]
-    pub said: Option<Said>,
+pub struct SupervisorMessage {
+    #[prost(oneof = "MessageBody", tags = "1, 2")]
+    pub body: Option<MessageBody>,
 }
 
 #[derive(Clone, PartialEq, prost::Oneof)]
-pub enum Said {
+pub enum MessageBody {
     #[prost(message, tag = "1")]
-    Answer(Answer),
+    Response(Response),
     #[prost(message, tag = "2")]
     Event(Event),
 }
 
 #[derive(Clone, PartialEq, prost::Message)]
-pub struct Answer {
+pub struct Response {
     #[prost(uint64, tag = "1")]
     pub id: u64,
     #[prost(message, optional, tag = "2")]
-    pub failure: Option<Failure>,
-    #[prost(oneof = "Told", tags = "3, 4, 5, 6, 7")]
-    pub told: Option<Told>,
+    pub error: Option<RequestError>,
+    #[prost(oneof = "ResponseBody", tags = "3, 4, 5, 6, 7")]
+    pub body: Option<ResponseBody>,
 }
 
 #[derive(Clone, PartialEq, prost::Oneof)]
-pub enum Told {
+pub enum ResponseBody {
     #[prost(message, tag = "3")]
     Hello(Hello),
     #[prost(message, tag = "4")]
-    Done(Nothing),
+    Done(Empty),
     #[prost(message, tag = "5")]
     State(PodState),
     #[prost(message, tag = "6")]
@@ -195,8 +195,8 @@ pub enum Told {
 }
 
 #[derive(Clone, PartialEq, prost::Message)]
-pub struct Failure {
-    #[prost(enumeration = "FailureKind", tag = "1")]
+pub struct RequestError {
+    #[prost(enumeration = "RequestErrorKind", tag = "1")]
     pub kind: i32,
     #[prost(string, tag = "2")]
     pub message: String,
@@ -204,7 +204,7 @@ pub struct Failure {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, prost::Enumeration)]
 #[repr(i32)]
-pub enum FailureKind {
+pub enum RequestErrorKind {
     /// None of the others.
     Other = 0,
     /// No such container or exec.
@@ -214,9 +214,9 @@ pub enum FailureKind {
     /// It is not in the state that the request needs.
     WrongState = 3,
     /// The specification contradicts itself or cannot be met on this node.
-    BadSpec = 4,
+    InvalidSpec = 4,
     /// The program could not be run: it is missing or not executable.
-    NoProgram = 5,
+    ProgramNotFound = 5,
     /// This supervisor does not know the request.
     Unknown = 6,
     /// The deadline has passed.
@@ -231,7 +231,7 @@ pub struct PodState {
     #[prost(message, repeated, tag = "2")]
     pub execs: Vec<ExecState>,
     #[prost(bool, tag = "3")]
-    pub pod_made: bool,
+    pub pod_created: bool,
     /// The namespaces that the pod has: `net`, `ipc`, `uts`, `pid`, `user`.
     #[prost(string, repeated, tag = "4")]
     pub namespaces: Vec<String>,
@@ -244,7 +244,7 @@ pub struct PodState {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, prost::Enumeration)]
 #[repr(i32)]
-pub enum Phase {
+pub enum ContainerPhase {
     Creating = 0,
     Created = 1,
     Running = 2,
@@ -255,7 +255,7 @@ pub enum Phase {
 pub struct ContainerState {
     #[prost(string, tag = "1")]
     pub id: String,
-    #[prost(enumeration = "Phase", tag = "2")]
+    #[prost(enumeration = "ContainerPhase", tag = "2")]
     pub phase: i32,
     /// PID in the host's PID namespace; 0 before the process exists.
     #[prost(uint32, tag = "3")]
@@ -266,7 +266,7 @@ pub struct ContainerState {
     #[prost(int64, tag = "5")]
     pub started_at: i64,
     #[prost(message, optional, tag = "6")]
-    pub exit: Option<Exit>,
+    pub exit: Option<ProcessExit>,
     /// The first process's start time in clock ticks since boot: together with the PID it
     /// identifies the process uniquely.
     #[prost(uint64, tag = "7")]
@@ -284,7 +284,7 @@ pub struct ContainerState {
 
 /// How a process ended.
 #[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
-pub struct Exit {
+pub struct ProcessExit {
     /// As a shell reports it: the code, or 128 plus the signal.
     #[prost(int32, tag = "1")]
     pub code: i32,
@@ -311,18 +311,18 @@ pub struct ExecState {
     #[prost(uint32, tag = "3")]
     pub pid: u32,
     #[prost(message, optional, tag = "4")]
-    pub exit: Option<Exit>,
+    pub exit: Option<ProcessExit>,
 }
 
 /// A change of state. A list request returns the same information.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct Event {
-    #[prost(oneof = "Happened", tags = "1, 2, 3")]
-    pub happened: Option<Happened>,
+    #[prost(oneof = "EventBody", tags = "1, 2, 3")]
+    pub body: Option<EventBody>,
 }
 
 #[derive(Clone, PartialEq, prost::Oneof)]
-pub enum Happened {
+pub enum EventBody {
     /// Its exit is on disk.
     #[prost(message, tag = "1")]
     ContainerExited(ContainerState),

@@ -11,25 +11,25 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{Mode, OFlags};
 
 /// Size of `sun_path` without the final zero byte.
-const LONGEST: usize = 107;
+const MAX_LENGTH: usize = 107;
 
 /// The path to connect to, valid while the directory is open.
 #[derive(Debug)]
 pub(crate) struct SocketPath {
     pub(crate) path: PathBuf,
-    _folder: Option<OwnedFd>,
+    _dir: Option<OwnedFd>,
 }
 
 impl SocketPath {
-    /// `folder` is the pod's directory.
-    pub(crate) fn of(folder: &Path) -> io::Result<Self> {
-        let path = folder.join(crate::SOCKET);
-        if path.as_os_str().len() <= LONGEST {
-            return Ok(Self { path, _folder: None });
+    /// `dir` is the pod's directory.
+    pub(crate) fn of(dir: &Path) -> io::Result<Self> {
+        let path = dir.join(crate::SOCKET);
+        if path.as_os_str().len() <= MAX_LENGTH {
+            return Ok(Self { path, _dir: None });
         }
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let folder = rustix::fs::open(folder, flags, Mode::empty())?;
-        let path = format!("/proc/self/fd/{}/{}", folder.as_raw_fd(), crate::SOCKET).into();
-        Ok(Self { path, _folder: Some(folder) })
+        let dir = rustix::fs::open(dir, flags, Mode::empty())?;
+        let path = format!("/proc/self/fd/{}/{}", dir.as_raw_fd(), crate::SOCKET).into();
+        Ok(Self { path, _dir: Some(dir) })
     }
 }

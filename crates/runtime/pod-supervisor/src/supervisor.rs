@@ -5,13 +5,13 @@
 //! started, so forking stays safe. A misbehaving connection is closed; a misbehaving container
 //! affects only itself.
 
-mod births;
-mod chores;
+mod cgroup_jobs;
 mod connection;
 mod exec_tree;
 mod exits;
 mod handler;
 mod log_lines;
+mod pending_creates;
 mod records;
 mod requests;
 mod signals;
@@ -27,24 +27,24 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant, SystemTime};
 
-use cgroup_files::{Hierarchy, MemoryWatch};
-use container_create::scopes::Scope;
+use cgroup_files::{CgroupHierarchies, MemoryEventsWatch};
+use container_create::scopes::SystemdScope;
 use container_create::spec::{ContainerNamespaces, LimitsSpec, PodSpec};
 use container_create::{NullDevice, PodNamespaces, ProcessFiles};
 
-use crate::protocol::{ContainerState, ExecState, Exit};
-use births::Birth;
-use chores::Chore;
-use connection::Connections;
-use handler::Handler;
-use streams::Streams;
+use crate::protocol::{ContainerState, ExecState, ProcessExit};
+use cgroup_jobs::CgroupJob;
+use connection::AcceptedConnections;
+use handler::OciHandler;
+use pending_creates::PendingCreate;
+use streams::ContainerStreams;
 
 /// `argv[0]` with which the program runs as a supervisor.
 pub const NAME: &str = "keelson-pod";
 /// How long an exited container's remaining output is waited for.
-const DRAIN: Duration = Duration::from_secs(2);
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(2);
 /// Time limit for creating a container.
-const BIRTH: Duration = Duration::from_secs(120);
+const CREATE_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// Runs the process if it was started as a supervisor or as a pod's init, and returns its exit
 /// code. A binary calls this before anything else.
@@ -54,8 +54,8 @@ pub fn run_if_called() -> Option<ExitCode> {
     if name == container_create::INIT_NAME {
         container_create::run_init();
     }
-    if name == container_create::abilities::NAME {
-        container_create::abilities::report(Path::new(&arguments.next()?));
+    if name == container_create::kernel_features::NAME {
+        container_create::kernel_features::report(Path::new(&arguments.next()?));
         return Some(ExitCode::SUCCESS);
     }
     (name == NAME).then(|| run_from(arguments.collect()))
@@ -71,14 +71,14 @@ fn run_from(arguments: Vec<OsString>) -> ExitCode {
     }));
     let mut arguments = arguments.into_iter();
     let mut text = || arguments.next().and_then(|one| one.into_string().ok()).unwrap_or_default();
-    let (folder, group, launcher, descriptors) = (text(), text(), text(), text());
-    let outcome = if folder.is_empty() {
+    let (dir, group, launcher, descriptors) = (text(), text(), text(), text());
+    let outcome = if dir.is_empty() {
         Err(io::Error::other("expected the pod's directory"))
     } else {
         let lowered = descriptors.parse().map_or(Ok(()), crate::descriptors::lower_to);
-        lowered.and_then(|()| follow(&launcher)).and_then(|()| {
-            start(Path::new(&folder), Some(&*group).filter(|group| !group.is_empty()))
-        })
+        lowered
+            .and_then(|()| die_with_launcher(&launcher))
+            .and_then(|()| start(Path::new(&dir), Some(&*group).filter(|group| !group.is_empty())))
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
@@ -91,7 +91,7 @@ fn run_from(arguments: Vec<OsString>) -> ExitCode {
 
 /// Dies with the launcher while the launcher waits: a supervisor unknown to any server would stay
 /// for ever.
-fn follow(launcher: &str) -> io::Result<()> {
+fn die_with_launcher(launcher: &str) -> io::Result<()> {
     let Ok(launcher) = launcher.parse::<i32>() else { return Ok(()) };
     container_create::system::die_with_parent()?;
     let parent = rustix::process::getppid().map(|parent| parent.as_raw_nonzero().get());
@@ -100,9 +100,9 @@ fn follow(launcher: &str) -> io::Result<()> {
 
 /// The launcher waits for this process, which exits when its child, the supervisor, listens. The
 /// supervisor then has no parent but the reaper.
-fn start(folder: &Path, group: Option<&str>) -> io::Result<()> {
-    use container_create::system::{self, Side};
-    system::close_all_but(&[0, 1, 2])?;
+fn start(dir: &Path, group: Option<&str>) -> io::Result<()> {
+    use container_create::system::{self, ForkSide};
+    system::close_all_except(&[0, 1, 2])?;
     std::env::set_current_dir("/")?;
     rustix::process::setsid()?;
     rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o022));
@@ -111,21 +111,21 @@ fn start(folder: &Path, group: Option<&str>) -> io::Result<()> {
     }
     let (mut ours, mut theirs) = UnixStream::pair()?;
     match system::fork()? {
-        Side::Parent { .. } => {
+        ForkSide::Parent { .. } => {
             drop(theirs);
-            let mut word = String::new();
-            ours.read_to_string(&mut word)?;
-            if word == "listening" { Ok(()) } else { Err(io::Error::other(word)) }
+            let mut status = String::new();
+            ours.read_to_string(&mut status)?;
+            if status == "listening" { Ok(()) } else { Err(io::Error::other(status)) }
         }
-        Side::Child => {
+        ForkSide::Child => {
             drop(ours);
-            let outcome = become_supervisor(folder);
-            let word =
+            let outcome = become_supervisor(dir);
+            let status =
                 outcome.as_ref().map_or_else(ToString::to_string, |_| "listening".to_owned());
             // An error if the waiting process has died with the launcher.
-            let told = theirs.write_all(word.as_bytes());
+            let reported = theirs.write_all(status.as_bytes());
             drop(theirs);
-            if let (Ok(mut supervisor), Ok(())) = (outcome, told) {
+            if let (Ok(mut supervisor), Ok(())) = (outcome, reported) {
                 supervisor.run();
             }
             system::exit_now(0)
@@ -135,63 +135,63 @@ fn start(folder: &Path, group: Option<&str>) -> io::Result<()> {
 
 /// A path is a cgroup that we create; `SLICE:SCOPE` a scope that systemd creates.
 fn enter_group(group: &str) -> io::Result<()> {
-    let odd = |error: cgroup_files::CgroupError| io::Error::other(error.to_string());
-    let hierarchy = Hierarchy::detect().map_err(odd)?;
+    let to_io_error = |error: cgroup_files::CgroupError| io::Error::other(error.to_string());
+    let hierarchy = CgroupHierarchies::detect().map_err(to_io_error)?;
     if let Some((slice, unit)) = group.split_once(':').filter(|_| !group.starts_with('/')) {
-        let scope = Scope { unit, slice, description: "the supervisor of a pod" };
+        let scope = SystemdScope { unit, slice, description: "the supervisor of a pod" };
         let nothing = LimitsSpec::default();
         return scope
             .enter_new(&nothing, hierarchy.version())
             .map_err(|trouble| io::Error::other(trouble.message));
     }
-    let group = hierarchy.group(group).map_err(odd)?;
-    group.create().map_err(odd)?;
+    let group = hierarchy.group(group).map_err(to_io_error)?;
+    group.create().map_err(to_io_error)?;
     // This process has one thread.
-    match group.door_of_caller(None).map_err(odd)? {
-        Some(door) => door.admit(0).map_err(odd),
-        None => group.add_process(0).map_err(odd),
+    match group.task_files_for_caller(None).map_err(to_io_error)? {
+        Some(procs_files) => procs_files.attach(0).map_err(to_io_error),
+        None => group.add_process(0).map_err(to_io_error),
     }
 }
 
 /// Runs in the process that stays: the kernel reports the PID that called listen as the peer.
-fn become_supervisor(folder: &Path) -> io::Result<Supervisor> {
+fn become_supervisor(dir: &Path) -> io::Result<Supervisor> {
     use container_create::system;
     system::become_reaper()?;
     system::hide_process()?;
     rustix::thread::set_name(c"keelson-pod")?;
-    signals::keep_memory_small();
+    signals::limit_allocator_memory();
     // Without the right to lower it, the score stays as it is.
     let _ = std::fs::write("/proc/self/oom_score_adj", "-998");
-    let listener = connection::listen(&folder.join(crate::SOCKET))?;
-    Supervisor::new(folder, listener)
+    let listener = connection::listen(&dir.join(crate::SOCKET))?;
+    Supervisor::new(dir, listener)
 }
 
 /// Where a response is sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Asker {
+struct RequestOrigin {
     connection: u64,
     request: u64,
 }
 
 /// The supervisor's whole state.
 struct Supervisor {
-    folder: PathBuf,
+    dir: PathBuf,
     files: ProcessFiles,
     null: NullDevice,
-    hierarchy: Option<Hierarchy>,
-    connections: Connections,
+    hierarchy: Option<CgroupHierarchies>,
+    connections: AcceptedConnections,
     signals: OwnedFd,
     /// Container threads wake the main thread with it.
     wake: std::sync::Arc<OwnedFd>,
     pod: Option<Pod>,
     containers: BTreeMap<String, Container>,
     execs: BTreeMap<String, ExecProcess>,
-    births: Vec<Birth>,
-    chores: Vec<Chore>,
-    shutdown: Option<Asker>,
+    pending_creates: Vec<PendingCreate>,
+    cgroup_jobs: Vec<CgroupJob>,
+    shutdown: Option<RequestOrigin>,
     ended: bool,
     /// OOM kills attributed to containers of this pod, including removed ones.
-    claimed_kills: u64,
+    claimed_oom_kills: u64,
 }
 
 struct Pod {
@@ -204,21 +204,21 @@ struct Container {
     state: ContainerState,
     namespaces: ContainerNamespaces,
     /// Set if an OCI runtime creates and removes the container.
-    handler: Option<Handler>,
+    handler: Option<OciHandler>,
     /// Of the first process, once it exists.
     pidfd: Option<OwnedFd>,
     /// Socket for the start request and for errors of the start.
     start: Option<OwnedFd>,
-    starting: Option<Asker>,
-    streams: Option<Streams>,
-    memory: Option<MemoryWatch>,
-    /// [`Supervisor::unclaimed_kills`] when the container was created.
-    kills_before: Option<u64>,
+    starting: Option<RequestOrigin>,
+    streams: Option<ContainerStreams>,
+    memory: Option<MemoryEventsWatch>,
+    /// [`Supervisor::unclaimed_oom_kills`] when the container was created.
+    oom_kills_before: Option<u64>,
     /// Exited, but its output is not completely written.
-    draining: Option<(Exit, Instant)>,
+    draining: Option<(ProcessExit, Instant)>,
     /// Requests that wait for its deletion: several if a server restarted meanwhile.
-    deleting: Vec<Asker>,
-    reopening: Vec<(Asker, u32)>,
+    deleting: Vec<RequestOrigin>,
+    reopening: Vec<(RequestOrigin, u32)>,
     /// Leftover cgroups of execs.
     exec_groups: Vec<String>,
 }
@@ -231,14 +231,14 @@ struct ExecProcess {
     deadline: Option<Instant>,
     timed_out: bool,
     /// It exited before its helper reported that it ran.
-    early_exit: Option<Exit>,
+    early_exit: Option<ProcessExit>,
     /// The cgroup by which its processes are found; without one see [`exec_tree`].
     group: Option<String>,
 }
 
 /// The container states that a supervisor has recorded in its directory.
-pub(crate) fn recorded(folder: &Path) -> io::Result<Vec<io::Result<ContainerState>>> {
-    records::read_states(folder)
+pub(crate) fn recorded(dir: &Path) -> io::Result<Vec<io::Result<ContainerState>>> {
+    records::read_states(dir)
 }
 
 fn now() -> i64 {
@@ -247,28 +247,28 @@ fn now() -> i64 {
 }
 
 impl Supervisor {
-    fn new(folder: &Path, listener: OwnedFd) -> io::Result<Self> {
-        let odd = |trouble: container_create::Trouble| io::Error::other(trouble.message);
-        let files = ProcessFiles::open().map_err(odd)?;
-        let null = NullDevice::new().map_err(odd)?;
+    fn new(dir: &Path, listener: OwnedFd) -> io::Result<Self> {
+        let to_io_error = |error: container_create::CreateError| io::Error::other(error.message);
+        let files = ProcessFiles::open().map_err(to_io_error)?;
+        let null = NullDevice::new().map_err(to_io_error)?;
         let flags = rustix::event::EventfdFlags::CLOEXEC | rustix::event::EventfdFlags::NONBLOCK;
-        records::prepare(folder)?;
+        records::prepare(dir)?;
         Ok(Self {
-            folder: folder.to_owned(),
+            dir: dir.to_owned(),
             files,
             null,
-            hierarchy: Hierarchy::detect().ok(),
-            connections: Connections::new(listener),
+            hierarchy: CgroupHierarchies::detect().ok(),
+            connections: AcceptedConnections::new(listener),
             signals: signals::children()?,
             wake: std::sync::Arc::new(rustix::event::eventfd(0, flags)?),
             pod: None,
             containers: BTreeMap::new(),
             execs: BTreeMap::new(),
-            births: Vec::new(),
-            chores: Vec::new(),
+            pending_creates: Vec::new(),
+            cgroup_jobs: Vec::new(),
             shutdown: None,
             ended: false,
-            claimed_kills: 0,
+            claimed_oom_kills: 0,
         })
     }
 

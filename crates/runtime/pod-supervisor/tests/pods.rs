@@ -3,12 +3,12 @@
 //! Rule: each test has its own pod, cgroup and directory, removes them, and has a deadline. A test
 //! that this host cannot run prints which feature is missing.
 
-#[path = "pods/bed.rs"]
-mod bed;
 #[path = "pods/exec_trees.rs"]
 mod exec_trees;
 #[path = "pods/filesystem.rs"]
 mod filesystem;
+#[path = "pods/bed.rs"]
+mod fixture;
 #[path = "pods/handlers.rs"]
 mod handlers;
 #[path = "pods/hooks.rs"]

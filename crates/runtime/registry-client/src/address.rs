@@ -7,11 +7,11 @@ use crate::error::{Error, Result};
 #[cfg(test)]
 mod tests;
 
-const LONGEST: usize = 16 * 1024;
+const MAX_LENGTH: usize = 16 * 1024;
 
 /// Target of a request: scheme, host, port and path.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Address {
+pub struct HttpUrl {
     pub secure: bool,
     /// Without brackets.
     pub host: String,
@@ -20,13 +20,13 @@ pub struct Address {
     pub path: String,
 }
 
-impl Address {
+impl HttpUrl {
     pub fn parse(text: &str) -> Result<Self> {
-        let wrong = |why: &str| Error::Answer {
+        let wrong = |reason: &str| Error::Answer {
             what: format!("address {:?}", text.chars().take(200).collect::<String>()),
-            why: why.to_owned(),
+            reason: reason.to_owned(),
         };
-        if text.len() > LONGEST {
+        if text.len() > MAX_LENGTH {
             return Err(wrong("is too long"));
         }
         if text.bytes().any(|byte| byte.is_ascii_control() || byte == b' ') {
@@ -69,9 +69,9 @@ impl Address {
         if location.starts_with('/') {
             return Self::parse(&format!("{}{location}", self.origin()));
         }
-        let folder = self.path.split('?').next().unwrap_or("/");
-        let folder = folder.rsplit_once('/').map_or("", |(folder, _)| folder);
-        Self::parse(&format!("{}{folder}/{location}", self.origin()))
+        let dir = self.path.split('?').next().unwrap_or("/");
+        let dir = dir.rsplit_once('/').map_or("", |(dir, _)| dir);
+        Self::parse(&format!("{}{dir}/{location}", self.origin()))
     }
 
     /// Scheme, host and port.
@@ -102,7 +102,7 @@ impl Address {
     }
 }
 
-impl fmt::Display for Address {
+impl fmt::Display for HttpUrl {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         // Without the query: it may carry a signature.
         let path = self.path.split('?').next().unwrap_or_default();
@@ -127,7 +127,7 @@ fn split_port(authority: &str) -> Option<(String, Option<&str>)> {
 }
 
 /// Loopback hosts, reached without TLS unless configured otherwise.
-pub fn is_this_machine(host: &str) -> bool {
+pub fn is_loopback_host(host: &str) -> bool {
     let host = host.trim_start_matches('[').trim_end_matches(']');
     host.eq_ignore_ascii_case("localhost")
         || host.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback())

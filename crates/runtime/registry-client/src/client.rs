@@ -10,17 +10,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hyper::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderValue, RANGE};
-use image_store::{Descriptor, Digest, Reference};
+use image_store::{Descriptor, Digest, ImageReference};
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::{ClientConfig, RootCertStore};
 
-use crate::address::{Address, is_this_machine};
+use crate::address::{HttpUrl, is_loopback_host};
 use crate::challenge::{self, Challenge};
-use crate::connection::{Answered, Ask, ask};
+use crate::connection::{HttpRequest, HttpResponse, send};
 use crate::error::{Error, Result};
-use crate::login::{Credentials, Login};
-use crate::tokens::{Token, Tokens, basic, escaped};
+use crate::login::{Login, RegistryCredentials};
+use crate::tokens::{Token, TokenCache, basic, escaped};
 
 /// Accepted manifest media types.
 const MANIFESTS: &str = "application/vnd.oci.image.index.v1+json, \
@@ -28,14 +28,14 @@ const MANIFESTS: &str = "application/vnd.oci.image.index.v1+json, \
     application/vnd.docker.distribution.manifest.list.v2+json, \
     application/vnd.docker.distribution.manifest.v2+json";
 /// Usual paths of the system's trusted certificates.
-const TRUSTED: &[&str] = &[
+const TRUSTED_CERTIFICATE_PATHS: &[&str] = &[
     "/etc/ssl/certs/ca-certificates.crt",
     "/etc/pki/tls/certs/ca-bundle.crt",
     "/etc/ssl/ca-bundle.pem",
     "/etc/ssl/cert.pem",
 ];
-const MOST_REDIRECTS: usize = 5;
-const LARGEST_TOKEN: usize = 1 << 20;
+const MAX_REDIRECTS: usize = 5;
+const MAX_TOKEN_SIZE: usize = 1 << 20;
 
 /// Limits on a registry's responses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -64,12 +64,12 @@ pub struct HostSettings {
 
 /// Clones share tokens.
 #[derive(Debug, Clone)]
-pub struct Client {
+pub struct RegistryClient {
     hosts: Arc<BTreeMap<String, HostSettings>>,
     machine: Arc<RootCertStore>,
     tls: Arc<BTreeMap<String, Arc<ClientConfig>>>,
     default_tls: Arc<ClientConfig>,
-    tokens: Arc<Tokens>,
+    tokens: Arc<TokenCache>,
     pub(crate) limits: Limits,
 }
 
@@ -79,27 +79,29 @@ pub struct Resolved {
     pub descriptor: Descriptor,
     /// The document, verified against the descriptor.
     pub document: Vec<u8>,
-    pub(crate) place: Place,
+    pub(crate) endpoint: RegistryEndpoint,
 }
 
 /// A repository at one host, with the credentials for it.
 #[derive(Debug, Clone)]
-pub(crate) struct Place {
+pub(crate) struct RegistryEndpoint {
     /// The registry in the image's name, which selects the settings.
     registry: String,
     /// `/v2/` of the host.
-    base: Address,
+    base: HttpUrl,
     repository: String,
     /// For a mirror: the registry that it mirrors.
     namespace: Option<String>,
-    credentials: Credentials,
+    credentials: RegistryCredentials,
 }
 
-impl Client {
+impl RegistryClient {
     /// `hosts` is keyed by the registry in image names.
     pub fn new(hosts: BTreeMap<String, HostSettings>, limits: Limits) -> Result<Self> {
         let mut machine = RootCertStore::empty();
-        if let Some(bundle) = TRUSTED.iter().find_map(|path| std::fs::read(path).ok()) {
+        if let Some(bundle) =
+            TRUSTED_CERTIFICATE_PATHS.iter().find_map(|path| std::fs::read(path).ok())
+        {
             machine.add_parsable_certificates(CertificateDer::pem_slice_iter(&bundle).flatten());
         }
         let mut tls = BTreeMap::new();
@@ -112,12 +114,12 @@ impl Client {
             if roots.add_parsable_certificates(certificates).0 == 0 {
                 return Err(Error::Settings {
                     what: format!("certificates of {host}"),
-                    why: "no certificate in PEM form is there".to_owned(),
+                    reason: "no certificate in PEM form is there".to_owned(),
                 });
             }
-            tls.insert(host.clone(), configured(roots)?);
+            tls.insert(host.clone(), client_config(roots)?);
         }
-        let default_tls = configured(machine.clone())?;
+        let default_tls = client_config(machine.clone())?;
         Ok(Self {
             hosts: Arc::new(hosts),
             machine: Arc::new(machine),
@@ -134,10 +136,10 @@ impl Client {
     }
 
     /// Every host that may have the image, in order.
-    fn places(&self, name: &Reference, login: &Login) -> Result<Vec<Place>> {
+    fn endpoints(&self, name: &ImageReference, login: &Login) -> Result<Vec<RegistryEndpoint>> {
         let registry = name.registry();
         let settings = self.hosts.get(registry).cloned().unwrap_or_default();
-        let place = |base: Address, namespace: Option<String>| Place {
+        let endpoint = |base: HttpUrl, namespace: Option<String>| RegistryEndpoint {
             registry: registry.to_owned(),
             repository: name.repository().to_owned(),
             namespace,
@@ -147,13 +149,13 @@ impl Client {
         };
         let mut all = Vec::new();
         for mirror in &settings.mirrors {
-            let address = Address::parse(mirror).map_err(|error| Error::Settings {
+            let address = HttpUrl::parse(mirror).map_err(|error| Error::Settings {
                 what: format!("mirror of {registry}"),
-                why: error.to_string(),
+                reason: error.to_string(),
             })?;
             let path = address.path.trim_end_matches('/');
             let path = if path.ends_with("/v2") { path.to_owned() } else { format!("{path}/v2") };
-            all.push(place(address.at(&format!("{path}/")), Some(registry.to_owned())));
+            all.push(endpoint(address.at(&format!("{path}/")), Some(registry.to_owned())));
         }
         if !settings.mirrors_only {
             // The registry's name differs from its host.
@@ -161,21 +163,25 @@ impl Client {
             let alone = host.rsplit_once(':').map_or(host, |(alone, _)| alone);
             let plain = settings
                 .plain_http
-                .unwrap_or_else(|| is_this_machine(alone) && settings.certificates.is_empty());
+                .unwrap_or_else(|| is_loopback_host(alone) && settings.certificates.is_empty());
             let scheme = if plain { "http" } else { "https" };
-            all.push(place(Address::parse(&format!("{scheme}://{host}/v2/"))?, None));
+            all.push(endpoint(HttpUrl::parse(&format!("{scheme}://{host}/v2/"))?, None));
         }
         Ok(all)
     }
 
     /// Finds an image: tries each host in order until one has it.
-    pub async fn resolve(&self, name: &Reference, login: impl Into<Login>) -> Result<Resolved> {
+    pub async fn resolve(
+        &self,
+        name: &ImageReference,
+        login: impl Into<Login>,
+    ) -> Result<Resolved> {
         let mut first = None;
-        for place in self.places(name, &login.into())? {
-            match self.manifest(&place, name).await {
+        for endpoint in self.endpoints(name, &login.into())? {
+            match self.manifest(&endpoint, name).await {
                 Ok(resolved) => return Ok(resolved),
                 Err(error) => {
-                    tracing::debug!(host = %place.base, %error, "no image here");
+                    tracing::debug!(host = %endpoint.base, %error, "no image here");
                     // The registry's own error matters most, and it comes last.
                     first = Some(error);
                 }
@@ -183,18 +189,22 @@ impl Client {
         }
         Err(first.unwrap_or_else(|| Error::Settings {
             what: format!("registry {}", name.registry()),
-            why: "it may only be reached by mirrors, and has none".to_owned(),
+            reason: "it may only be reached by mirrors, and has none".to_owned(),
         }))
     }
 
-    async fn manifest(&self, place: &Place, name: &Reference) -> Result<Resolved> {
+    async fn manifest(
+        &self,
+        endpoint: &RegistryEndpoint,
+        name: &ImageReference,
+    ) -> Result<Resolved> {
         let wanted = match (name.digest(), name.tag()) {
             (Some(digest), _) => digest.to_string(),
             (None, Some(tag)) => tag.to_owned(),
             (None, None) => "latest".to_owned(),
         };
-        let what = format!("{} at {}", name, place.base.origin());
-        let mut answer = self.get(place, &format!("manifests/{wanted}"), None).await?;
+        let what = format!("{} at {}", name, endpoint.base.origin());
+        let mut answer = self.get(endpoint, &format!("manifests/{wanted}"), None).await?;
         let kind = answer.header("content-type").unwrap_or_default();
         let media_type = kind.split(';').next().unwrap_or_default().trim().to_owned();
         let document =
@@ -203,7 +213,7 @@ impl Client {
         if let Some(expected) = name.digest().filter(|expected| **expected != digest) {
             return Err(Error::Answer {
                 what,
-                why: format!("the document has the digest {digest}; {expected} was asked for"),
+                reason: format!("the document has the digest {digest}; {expected} was asked for"),
             });
         }
         let descriptor = Descriptor {
@@ -213,29 +223,34 @@ impl Client {
             platform: None,
             annotations: BTreeMap::new(),
         };
-        Ok(Resolved { descriptor, document, place: place.clone() })
+        Ok(Resolved { descriptor, document, endpoint: endpoint.clone() })
     }
 
     /// Opens content at `offset`. Status 206 means that the response starts there.
     pub(crate) async fn open(
         &self,
-        place: &Place,
+        endpoint: &RegistryEndpoint,
         descriptor: &Descriptor,
         offset: u64,
-    ) -> Result<Answered> {
+    ) -> Result<HttpResponse> {
         let document = descriptor.media_type.contains("manifest")
             || descriptor.media_type.contains("image.index");
         let kind = if document { "manifests" } else { "blobs" };
-        self.get(place, &format!("{kind}/{}", descriptor.digest), Some(offset)).await
+        self.get(endpoint, &format!("{kind}/{}", descriptor.digest), Some(offset)).await
     }
 
     /// A GET below the repository, authenticated as the host requires, redirects followed.
-    async fn get(&self, place: &Place, path: &str, offset: Option<u64>) -> Result<Answered> {
-        let mut target = format!("{}{}/{path}", place.base.path, place.repository);
-        if let Some(namespace) = &place.namespace {
+    async fn get(
+        &self,
+        endpoint: &RegistryEndpoint,
+        path: &str,
+        offset: Option<u64>,
+    ) -> Result<HttpResponse> {
+        let mut target = format!("{}{}/{path}", endpoint.base.path, endpoint.repository);
+        if let Some(namespace) = &endpoint.namespace {
             target.push_str(&format!("?ns={}", escaped(namespace)));
         }
-        let mut request = Ask::get(place.base.at(&target));
+        let mut request = HttpRequest::get(endpoint.base.at(&target));
         if path.starts_with("manifests/") {
             request.headers.insert(ACCEPT, HeaderValue::from_static(MANIFESTS));
         }
@@ -244,18 +259,18 @@ impl Client {
         {
             request.headers.insert(RANGE, range);
         }
-        let key = format!("{} {}", place.base.origin(), place.repository);
-        let key = format!("{key} {}", fingerprint(&place.credentials));
+        let key = format!("{} {}", endpoint.base.origin(), endpoint.repository);
+        let key = format!("{key} {}", fingerprint(&endpoint.credentials));
         if let Some(token) = self.tokens.get(&key) {
             authorize(&mut request, &token)?;
-        } else if let Credentials::Token { token } = &place.credentials {
+        } else if let RegistryCredentials::Token { token } = &endpoint.credentials {
             authorize(&mut request, &format!("Bearer {token}"))?;
         }
-        let (answer, at) = self.follow(place, request.clone()).await?;
+        let (answer, at) = self.follow(endpoint, request.clone()).await?;
         // Only the original host may request credentials: a redirect's target would name its own
         // token service and receive the password.
         if answer.status != 401 || !at.same_origin(&request.address) {
-            return self.checked(place, answer, &request.address).await;
+            return self.check_status(endpoint, answer, &request.address).await;
         }
         // A challenge: the cached token is not valid any more.
         self.tokens.forget(&key);
@@ -267,26 +282,30 @@ impl Client {
             .collect();
         let authorization = match challenge::best(&headers) {
             Some(Challenge::Bearer { realm, service, scope }) => {
-                let token = self.token(place, &realm, service, scope).await?;
-                self.tokens.keep(&key, &token)
+                let token = self.token(endpoint, &realm, service, scope).await?;
+                self.tokens.store(&key, &token)
             }
-            Some(Challenge::Basic) => match &place.credentials {
-                Credentials::Password { user, password } => basic(user, password),
-                _ => return self.checked(place, answer, &request.address).await,
+            Some(Challenge::Basic) => match &endpoint.credentials {
+                RegistryCredentials::Password { user, password } => basic(user, password),
+                _ => return self.check_status(endpoint, answer, &request.address).await,
             },
-            None => return self.checked(place, answer, &request.address).await,
+            None => return self.check_status(endpoint, answer, &request.address).await,
         };
         drop(answer);
         authorize(&mut request, &authorization)?;
-        let (answer, _) = self.follow(place, request.clone()).await?;
-        self.checked(place, answer, &request.address).await
+        let (answer, _) = self.follow(endpoint, request.clone()).await?;
+        self.check_status(endpoint, answer, &request.address).await
     }
 
     /// Follows redirects and returns the last URL. Credentials are not sent to another host.
-    async fn follow(&self, place: &Place, mut request: Ask) -> Result<(Answered, Address)> {
+    async fn follow(
+        &self,
+        endpoint: &RegistryEndpoint,
+        mut request: HttpRequest,
+    ) -> Result<(HttpResponse, HttpUrl)> {
         let origin = request.address.clone();
-        for _ in 0..=MOST_REDIRECTS {
-            let answer = ask(&request, &self.tls_for(place)).await?;
+        for _ in 0..=MAX_REDIRECTS {
+            let answer = send(&request, &self.tls_for(endpoint)).await?;
             let moved = matches!(answer.status, 301 | 302 | 303 | 307 | 308);
             let Some(location) = answer.header("location").filter(|_| moved) else {
                 return Ok((answer, request.address));
@@ -295,7 +314,7 @@ impl Client {
             if request.address.secure && !next.secure {
                 return Err(Error::Answer {
                     what: request.address.to_string(),
-                    why: format!("redirects from TLS to plain HTTP at {}", next.origin()),
+                    reason: format!("redirects from TLS to plain HTTP at {}", next.origin()),
                 });
             }
             if !next.same_origin(&origin) {
@@ -303,7 +322,7 @@ impl Client {
                 if !request.body.is_empty() {
                     return Err(Error::Answer {
                         what: request.address.to_string(),
-                        why: format!(
+                        reason: format!(
                             "redirects to {}, which would show it the identity token",
                             next.origin()
                         ),
@@ -315,61 +334,67 @@ impl Client {
         }
         Err(Error::Answer {
             what: origin.to_string(),
-            why: format!("redirects more than {MOST_REDIRECTS} times"),
+            reason: format!("redirects more than {MAX_REDIRECTS} times"),
         })
     }
 
     /// A successful response, or the registry's error.
-    async fn checked(
+    async fn check_status(
         &self,
-        place: &Place,
-        answer: Answered,
-        address: &Address,
-    ) -> Result<Answered> {
+        endpoint: &RegistryEndpoint,
+        answer: HttpResponse,
+        address: &HttpUrl,
+    ) -> Result<HttpResponse> {
         let what = address.to_string();
         match answer.status {
             200 | 206 => Ok(answer),
             404 => Err(Error::NotFound { what }),
-            status @ (401 | 403) => {
-                Err(Error::Denied { what, status, said: self.said(place, answer).await })
-            }
-            status => Err(Error::Status { what, status, said: self.said(place, answer).await }),
+            status @ (401 | 403) => Err(Error::Denied {
+                what,
+                status,
+                response_text: self.response_text(endpoint, answer).await,
+            }),
+            status => Err(Error::Status {
+                what,
+                status,
+                response_text: self.response_text(endpoint, answer).await,
+            }),
         }
     }
 
     /// The text of an error response, without secrets.
-    async fn said(&self, place: &Place, mut answer: Answered) -> String {
-        place.credentials.hidden_in(answer.said(self.limits.document_time).await)
+    async fn response_text(&self, endpoint: &RegistryEndpoint, mut answer: HttpResponse) -> String {
+        endpoint.credentials.redact(answer.response_text(self.limits.document_time).await)
     }
 
-    fn tls_for(&self, place: &Place) -> Arc<ClientConfig> {
-        self.tls.get(&place.registry).map_or_else(|| Arc::clone(&self.default_tls), Arc::clone)
+    fn tls_for(&self, endpoint: &RegistryEndpoint) -> Arc<ClientConfig> {
+        self.tls.get(&endpoint.registry).map_or_else(|| Arc::clone(&self.default_tls), Arc::clone)
     }
 
     /// Requests a token from the token service that the registry names.
     async fn token(
         &self,
-        place: &Place,
+        endpoint: &RegistryEndpoint,
         realm: &str,
         service: Option<String>,
         scope: Option<String>,
     ) -> Result<Token> {
-        let mut address = Address::parse(realm)?;
-        if place.base.secure && !address.secure {
+        let mut address = HttpUrl::parse(realm)?;
+        if endpoint.base.secure && !address.secure {
             return Err(Error::Answer {
-                what: place.base.origin(),
-                why: "its token service speaks plain HTTP, which would show the password"
+                what: endpoint.base.origin(),
+                reason: "its token service speaks plain HTTP, which would show the password"
                     .to_owned(),
             });
         }
-        let scope = scope.unwrap_or_else(|| format!("repository:{}:pull", place.repository));
+        let scope = scope.unwrap_or_else(|| format!("repository:{}:pull", endpoint.repository));
         let mut fields = vec![("scope", scope)];
         fields.extend(service.map(|service| ("service", service)));
-        let mut request = if let Credentials::Identity { token } = &place.credentials {
+        let mut request = if let RegistryCredentials::Identity { token } = &endpoint.credentials {
             fields.push(("grant_type", "refresh_token".to_owned()));
             fields.push(("client_id", "keelson".to_owned()));
             fields.push(("refresh_token", token.clone()));
-            let mut request = Ask::get(address);
+            let mut request = HttpRequest::get(address);
             request.method = hyper::Method::POST;
             request.headers.insert(
                 CONTENT_TYPE,
@@ -380,39 +405,40 @@ impl Client {
         } else {
             let joint = if address.path.contains('?') { '&' } else { '?' };
             address.path = format!("{}{joint}{}", address.path, form(&fields));
-            Ask::get(address)
+            HttpRequest::get(address)
         };
-        if let Credentials::Password { user, password } = &place.credentials {
+        if let RegistryCredentials::Password { user, password } = &endpoint.credentials {
             authorize(&mut request, &basic(user, password))?;
         }
         let what = format!("token service {}", request.address);
-        let (mut answer, _) = self.follow(place, request).await?;
+        let (mut answer, _) = self.follow(endpoint, request).await?;
         if answer.status != 200 {
-            let (status, said) = (answer.status, self.said(place, answer).await);
-            return Err(Error::Denied { what, status, said });
+            let (status, response_text) =
+                (answer.status, self.response_text(endpoint, answer).await);
+            return Err(Error::Denied { what, status, response_text });
         }
-        let bytes = answer.all(&what, (LARGEST_TOKEN, self.limits.document_time)).await?;
+        let bytes = answer.all(&what, (MAX_TOKEN_SIZE, self.limits.document_time)).await?;
         let token: Token = serde_json::from_slice(&bytes)
-            .map_err(|error| Error::Answer { what: what.clone(), why: error.to_string() })?;
+            .map_err(|error| Error::Answer { what: what.clone(), reason: error.to_string() })?;
         if token.text().is_empty() {
-            return Err(Error::Answer { what, why: "it gave no token".to_owned() });
+            return Err(Error::Answer { what, reason: "it gave no token".to_owned() });
         }
         Ok(token)
     }
 }
 
-fn configured(roots: RootCertStore) -> Result<Arc<ClientConfig>> {
+fn client_config(roots: RootCertStore) -> Result<Arc<ClientConfig>> {
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
     let builder = ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
-        .map_err(|error| Error::Settings { what: "TLS".to_owned(), why: error.to_string() })?;
+        .map_err(|error| Error::Settings { what: "TLS".to_owned(), reason: error.to_string() })?;
     Ok(Arc::new(builder.with_root_certificates(roots).with_no_client_auth()))
 }
 
-fn authorize(request: &mut Ask, text: &str) -> Result<()> {
+fn authorize(request: &mut HttpRequest, text: &str) -> Result<()> {
     let mut value = HeaderValue::from_str(text).map_err(|_| Error::Settings {
         what: format!("credentials for {}", request.address.origin()),
-        why: "they have characters that no header can carry".to_owned(),
+        reason: "they have characters that no header can carry".to_owned(),
     })?;
     value.set_sensitive(true);
     request.headers.insert(AUTHORIZATION, value);
@@ -426,12 +452,12 @@ fn form(fields: &[(&str, String)]) -> String {
 }
 
 /// Distinguishes credentials without storing them.
-fn fingerprint(credentials: &Credentials) -> String {
+fn fingerprint(credentials: &RegistryCredentials) -> String {
     let text = match credentials {
-        Credentials::None => return "none".to_owned(),
-        Credentials::Password { user, password } => format!("p\0{user}\0{password}"),
-        Credentials::Identity { token } => format!("i\0{token}"),
-        Credentials::Token { token } => format!("t\0{token}"),
+        RegistryCredentials::None => return "none".to_owned(),
+        RegistryCredentials::Password { user, password } => format!("p\0{user}\0{password}"),
+        RegistryCredentials::Identity { token } => format!("i\0{token}"),
+        RegistryCredentials::Token { token } => format!("t\0{token}"),
     };
     Digest::of(text.as_bytes()).to_string()
 }

@@ -20,33 +20,33 @@ use tokio::net::TcpStream;
 use tokio::task::AbortHandle;
 use tokio_rustls::TlsConnector;
 
-use crate::address::Address;
+use crate::address::HttpUrl;
 use crate::error::{Error, Result};
 
-const CONNECT: Duration = Duration::from_secs(15);
-const ANSWER: Duration = Duration::from_secs(60);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(15);
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(60);
 /// Timeout for the next bytes of a body.
-pub(crate) const SILENCE: Duration = Duration::from_secs(60);
-const AGENT: &str = concat!("keelson/", env!("CARGO_PKG_VERSION"));
+pub(crate) const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
+const USER_AGENT_VALUE: &str = concat!("keelson/", env!("CARGO_PKG_VERSION"));
 
 /// One request.
 #[derive(Debug, Clone)]
-pub(crate) struct Ask {
+pub(crate) struct HttpRequest {
     pub(crate) method: hyper::Method,
-    pub(crate) address: Address,
+    pub(crate) address: HttpUrl,
     pub(crate) headers: HeaderMap,
     pub(crate) body: Bytes,
 }
 
-impl Ask {
-    pub(crate) fn get(address: Address) -> Self {
+impl HttpRequest {
+    pub(crate) fn get(address: HttpUrl) -> Self {
         Self { method: hyper::Method::GET, address, headers: HeaderMap::new(), body: Bytes::new() }
     }
 }
 
 /// A response whose body arrives while it is read.
 #[derive(Debug)]
-pub(crate) struct Answered {
+pub(crate) struct HttpResponse {
     pub(crate) status: u16,
     pub(crate) headers: HeaderMap,
     body: Incoming,
@@ -54,22 +54,22 @@ pub(crate) struct Answered {
     driver: AbortHandle,
 }
 
-impl Drop for Answered {
+impl Drop for HttpResponse {
     fn drop(&mut self) {
         self.driver.abort();
     }
 }
 
-impl Answered {
+impl HttpResponse {
     /// The next bytes; none at the end.
     pub(crate) async fn next(&mut self) -> std::result::Result<Option<Bytes>, String> {
         loop {
-            let frame = tokio::time::timeout(SILENCE, self.body.frame())
+            let frame = tokio::time::timeout(IDLE_TIMEOUT, self.body.frame())
                 .await
-                .map_err(|_| format!("nothing came for {SILENCE:?}"))?;
+                .map_err(|_| format!("nothing came for {IDLE_TIMEOUT:?}"))?;
             match frame {
                 None => return Ok(None),
-                Some(Err(error)) => return Err(told(&error)),
+                Some(Err(error)) => return Err(error_chain(&error)),
                 Some(Ok(frame)) => match frame.into_data() {
                     Ok(data) if data.is_empty() => {}
                     Ok(data) => return Ok(Some(data)),
@@ -80,15 +80,15 @@ impl Answered {
     }
 
     /// The whole body, within a maximum size and time.
-    pub(crate) async fn all(&mut self, what: &str, most: (usize, Duration)) -> Result<Vec<u8>> {
-        let (limit, within) = most;
-        let broken = |why: String| Error::Connection { what: what.to_owned(), why };
+    pub(crate) async fn all(&mut self, what: &str, limits: (usize, Duration)) -> Result<Vec<u8>> {
+        let (limit, within) = limits;
+        let broken = |reason: String| Error::Connection { what: what.to_owned(), reason };
         let mut bytes = Vec::new();
         let reading = async {
             while let Some(part) = self.next().await.map_err(broken)? {
                 if bytes.len() + part.len() > limit {
-                    let why = format!("the answer exceeds {limit} bytes");
-                    return Err(Error::Answer { what: what.to_owned(), why });
+                    let reason = format!("the answer exceeds {limit} bytes");
+                    return Err(Error::Answer { what: what.to_owned(), reason });
                 }
                 bytes.extend_from_slice(&part);
             }
@@ -101,7 +101,7 @@ impl Answered {
     }
 
     /// The beginning of an error body for messages: what arrives within the timeout.
-    pub(crate) async fn said(&mut self, within: Duration) -> String {
+    pub(crate) async fn response_text(&mut self, within: Duration) -> String {
         const ENOUGH: usize = 2000;
         let mut bytes = Vec::new();
         let reading = async {
@@ -124,67 +124,71 @@ impl Answered {
 }
 
 /// Sends one request. `tls` is used for https URLs.
-pub(crate) async fn ask(ask: &Ask, tls: &Arc<ClientConfig>) -> Result<Answered> {
-    let failed = |why: String| Error::Connection { what: ask.address.to_string(), why };
-    let address = &ask.address;
+pub(crate) async fn send(send: &HttpRequest, tls: &Arc<ClientConfig>) -> Result<HttpResponse> {
+    let failed = |reason: String| Error::Connection { what: send.address.to_string(), reason };
+    let address = &send.address;
     let connecting = async {
         let stream = TcpStream::connect((address.host.as_str(), address.port)).await?;
         stream.set_nodelay(true)?;
         Ok::<_, std::io::Error>(stream)
     };
-    let within = |step: &str| format!("{step}: not done after {CONNECT:?}");
-    let stream = tokio::time::timeout(CONNECT, connecting)
+    let within = |step: &str| format!("{step}: not done after {CONNECT_TIMEOUT:?}");
+    let stream = tokio::time::timeout(CONNECT_TIMEOUT, connecting)
         .await
         .map_err(|_| failed(within("connecting")))?
         .map_err(|error| failed(format!("connecting: {error}")))?;
     if !address.secure {
-        return exchange(stream, ask).await.map_err(failed);
+        return exchange(stream, send).await.map_err(failed);
     }
     let name = ServerName::try_from(address.host.clone())
         .map_err(|error| failed(format!("the host's name: {error}")))?;
     let handshake = TlsConnector::from(Arc::clone(tls)).connect(name, stream);
-    let stream = tokio::time::timeout(CONNECT, handshake)
+    let stream = tokio::time::timeout(CONNECT_TIMEOUT, handshake)
         .await
         .map_err(|_| failed(within("TLS")))?
         .map_err(|error| failed(format!("TLS: {error}")))?;
-    exchange(stream, ask).await.map_err(failed)
+    exchange(stream, send).await.map_err(failed)
 }
 
-async fn exchange<Stream>(stream: Stream, ask: &Ask) -> std::result::Result<Answered, String>
+async fn exchange<Stream>(
+    stream: Stream,
+    send: &HttpRequest,
+) -> std::result::Result<HttpResponse, String>
 where
     Stream: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    let mut builder = Request::builder().method(ask.method.clone()).uri(ask.address.path.as_str());
-    builder = builder.header(HOST, ask.address.authority()).header(USER_AGENT, AGENT);
-    for (name, value) in &ask.headers {
+    let mut builder =
+        Request::builder().method(send.method.clone()).uri(send.address.path.as_str());
+    builder = builder.header(HOST, send.address.authority()).header(USER_AGENT, USER_AGENT_VALUE);
+    for (name, value) in &send.headers {
         builder = builder.header(name, value);
     }
-    let request = builder.body(Full::new(ask.body.clone())).map_err(|error| error.to_string())?;
+    let request = builder.body(Full::new(send.body.clone())).map_err(|error| error.to_string())?;
     let (mut sender, connection) =
-        http1::handshake(TokioIo::new(stream)).await.map_err(|error| told(&error))?;
+        http1::handshake(TokioIo::new(stream)).await.map_err(|error| error_chain(&error))?;
     let driver = tokio::spawn(async move {
         // Errors are reported by the request or its body.
         let _ = connection.await;
     })
     .abort_handle();
-    let answer = tokio::time::timeout(ANSWER, sender.send_request(request)).await;
+    let answer = tokio::time::timeout(RESPONSE_TIMEOUT, sender.send_request(request)).await;
     let response: Response<Incoming> = match answer {
         Ok(Ok(response)) => response,
         Ok(Err(error)) => {
             driver.abort();
-            return Err(told(&error));
+            return Err(error_chain(&error));
         }
         Err(_) => {
             driver.abort();
-            return Err(format!("no answer after {ANSWER:?}"));
+            return Err(format!("no answer after {RESPONSE_TIMEOUT:?}"));
         }
     };
     let (parts, body) = response.into_parts();
-    Ok(Answered { status: parts.status.as_u16(), headers: parts.headers, body, driver })
+    Ok(HttpResponse { status: parts.status.as_u16(), headers: parts.headers, body, driver })
 }
 
 /// An error with its causes.
-fn told(error: &dyn std::error::Error) -> String {
+fn error_chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
     while let Some(inner) = cause {

@@ -7,24 +7,24 @@ pub enum Error {
     #[error("{what}: not found")]
     NotFound { what: String },
     /// Credentials are missing or insufficient.
-    #[error("{what}: {status}: {said}")]
-    Denied { what: String, status: u16, said: String },
+    #[error("{what}: {status}: {response_text}")]
+    Denied { what: String, status: u16, response_text: String },
     /// The registry returned another error status; a retry may succeed.
-    #[error("{what}: unexpected status {status}: {said}")]
-    Status { what: String, status: u16, said: String },
+    #[error("{what}: unexpected status {status}: {response_text}")]
+    Status { what: String, status: u16, response_text: String },
     /// The registry could not be reached; a retry may succeed.
-    #[error("{what}: {why}")]
-    Connection { what: String, why: String },
+    #[error("{what}: {reason}")]
+    Connection { what: String, reason: String },
     /// The registry violates the protocol.
-    #[error("{what}: {why}")]
-    Answer { what: String, why: String },
-    #[error("{what}: {why}")]
-    Settings { what: String, why: String },
+    #[error("{what}: {reason}")]
+    Answer { what: String, reason: String },
+    #[error("{what}: {reason}")]
+    Settings { what: String, reason: String },
 }
 
 impl Error {
     /// Whether a retry of the same request may succeed.
-    pub fn is_passing(&self) -> bool {
+    pub fn is_transient(&self) -> bool {
         match self {
             Self::Connection { .. } => true,
             Self::Status { status, .. } => *status == 429 || *status == 408 || *status >= 500,

@@ -22,10 +22,10 @@ mod source;
 mod tokens;
 
 #[cfg(feature = "connections")]
-pub use client::{Client, HostSettings, Limits, Resolved};
+pub use client::{HostSettings, Limits, RegistryClient, Resolved};
 pub use error::{Error, Result};
 #[cfg(feature = "connections")]
-pub use login::{Credentials, Login};
+pub use login::{Login, RegistryCredentials};
 #[cfg(feature = "connections")]
 pub use source::RegistrySource;
 

@@ -6,12 +6,12 @@
 //!
 //! upstream: containerd internal/cri/server/images/image_pull.go (ParseAuth)
 
-use crate::address::Address;
+use crate::address::HttpUrl;
 use crate::tokens::basic;
 
 /// Credentials of a user. Not printed by `Debug`.
 #[derive(Clone, Default, PartialEq, Eq, Hash)]
-pub enum Credentials {
+pub enum RegistryCredentials {
     #[default]
     None,
     Password {
@@ -28,7 +28,7 @@ pub enum Credentials {
     },
 }
 
-impl std::fmt::Debug for Credentials {
+impl std::fmt::Debug for RegistryCredentials {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         formatter.write_str(match self {
             Self::None => "Credentials::None",
@@ -39,9 +39,9 @@ impl std::fmt::Debug for Credentials {
     }
 }
 
-impl Credentials {
+impl RegistryCredentials {
     /// A registry's error text with secrets removed: it goes into logs and events.
-    pub(crate) fn hidden_in(&self, mut words: String) -> String {
+    pub(crate) fn redact(&self, mut text: String) -> String {
         let secrets = match self {
             Self::None => Vec::new(),
             Self::Password { user, password } => {
@@ -53,22 +53,22 @@ impl Credentials {
         };
         // A shorter one is part of ordinary text and could be guessed from what is missing.
         for secret in secrets.iter().filter(|secret| secret.len() > 3) {
-            words = words.replace(secret.as_str(), "(hidden)");
+            text = text.replace(secret.as_str(), "(hidden)");
         }
-        words
+        text
     }
 }
 
 /// Credentials and the server they are for.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct Login {
-    pub credentials: Credentials,
+    pub credentials: RegistryCredentials,
     /// The only host that may receive them: a host name or a URL.
     pub server: Option<String>,
 }
 
-impl From<&Credentials> for Login {
-    fn from(credentials: &Credentials) -> Self {
+impl From<&RegistryCredentials> for Login {
+    fn from(credentials: &RegistryCredentials) -> Self {
         Self { credentials: credentials.clone(), server: None }
     }
 }
@@ -81,16 +81,16 @@ impl From<&Login> for Login {
 
 impl Login {
     /// The credentials for this host.
-    pub(crate) fn at(&self, host: &Address) -> Credentials {
+    pub(crate) fn at(&self, host: &HttpUrl) -> RegistryCredentials {
         match &self.server {
-            Some(server) if !is_for(server, host) => Credentials::None,
+            Some(server) if !matches_host(server, host) => RegistryCredentials::None,
             _ => self.credentials.clone(),
         }
     }
 }
 
 /// Whether a server's credentials apply to a host. Docker Hub has several names.
-fn is_for(server: &str, host: &Address) -> bool {
+fn matches_host(server: &str, host: &HttpUrl) -> bool {
     let server = server.split_once("://").map_or(server, |(_, rest)| rest);
     let server = server.split('/').next().unwrap_or_default();
     let hub = |host: &str| matches!(host, "docker.io" | "index.docker.io" | "registry-1.docker.io");
@@ -117,10 +117,14 @@ mod tests {
             (Some("r.example:443"), "r.example", true),
             (Some("r.example"), "r.example.evil", false),
         ] {
-            let address = Address::parse(&format!("https://{host}/v2/")).unwrap();
-            let credentials = Credentials::Token { token: "t".into() };
+            let address = HttpUrl::parse(&format!("https://{host}/v2/")).unwrap();
+            let credentials = RegistryCredentials::Token { token: "t".into() };
             let login = Login { credentials, server: server.map(str::to_owned) };
-            assert_eq!(login.at(&address) != Credentials::None, used, "{server:?} for {host}");
+            assert_eq!(
+                login.at(&address) != RegistryCredentials::None,
+                used,
+                "{server:?} for {host}"
+            );
         }
     }
 }

@@ -9,14 +9,14 @@ use std::io::{self, Read};
 use std::time::{Duration, Instant};
 
 use bytes::{Buf as _, Bytes};
-use image_store::{Descriptor, Source};
+use image_store::{ContentSource, Descriptor};
 use tokio::runtime::Handle;
 
-use crate::client::{Client, Resolved};
-use crate::connection::{Answered, SILENCE};
+use crate::client::{RegistryClient, Resolved};
+use crate::connection::{HttpResponse, IDLE_TIMEOUT};
 use crate::error::Error;
 
-const PAUSES: [Duration; 4] = [
+const RETRY_PAUSES: [Duration; 4] = [
     Duration::from_millis(100),
     Duration::from_millis(500),
     Duration::from_secs(2),
@@ -24,23 +24,23 @@ const PAUSES: [Duration; 4] = [
 ];
 
 /// Minimum progress to reset the retries, and per body timeout.
-const PIECE: u64 = 64 << 10;
+const MIN_PROGRESS: u64 = 64 << 10;
 
 /// Content of one resolved image. For threads that may block, inside a tokio runtime.
 #[derive(Debug)]
 pub struct RegistrySource {
-    client: Client,
+    client: RegistryClient,
     resolved: Resolved,
     handle: Handle,
 }
 
 impl RegistrySource {
-    pub fn new(client: Client, resolved: Resolved, handle: Handle) -> Self {
+    pub fn new(client: RegistryClient, resolved: Resolved, handle: Handle) -> Self {
         Self { client, resolved, handle }
     }
 }
 
-impl Source for RegistrySource {
+impl ContentSource for RegistrySource {
     fn fetch(
         &self,
         descriptor: &Descriptor,
@@ -60,12 +60,12 @@ impl Source for RegistrySource {
             skip: 0,
             tries: 0,
             counted: offset,
-            pace: Pace::default(),
+            rate: TransferRate::default(),
         };
         // Not found and denied are reported at once.
         reader.connect().map_err(|error| image_store::Error::Source {
             digest: descriptor.digest,
-            why: error.to_string(),
+            reason: error.to_string(),
         })?;
         Ok(Box::new(reader))
     }
@@ -74,7 +74,7 @@ impl Source for RegistrySource {
 struct BlobReader<'a> {
     source: &'a RegistrySource,
     descriptor: Descriptor,
-    answer: Option<Answered>,
+    answer: Option<HttpResponse>,
     part: Bytes,
     /// How much of the blob was returned so far.
     offset: u64,
@@ -84,48 +84,51 @@ struct BlobReader<'a> {
     tries: usize,
     /// The offset of the last sufficient progress.
     counted: u64,
-    pace: Pace,
+    rate: TransferRate,
 }
 
 /// Speed of a response, by the time spent waiting for it.
 #[derive(Debug, Default)]
-struct Pace {
+struct TransferRate {
     waited: Duration,
     bytes: u64,
 }
 
-impl Pace {
+impl TransferRate {
     /// Counts bytes received after a wait; false when the response has become too slow.
-    fn keeps_up(&mut self, waited: Duration, bytes: usize) -> bool {
+    fn is_fast_enough(&mut self, waited: Duration, bytes: usize) -> bool {
         self.waited += waited;
         self.bytes += bytes as u64;
-        if self.waited < SILENCE {
+        if self.waited < IDLE_TIMEOUT {
             return true;
         }
-        std::mem::take(self).bytes >= PIECE
+        std::mem::take(self).bytes >= MIN_PROGRESS
     }
 }
 
 impl BlobReader<'_> {
     fn connect(&mut self) -> Result<(), Error> {
         loop {
-            let opening =
-                self.source.client.open(&self.source.resolved.place, &self.descriptor, self.offset);
+            let opening = self.source.client.open(
+                &self.source.resolved.endpoint,
+                &self.descriptor,
+                self.offset,
+            );
             match self.source.handle.block_on(opening) {
                 Ok(answer) => {
-                    self.skip = self.skip_in(&answer)?;
+                    self.skip = self.bytes_to_skip(&answer)?;
                     self.answer = Some(answer);
-                    self.pace = Pace::default();
+                    self.rate = TransferRate::default();
                     return Ok(());
                 }
-                Err(error) if error.is_passing() => self.pause(&error)?,
+                Err(error) if error.is_transient() => self.pause(&error)?,
                 Err(error) => return Err(error),
             }
         }
     }
 
     /// How many bytes to skip: a response starts where it says, or at the beginning.
-    fn skip_in(&self, answer: &Answered) -> Result<u64, Error> {
+    fn bytes_to_skip(&self, answer: &HttpResponse) -> Result<u64, Error> {
         if answer.status != 206 {
             return Ok(self.offset);
         }
@@ -134,14 +137,14 @@ impl BlobReader<'_> {
         range_start(&range).and_then(|start| self.offset.checked_sub(start)).ok_or_else(|| {
             Error::Answer {
                 what: format!("content {}", self.descriptor.digest),
-                why: format!("it begins at {range:?}; {} was asked for", self.offset),
+                reason: format!("it begins at {range:?}; {} was asked for", self.offset),
             }
         })
     }
 
     /// Waits before a retry, or returns the error when none is left.
     fn pause(&mut self, error: &Error) -> Result<(), Error> {
-        let Some(pause) = PAUSES.get(self.tries) else { return Err(error.clone()) };
+        let Some(pause) = RETRY_PAUSES.get(self.tries) else { return Err(error.clone()) };
         self.tries += 1;
         tracing::debug!(digest = %self.descriptor.digest, %error, "trying again");
         std::thread::sleep(*pause);
@@ -154,24 +157,24 @@ impl BlobReader<'_> {
                 self.connect().map_err(io::Error::other)?;
                 continue;
             };
-            let asked = Instant::now();
+            let requested_at = Instant::now();
             match self.source.handle.block_on(answer.next()) {
-                Ok(Some(part)) if self.pace.keeps_up(asked.elapsed(), part.len()) => {
+                Ok(Some(part)) if self.rate.is_fast_enough(requested_at.elapsed(), part.len()) => {
                     return Ok(Some(part));
                 }
-                Ok(Some(_)) => self.again("less than 64 KiB came in a minute")?,
+                Ok(Some(_)) => self.retry("less than 64 KiB came in a minute")?,
                 Ok(None) if self.offset >= self.descriptor.size => return Ok(None),
                 // It ended early: a retry may get the rest.
-                Ok(None) => self.again("the answer ended early")?,
-                Err(why) => self.again(&why)?,
+                Ok(None) => self.retry("the answer ended early")?,
+                Err(reason) => self.retry(&reason)?,
             }
         }
     }
 
-    fn again(&mut self, why: &str) -> io::Result<()> {
+    fn retry(&mut self, reason: &str) -> io::Result<()> {
         self.answer = None;
         let what = format!("content {}", self.descriptor.digest);
-        let error = Error::Connection { what, why: why.to_owned() };
+        let error = Error::Connection { what, reason: reason.to_owned() };
         self.pause(&error).map_err(io::Error::other)
     }
 }
@@ -194,7 +197,7 @@ impl Read for BlobReader<'_> {
         self.part.copy_to_slice(&mut buffer[..now]);
         self.offset += now as u64;
         // Skipped bytes are not progress.
-        if self.offset - self.counted >= PIECE {
+        if self.offset - self.counted >= MIN_PROGRESS {
             self.counted = self.offset;
             self.tries = 0;
         }
@@ -207,17 +210,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_slow_answer_is_told_from_one_that_gets_on() {
+    fn a_transfer_below_the_minimum_rate_is_detected() {
         let second = Duration::from_secs(1);
-        let mut drips = Pace::default();
-        let given_up = (0..600).position(|_| !drips.keeps_up(second, 1));
-        assert_eq!(given_up, Some(59), "after a minute");
-        let mut gets_on = Pace::default();
-        let piece = usize::try_from(PIECE).unwrap();
-        assert!((0..600).all(|_| gets_on.keeps_up(second, piece / 60 + 1)));
+        let mut slow = TransferRate::default();
+        let stopped_at = (0..600).position(|_| !slow.is_fast_enough(second, 1));
+        assert_eq!(stopped_at, Some(59), "after a minute");
+        let mut steady = TransferRate::default();
+        let piece = usize::try_from(MIN_PROGRESS).unwrap();
+        assert!((0..600).all(|_| steady.is_fast_enough(second, piece / 60 + 1)));
         // A fast start does not excuse a slow end.
-        let mut dries_up = Pace::default();
-        assert!(dries_up.keeps_up(second, 1 << 30));
-        assert!((0..200).any(|_| !dries_up.keeps_up(second, 1)));
+        let mut stalling = TransferRate::default();
+        assert!(stalling.is_fast_enough(second, 1 << 30));
+        assert!((0..200).any(|_| !stalling.is_fast_enough(second, 1)));
     }
 }

@@ -14,34 +14,34 @@ use serde::Deserialize;
 /// Lifetime of a token that does not state one.
 const DEFAULT_LIFE: Duration = Duration::from_secs(60);
 /// A token is not used in its last seconds, because it could expire on the way.
-const MARGIN: Duration = Duration::from_secs(10);
-const LONGEST_LIFE: Duration = Duration::from_secs(24 * 60 * 60);
+const EXPIRY_MARGIN: Duration = Duration::from_secs(10);
+const MAX_LIFETIME: Duration = Duration::from_secs(24 * 60 * 60);
 
 #[derive(Debug, Default)]
-pub(crate) struct Tokens {
-    kept: Mutex<HashMap<String, (Instant, String)>>,
+pub(crate) struct TokenCache {
+    entries: Mutex<HashMap<String, (Instant, String)>>,
 }
 
-impl Tokens {
+impl TokenCache {
     pub(crate) fn get(&self, key: &str) -> Option<String> {
-        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
         let now = Instant::now();
-        kept.retain(|_, (end, _)| *end > now);
-        kept.get(key).map(|(_, token)| token.clone())
+        entries.retain(|_, (end, _)| *end > now);
+        entries.get(key).map(|(_, token)| token.clone())
     }
 
     /// Caches a token and returns it in the form that is sent.
-    pub(crate) fn keep(&self, key: &str, token: &Token) -> String {
-        let life = token.expires_in.map_or(DEFAULT_LIFE, Duration::from_secs).min(LONGEST_LIFE);
+    pub(crate) fn store(&self, key: &str, token: &Token) -> String {
+        let life = token.expires_in.map_or(DEFAULT_LIFE, Duration::from_secs).min(MAX_LIFETIME);
         let text = format!("Bearer {}", token.text());
-        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        let end = Instant::now() + life.saturating_sub(MARGIN);
-        kept.insert(key.to_owned(), (end, text.clone()));
+        let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
+        let end = Instant::now() + life.saturating_sub(EXPIRY_MARGIN);
+        entries.insert(key.to_owned(), (end, text.clone()));
         text
     }
 
     pub(crate) fn forget(&self, key: &str) {
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner).remove(key);
+        self.entries.lock().unwrap_or_else(PoisonError::into_inner).remove(key);
     }
 }
 

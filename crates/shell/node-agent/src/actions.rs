@@ -14,12 +14,14 @@ mod stop;
 pub(crate) use start::link_log;
 
 use crate::crash_points::reached;
-use crate::news::{News, NewsSender};
 use crate::pods::PodContext;
 use crate::volumes::ReadyVolumes;
-use container_setup::inputs::{NodeFacts, PodFacts, SetupWarning};
+use crate::worker_events::{WorkerEvent, WorkerEventSender};
+use container_setup::inputs::{NodeSetupInputs, PodSetupInputs, SetupWarning};
 use container_setup::resolv_conf;
-use pod_lifecycle::{Action, EventKind, ObservedPod, Outcome, PodEvent, StartFailure, StartStage};
+use pod_lifecycle::{
+    Action, ActionOutcome, EventType, ObservedPod, PodEvent, StartFailure, StartStage,
+};
 use pod_model::pod::Pod;
 use ports::runtime_objects::{HandlerFeatures, ImageRecord};
 use std::sync::Arc;
@@ -27,7 +29,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 
 /// The inputs of an action of a pod.
-pub(crate) struct ActionWorld {
+pub(crate) struct ActionInputs {
     pub(crate) context: Arc<PodContext>,
     pub(crate) pod: Arc<Pod>,
     /// The pod as it was when the action was planned.
@@ -37,11 +39,11 @@ pub(crate) struct ActionWorld {
     pub(crate) found_image: Option<Arc<ImageRecord>>,
     /// Whether the pod's memory, this action included, is on disk.
     pub(crate) recorded: watch::Receiver<bool>,
-    pub(crate) news: NewsSender,
+    pub(crate) worker_events: WorkerEventSender,
 }
 
-pub(crate) async fn perform(action: &Action, world: &ActionWorld) -> Outcome {
-    let outcome = perform_action(action, world).await;
+pub(crate) async fn perform(action: &Action, action_inputs: &ActionInputs) -> ActionOutcome {
+    let outcome = perform_action(action, action_inputs).await;
     match action {
         Action::PreparePod => reached("pod-prepared"),
         Action::RunSandbox { .. } => reached("sandbox-run"),
@@ -55,25 +57,35 @@ pub(crate) async fn perform(action: &Action, world: &ActionWorld) -> Outcome {
     outcome
 }
 
-async fn perform_action(action: &Action, world: &ActionWorld) -> Outcome {
+async fn perform_action(action: &Action, action_inputs: &ActionInputs) -> ActionOutcome {
     match action {
-        Action::PreparePod => Outcome::Done(prepare::prepare(world).await),
-        Action::RunSandbox { attempt } => Outcome::SandboxRun(sandbox::run(world, *attempt).await),
-        Action::StopSandbox { id } => Outcome::Done(sandbox::stop(world, id).await),
-        Action::RemoveSandbox { id } => Outcome::Done(sandbox::remove(world, id).await),
+        Action::PreparePod => ActionOutcome::Done(prepare::prepare(action_inputs).await),
+        Action::RunSandbox { attempt } => {
+            ActionOutcome::SandboxRun(sandbox::run(action_inputs, *attempt).await)
+        }
+        Action::StopSandbox { id } => ActionOutcome::Done(sandbox::stop(action_inputs, id).await),
+        Action::RemoveSandbox { id } => {
+            ActionOutcome::Done(sandbox::remove(action_inputs, id).await)
+        }
         Action::StartContainer { .. } => {
-            Outcome::ContainerStarted(start::start(world, action).await)
+            ActionOutcome::ContainerStarted(start::start(action_inputs, action).await)
         }
         Action::RunPreStop { id, name, limit } => {
-            stop::pre_stop_only(world, id, name, *limit).await
+            stop::pre_stop_only(action_inputs, id, name, *limit).await
         }
         Action::StopContainer { id, name, grace, pre_stop, .. } => {
-            stop::stop(world, &stop::Stop { id, name, grace: *grace, pre_stop: *pre_stop }).await
+            stop::stop(
+                action_inputs,
+                &stop::StopRequest { id, name, grace: *grace, pre_stop: *pre_stop },
+            )
+            .await
         }
-        Action::RemoveContainer { id, name, keep_logs } => {
-            Outcome::Done(clean_up::remove_container(world, id, name, *keep_logs).await)
+        Action::RemoveContainer { id, name, keep_logs } => ActionOutcome::Done(
+            clean_up::remove_container(action_inputs, id, name, *keep_logs).await,
+        ),
+        Action::CleanUpPod { forget } => {
+            ActionOutcome::Done(clean_up::clean_up(action_inputs, *forget).await)
         }
-        Action::CleanUpPod { forget } => Outcome::Done(clean_up::clean_up(world, *forget).await),
     }
 }
 
@@ -95,23 +107,23 @@ pub(crate) fn deadline(action: &Action) -> Duration {
 }
 
 /// The outcome of an action that exceeded its deadline.
-pub(crate) fn timed_out(action: &Action, limit: Duration) -> Outcome {
+pub(crate) fn timed_out(action: &Action, limit: Duration) -> ActionOutcome {
     failed(action, format!("{} did not end within {limit:?}", describe(action)))
 }
 
 /// The failed outcome of this kind of action.
-pub(crate) fn failed(action: &Action, why: String) -> Outcome {
+pub(crate) fn failed(action: &Action, why: String) -> ActionOutcome {
     match action {
-        Action::RunSandbox { .. } => Outcome::SandboxRun(Err(why)),
-        Action::StartContainer { .. } => Outcome::ContainerStarted(Err(StartFailure {
+        Action::RunSandbox { .. } => ActionOutcome::SandboxRun(Err(why)),
+        Action::StartContainer { .. } => ActionOutcome::ContainerStarted(Err(StartFailure {
             stage: StartStage::Create,
             message: why,
             id: None,
         })),
         Action::RunPreStop { .. } | Action::StopContainer { .. } => {
-            Outcome::ContainerStopped { hook_failed: false, result: Err(why) }
+            ActionOutcome::ContainerStopped { hook_failed: false, result: Err(why) }
         }
-        _ => Outcome::Done(Err(why)),
+        _ => ActionOutcome::Done(Err(why)),
     }
 }
 
@@ -130,13 +142,13 @@ pub(crate) fn describe(action: &Action) -> String {
     }
 }
 
-impl ActionWorld {
+impl ActionInputs {
     fn uid(&self) -> &str {
         &self.pod.metadata.uid
     }
 
     /// The node's facts with the current `resolv.conf`.
-    async fn node_facts(&self) -> Result<NodeFacts, String> {
+    async fn node_facts(&self) -> Result<NodeSetupInputs, String> {
         let settings = &self.context.settings;
         let mut facts = settings.setup.clone();
         facts.node_ips = self.context.ports.addresses.now();
@@ -151,12 +163,12 @@ impl ActionWorld {
         Ok(facts)
     }
 
-    async fn pod_facts(&self) -> Result<PodFacts, String> {
+    async fn pod_facts(&self) -> Result<PodSetupInputs, String> {
         let settings = &self.context.settings.cgroups;
         let cgroup_parent = settings.parent_of(&self.pod, &*self.context.ports.cgroups).await?;
         let handler = self.handler()?;
-        let user_namespace = self.context.own_users.of_pod(&self.pod, &handler).await?;
-        Ok(PodFacts { handler, cgroup_parent, user_namespace, ..PodFacts::default() })
+        let user_namespace = self.context.user_namespaces.allocate(&self.pod, &handler).await?;
+        Ok(PodSetupInputs { handler, cgroup_parent, user_namespace, ..PodSetupInputs::default() })
     }
 
     /// Runtime classes are API objects; without an API server only the default handler is known.
@@ -171,24 +183,30 @@ impl ActionWorld {
     }
 
     /// Waits until the memory of this action is on disk; an error if it cannot be written.
-    async fn until_recorded(&self) -> Result<(), String> {
-        let told = self.recorded.clone().wait_for(|is_recorded| *is_recorded).await.map(|_| ());
-        told.map_err(|_| "the agent's own task for the pod ended".to_owned())
+    async fn wait_until_recorded(&self) -> Result<(), String> {
+        let wait_result =
+            self.recorded.clone().wait_for(|is_recorded| *is_recorded).await.map(|_| ());
+        wait_result.map_err(|_| "the agent's own task for the pod ended".to_owned())
     }
 
-    async fn tell(&self, event: PodEvent) {
-        let _ = self.news.send(Box::new(News::Event(event))).await;
+    async fn send_event(&self, event: PodEvent) {
+        let _ = self.worker_events.send(Box::new(WorkerEvent::Event(event))).await;
     }
 
     async fn warn(&self, warnings: Vec<SetupWarning>) {
         for SetupWarning { about_node, reason, message } in warnings {
             if about_node {
                 let now = self.context.clock.now();
-                self.context.board.tell_of_node(EventKind::Warning, reason, &message, now);
+                self.context.status_store.emit_node_event(
+                    EventType::Warning,
+                    reason,
+                    &message,
+                    now,
+                );
             } else {
-                let kind = EventKind::Warning;
+                let kind = EventType::Warning;
                 let reason = reason.to_owned();
-                self.tell(PodEvent { kind, reason, message, field_path: None }).await;
+                self.send_event(PodEvent { kind, reason, message, field_path: None }).await;
             }
         }
     }

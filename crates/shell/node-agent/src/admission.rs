@@ -8,7 +8,7 @@
 
 use crate::metrics::{Metrics, names};
 use node_policy::admission::{
-    NodeAbilities, NodeRoom, PresentPods, Verdict, judge_beside, lacking,
+    AdmissionDecision, NodeCapacity, NodeSupport, PresentPods, admit_beside, lacking,
 };
 use pod_lifecycle::Admission;
 use pod_model::pod::Pod;
@@ -19,19 +19,19 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 /// Shortest time that preempted pods get before the preemptor goes on without them.
-const LEAST_TIME_TO_END: Duration = Duration::from_secs(10);
+const MIN_PREEMPTION_WAIT: Duration = Duration::from_secs(10);
 /// A grace period may be any number; this bounds the wait.
-const MOST_TIME_TO_END: Duration = Duration::from_secs(365 * 24 * 3600);
+const MAX_PREEMPTION_WAIT: Duration = Duration::from_secs(365 * 24 * 3600);
 
 /// A pod and its admission.
-struct Decided {
+struct AdmissionRecord {
     pod: Arc<Pod>,
     admission: watch::Sender<Admission>,
     /// UIDs of the pods that end for this one, and until when it waits for them.
-    awaits: BTreeSet<String>,
-    awaits_until: Instant,
+    victims: BTreeSet<String>,
+    preemption_deadline: Instant,
     /// Nothing of it runs any more, or it was preempted.
-    takes_no_room: bool,
+    releases_resources: bool,
     is_ending: bool,
     /// Order of arrival.
     order: u64,
@@ -40,13 +40,13 @@ struct Decided {
     waits_for_room: Option<bool>,
 }
 
-impl Decided {
-    fn is_in(&self) -> bool {
-        !matches!(*self.admission.borrow(), Admission::Rejected { .. }) && !self.takes_no_room
+impl AdmissionRecord {
+    fn is_admitted(&self) -> bool {
+        !matches!(*self.admission.borrow(), Admission::Rejected { .. }) && !self.releases_resources
     }
 
-    fn go_on(&mut self) {
-        self.awaits.clear();
+    fn stop_waiting(&mut self) {
+        self.victims.clear();
         self.waits_for_room = None;
         self.admission.send_replace(Admission::Admitted);
     }
@@ -54,17 +54,17 @@ impl Decided {
 
 #[derive(Clone)]
 pub(crate) struct Admissions {
-    room: Arc<NodeRoom>,
-    abilities: Arc<NodeAbilities>,
+    room: Arc<NodeCapacity>,
+    abilities: Arc<NodeSupport>,
     metrics: Metrics,
-    known: Arc<Mutex<BTreeMap<String, Decided>>>,
+    known: Arc<Mutex<BTreeMap<String, AdmissionRecord>>>,
     /// Changes whenever the set of admitted pods does.
     changes: Arc<watch::Sender<u64>>,
 }
 
 impl Admissions {
     /// What the runtime supports of `abilities` is passed with each pod.
-    pub(crate) fn new(room: NodeRoom, abilities: NodeAbilities, metrics: Metrics) -> Self {
+    pub(crate) fn new(room: NodeCapacity, abilities: NodeSupport, metrics: Metrics) -> Self {
         let changes = Arc::new(watch::Sender::new(0));
         Self {
             room: Arc::new(room),
@@ -75,19 +75,19 @@ impl Admissions {
         }
     }
 
-    fn known(&self) -> MutexGuard<'_, BTreeMap<String, Decided>> {
+    fn known(&self) -> MutexGuard<'_, BTreeMap<String, AdmissionRecord>> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Decides about a pod unless that was done, and returns the UIDs of the pods to preempt.
-    /// `was_here`: an earlier agent had admitted it; `strict_groups`: whether the runtime supports
+    /// `was_admitted`: an earlier agent had admitted it; `strict_supplemental_groups`: whether the runtime supports
     /// them.
     #[must_use]
     pub(crate) fn decide(
         &self,
         pod: &Arc<Pod>,
-        was_here: bool,
-        strict_groups: bool,
+        was_admitted: bool,
+        strict_supplemental_groups: bool,
     ) -> Vec<String> {
         let uid = pod.metadata.uid.to_string();
         let mut known = self.known();
@@ -97,17 +97,18 @@ impl Admissions {
         }
         let order = known.values().map(|other| other.order + 1).max().unwrap_or(0);
         let present = present(&known, order);
-        let others: Vec<&Pod> = present.staying.iter().chain(&present.ending).copied().collect();
-        let abilities = NodeAbilities { strict_groups, ..(*self.abilities).clone() };
+        let others: Vec<&Pod> =
+            present.staying.iter().chain(&present.terminating).copied().collect();
+        let abilities = NodeSupport { strict_supplemental_groups, ..(*self.abilities).clone() };
         let mut waits_for_room = None;
-        let (admission, victims) = match judge_beside(pod, &self.room, &abilities, &present) {
-            _ if was_here => (Admission::Admitted, Vec::new()),
-            Verdict::Admitted => (Admission::Admitted, Vec::new()),
-            Verdict::AdmittedAfter(_) => {
-                waits_for_room = Some(strict_groups);
-                (Admission::MakingRoom(pod_names(&present.ending)), Vec::new())
+        let (admission, victims) = match admit_beside(pod, &self.room, &abilities, &present) {
+            _ if was_admitted => (Admission::Admitted, Vec::new()),
+            AdmissionDecision::Admitted => (Admission::Admitted, Vec::new()),
+            AdmissionDecision::AdmittedAfterTermination(_) => {
+                waits_for_room = Some(strict_supplemental_groups);
+                (Admission::WaitingForPreemption(pod_names(&present.terminating)), Vec::new())
             }
-            Verdict::AdmittedInPlaceOf(victims) => {
+            AdmissionDecision::AdmittedByPreemption(victims) => {
                 let signal = lacking(pod, &self.room, &others).unwrap_or_default();
                 for _ in &victims {
                     self.metrics.count(&names::PREEMPTIONS, &[&signal]);
@@ -116,9 +117,9 @@ impl Admissions {
                     .iter()
                     .filter(|other| victims.iter().any(|uid| **uid == *other.metadata.uid))
                     .map(|other| other.full_name());
-                (Admission::MakingRoom(victim_names.collect()), victims)
+                (Admission::WaitingForPreemption(victim_names.collect()), victims)
             }
-            Verdict::Rejected { reason, message } => {
+            AdmissionDecision::Rejected { reason, message } => {
                 self.metrics.count(&names::ADMISSION_REJECTIONS, &[names::rejection(&reason)]);
                 (Admission::Rejected { reason, message }, Vec::new())
             }
@@ -128,29 +129,29 @@ impl Admissions {
             Duration::from_secs(u64::try_from(grace).unwrap_or(0))
         });
         let longest = longest.map(|grace| grace.saturating_add(grace / 2)).max();
-        let longest = longest.unwrap_or_default().clamp(LEAST_TIME_TO_END, MOST_TIME_TO_END);
+        let longest = longest.unwrap_or_default().clamp(MIN_PREEMPTION_WAIT, MAX_PREEMPTION_WAIT);
         for victim in &victims {
             if let Some(victim) = known.get_mut(victim) {
-                victim.takes_no_room = true;
+                victim.releases_resources = true;
             }
         }
-        let decided = Decided {
+        let decided = AdmissionRecord {
             pod: pod.clone(),
             admission: watch::Sender::new(admission),
-            awaits: victims.iter().cloned().collect(),
-            awaits_until: Instant::now() + longest,
-            takes_no_room: false,
+            victims: victims.iter().cloned().collect(),
+            preemption_deadline: Instant::now() + longest,
+            releases_resources: false,
             is_ending: false,
             order,
             waits_for_room,
         };
         known.insert(uid, decided);
         drop(known);
-        self.say_change();
+        self.notify_change();
         victims
     }
 
-    fn say_change(&self) {
+    fn notify_change(&self) {
         self.changes.send_modify(|count| *count += 1);
     }
 
@@ -169,30 +170,30 @@ impl Admissions {
     }
 
     /// Judges the pods that wait for resources again, in order of arrival.
-    fn judge_waiting(&self, known: &mut BTreeMap<String, Decided>) {
+    fn retry_waiting(&self, known: &mut BTreeMap<String, AdmissionRecord>) {
         let waiting = known.iter().filter_map(|(uid, decided)| {
             Some((decided.order, uid.clone(), decided.waits_for_room?))
         });
         let mut waiting: Vec<(u64, String, bool)> = waiting.collect();
         waiting.sort_unstable();
-        for (order, uid, strict_groups) in waiting {
-            let abilities = NodeAbilities { strict_groups, ..(*self.abilities).clone() };
+        for (order, uid, strict_supplemental_groups) in waiting {
+            let abilities = NodeSupport { strict_supplemental_groups, ..(*self.abilities).clone() };
             let present = present(known, order);
             let Some(pod) = known.get(&uid).map(|decided| decided.pod.clone()) else { continue };
-            let verdict = judge_beside(&pod, &self.room, &abilities, &present);
-            let ending = pod_names(&present.ending);
+            let verdict = admit_beside(&pod, &self.room, &abilities, &present);
+            let terminating = pod_names(&present.terminating);
             let Some(decided) = known.get_mut(&uid) else { continue };
             let (reason, message) = match verdict {
-                Verdict::Admitted => {
-                    decided.go_on();
+                AdmissionDecision::Admitted => {
+                    decided.stop_waiting();
                     continue;
                 }
-                Verdict::AdmittedAfter(_) => {
-                    decided.admission.send_replace(Admission::MakingRoom(ending));
+                AdmissionDecision::AdmittedAfterTermination(_) => {
+                    decided.admission.send_replace(Admission::WaitingForPreemption(terminating));
                     continue;
                 }
-                Verdict::Rejected { reason, message } => (reason, message),
-                Verdict::AdmittedInPlaceOf(_) => (
+                AdmissionDecision::Rejected { reason, message } => (reason, message),
+                AdmissionDecision::AdmittedByPreemption(_) => (
                     "UnexpectedAdmissionError".to_owned(),
                     "The pods that were ending left too little room".to_owned(),
                 ),
@@ -208,46 +209,46 @@ impl Admissions {
         let mut known = self.known();
         let mut changed = false;
         if let Some(decided) = known.get_mut(uid) {
-            changed = !std::mem::replace(&mut decided.takes_no_room, true);
+            changed = !std::mem::replace(&mut decided.releases_resources, true);
         }
-        let_go_on(&mut known, uid);
+        release_preemptors(&mut known, uid);
         if changed {
-            self.judge_waiting(&mut known);
+            self.retry_waiting(&mut known);
         }
         drop(known);
         if changed {
-            self.say_change();
+            self.notify_change();
         }
     }
 
     pub(crate) fn release(&self, uid: &str) {
         let mut known = self.known();
         let was_there = known.remove(uid).is_some();
-        let_go_on(&mut known, uid);
+        release_preemptors(&mut known, uid);
         if was_there {
-            self.judge_waiting(&mut known);
+            self.retry_waiting(&mut known);
         }
         drop(known);
         if was_there {
-            self.say_change();
+            self.notify_change();
         }
     }
 
     /// When the next pod reaches its preemption deadline.
-    pub(crate) fn next_give_up(&self) -> Option<Instant> {
+    pub(crate) fn next_preemption_deadline(&self) -> Option<Instant> {
         let known = self.known();
-        let waiting = known.values().filter(|decided| !decided.awaits.is_empty());
-        waiting.map(|decided| decided.awaits_until).min()
+        let waiting = known.values().filter(|decided| !decided.victims.is_empty());
+        waiting.map(|decided| decided.preemption_deadline).min()
     }
 
     /// Admits the pods that have reached their preemption deadline; returns their names.
-    pub(crate) fn give_up(&self, now: Instant) -> Vec<String> {
+    pub(crate) fn expire_preemptions(&self, now: Instant) -> Vec<String> {
         let mut known = self.known();
         let due = known
             .values_mut()
-            .filter(|decided| !decided.awaits.is_empty() && decided.awaits_until <= now);
+            .filter(|decided| !decided.victims.is_empty() && decided.preemption_deadline <= now);
         due.map(|decided| {
-            decided.go_on();
+            decided.stop_waiting();
             decided.pod.full_name()
         })
         .collect()
@@ -258,7 +259,7 @@ impl Admissions {
         let known = self.known();
         known
             .values()
-            .filter(|decided| decided.is_in())
+            .filter(|decided| decided.is_admitted())
             .map(|decided| decided.pod.clone())
             .collect()
     }
@@ -270,18 +271,18 @@ impl Admissions {
 
 /// The pods that count against the pod with number `order`: of those that wait for resources only
 /// the earlier ones.
-fn present(known: &BTreeMap<String, Decided>, order: u64) -> PresentPods<'_> {
-    let counts = |other: &&Decided| {
-        other.is_in()
+fn present(known: &BTreeMap<String, AdmissionRecord>, order: u64) -> PresentPods<'_> {
+    let counts = |other: &&AdmissionRecord| {
+        other.is_admitted()
             && other.order != order
             && (other.waits_for_room.is_none() || other.order < order)
     };
-    let (ending, staying): (Vec<&Decided>, Vec<&Decided>) =
+    let (terminating, staying): (Vec<&AdmissionRecord>, Vec<&AdmissionRecord>) =
         known.values().filter(counts).partition(|other| other.is_ending);
-    PresentPods { staying: pods_of(&staying), ending: pods_of(&ending) }
+    PresentPods { staying: pods_of(&staying), terminating: pods_of(&terminating) }
 }
 
-fn pods_of<'a>(decided: &[&'a Decided]) -> Vec<&'a Pod> {
+fn pods_of<'a>(decided: &[&'a AdmissionRecord]) -> Vec<&'a Pod> {
     decided.iter().map(|each| &*each.pod).collect()
 }
 
@@ -290,10 +291,10 @@ fn pod_names(pods: &[&Pod]) -> Vec<String> {
 }
 
 /// Admits the pods that waited for this pod alone.
-fn let_go_on(known: &mut BTreeMap<String, Decided>, ended: &str) {
+fn release_preemptors(known: &mut BTreeMap<String, AdmissionRecord>, ended: &str) {
     for decided in known.values_mut() {
-        if decided.awaits.remove(ended) && decided.awaits.is_empty() {
-            decided.go_on();
+        if decided.victims.remove(ended) && decided.victims.is_empty() {
+            decided.stop_waiting();
         }
     }
 }

@@ -7,15 +7,15 @@ use std::time::Duration;
 
 /// Delays that double from the first to the longest.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct BackOff {
+pub(crate) struct ExponentialBackOff {
     first: Duration,
     longest: Duration,
     next: Duration,
 }
 
-impl BackOff {
-    pub(crate) fn new(first: Duration, longest: Duration) -> BackOff {
-        BackOff { first, longest, next: first }
+impl ExponentialBackOff {
+    pub(crate) fn new(first: Duration, longest: Duration) -> ExponentialBackOff {
+        ExponentialBackOff { first, longest, next: first }
     }
 
     /// The delay to wait now; the next one is twice as long.

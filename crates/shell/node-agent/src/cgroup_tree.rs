@@ -6,10 +6,10 @@
 //!
 //! upstream: pkg/kubelet/cm/node_container_manager_linux.go, qos_container_manager_linux.go
 
-use crate::back_off::BackOff;
+use crate::back_off::ExponentialBackOff;
 use crate::pods::PodContext;
 use container_setup::cgroups;
-use pod_lifecycle::EventKind;
+use pod_lifecycle::EventType;
 use pod_model::pod::QosClass;
 use ports::pod_host::{CgroupLimits, HostError};
 use std::sync::Arc;
@@ -20,20 +20,20 @@ use tracing::{error, info};
 const FIRST_RETRY: Duration = Duration::from_secs(1);
 const LONGEST_RETRY: Duration = Duration::from_secs(60);
 /// Changes that come together are applied together.
-const SETTLE: Duration = Duration::from_millis(200);
+const DEBOUNCE: Duration = Duration::from_millis(200);
 
 /// Reasons of the node's events.
 pub(crate) const ENFORCED: &str = "NodeAllocatableEnforced";
 pub(crate) const NOT_ENFORCED: &str = "FailedNodeAllocatableEnforcement";
 
 /// Runs for ever.
-pub(crate) async fn keep(context: Arc<PodContext>) {
+pub(crate) async fn reconcile(context: Arc<PodContext>) {
     if !context.settings.cgroups.per_qos {
         info!("Pods have no cgroups of their own (cgroupsPerQOS is false)");
         return;
     }
     let mut changes = context.admissions.changes();
-    let mut back_off = BackOff::new(FIRST_RETRY, LONGEST_RETRY);
+    let mut back_off = ExponentialBackOff::new(FIRST_RETRY, LONGEST_RETRY);
     let mut enforcement = Enforcement::default();
     loop {
         changes.borrow_and_update();
@@ -44,7 +44,7 @@ pub(crate) async fn keep(context: Arc<PodContext>) {
                 if changes.changed().await.is_err() {
                     return;
                 }
-                tokio::time::sleep(SETTLE).await;
+                tokio::time::sleep(DEBOUNCE).await;
             }
             Err(error) => {
                 error!(err = %error, "Cannot set the cgroups above pods; trying again");
@@ -77,7 +77,7 @@ async fn apply(context: &PodContext) -> Result<(), HostError> {
 #[derive(Debug, Default)]
 struct Enforcement {
     is_done: bool,
-    failure_told_at: Option<Instant>,
+    failure_reported_at: Option<Instant>,
 }
 
 impl Enforcement {
@@ -85,22 +85,23 @@ impl Enforcement {
         if !std::mem::replace(&mut self.is_done, true) {
             let message = "Updated Node Allocatable limit across pods";
             let now = context.clock.now();
-            context.board.tell_of_node(EventKind::Normal, ENFORCED, message, now);
+            context.status_store.emit_node_event(EventType::Normal, ENFORCED, message, now);
         }
     }
 
     fn failed(&mut self, context: &PodContext, error: &HostError) {
-        let is_told = self.failure_told_at.is_some_and(|at| at.elapsed() < LONGEST_RETRY);
-        if self.is_done || is_told {
+        let is_recently_reported =
+            self.failure_reported_at.is_some_and(|at| at.elapsed() < LONGEST_RETRY);
+        if self.is_done || is_recently_reported {
             return;
         }
-        self.failure_told_at = Some(Instant::now());
+        self.failure_reported_at = Some(Instant::now());
         // In the format in which Go prints a list of names.
         let name = cgroups::all_pods(&context.settings.cgroups.root);
         let name: Vec<String> = name.iter().map(|word| format!("{word:?}")).collect();
         let name = name.join(" ");
         let message = format!("Failed to update Node Allocatable Limits [{name}]: {error}");
         let now = context.clock.now();
-        context.board.tell_of_node(EventKind::Warning, NOT_ENFORCED, &message, now);
+        context.status_store.emit_node_event(EventType::Warning, NOT_ENFORCED, &message, now);
     }
 }

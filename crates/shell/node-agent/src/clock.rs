@@ -16,11 +16,11 @@ const JUMP: i64 = 2_000_000_000;
 
 /// Cheap to clone; all clones are one clock.
 #[derive(Debug, Clone)]
-pub(crate) struct Clock {
+pub(crate) struct AgentClock {
     anchor: Arc<Mutex<Anchor>>,
     /// How often the clock has gone back.
     jumps: Arc<watch::Sender<u64>>,
-    follows_machine: bool,
+    follows_system_clock: bool,
 }
 
 #[derive(Debug)]
@@ -31,7 +31,7 @@ struct Anchor {
     last: i64,
 }
 
-impl Clock {
+impl AgentClock {
     /// The system clock.
     pub(crate) fn system() -> Self {
         Self::new(machine_time(), true)
@@ -57,17 +57,17 @@ impl Clock {
         }
     }
 
-    fn new(wall: i64, follows_machine: bool) -> Self {
+    fn new(wall: i64, follows_system_clock: bool) -> Self {
         let anchor = Anchor { at: Instant::now(), wall, last: i64::MIN };
         Self {
             anchor: Arc::new(Mutex::new(anchor)),
             jumps: Arc::new(watch::Sender::new(0)),
-            follows_machine,
+            follows_system_clock,
         }
     }
 
     pub(crate) fn now(&self) -> ApiTime {
-        let machine = self.follows_machine.then(machine_time);
+        let machine = self.follows_system_clock.then(machine_time);
         let (now, went_back) = {
             let mut anchor = self.anchor.lock().unwrap_or_else(PoisonError::into_inner);
             anchor.read(Instant::now(), machine)

@@ -7,21 +7,21 @@
 mod event_recorder;
 mod facts;
 mod lease_renewal;
-mod pod_range;
+mod pod_cidr;
 mod registration;
 mod status;
 
-pub use event_recorder::ClusterEvents;
+pub use event_recorder::ClusterEventQueue;
 
-use crate::board::Board;
-use crate::clock::Clock;
+use crate::clock::AgentClock;
 use crate::pods::{NodeState, PodPorts};
 use crate::runtime_watch::RuntimeView;
+use crate::status_store::StatusStore;
 use crate::task_tree::TaskTree;
 use facts::FactsReader;
 use node_status::object::NodeSettings;
-use node_status::{NodeEvent, NodeObject, ResourceMap};
-use pod_lifecycle::EventKind;
+use node_status::{NodeObject, NodeStatusEvent, ResourceMap};
+use pod_lifecycle::EventType;
 use ports::cluster_api::ApiFuture;
 use ports::{ClusterApi, ClusterApiError, MachineInfo};
 use std::net::IpAddr;
@@ -30,7 +30,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 
 /// The dependencies of a node of a cluster.
-pub struct ClusterParts {
+pub struct ClusterDependencies {
     /// Limited to `kubeAPIQPS`.
     pub api: Arc<dyn ClusterApi>,
     /// For the status and the Lease: without a rate limit, over its own connections.
@@ -38,7 +38,7 @@ pub struct ClusterParts {
     pub machine: Arc<dyn MachineInfo>,
     pub settings: ClusterSettings,
     /// The agent's events; they are sent from here.
-    pub events: Arc<ClusterEvents>,
+    pub events: Arc<ClusterEventQueue>,
     /// Limited to `eventRecordQPS`.
     pub event_api: Arc<dyn ClusterApi>,
 }
@@ -64,18 +64,18 @@ pub struct ClusterSettings {
 
 /// Shared by the tasks.
 struct ClusterNode {
-    parts: ClusterParts,
-    clock: Clock,
-    board: Board,
+    dependencies: ClusterDependencies,
+    clock: AgentClock,
+    status_store: StatusStore,
     ports: PodPorts,
     facts: FactsReader,
     /// The Node as the API server has it; None while there is none.
-    own: watch::Sender<Option<Arc<NodeObject>>>,
+    node_object: watch::Sender<Option<Arc<NodeObject>>>,
 }
 
 impl ClusterNode {
     fn name(&self) -> &str {
-        &self.parts.settings.node.node_name
+        &self.dependencies.settings.node.node_name
     }
 
     /// A number below 1 000 that differs between nodes and between calls.
@@ -85,58 +85,59 @@ impl ClusterNode {
     }
 
     /// Waits until the API server's Node object is known.
-    async fn until_known(&self) {
-        let mut own = self.own.subscribe();
+    async fn wait_until_known(&self) {
+        let mut node_object = self.node_object.subscribe();
         // Cannot fail: the sender lives as long as `self`.
-        let _ = own.wait_for(Option::is_some).await;
+        let _ = node_object.wait_for(Option::is_some).await;
     }
 
-    fn record(&self, events: &[NodeEvent]) {
+    fn record(&self, events: &[NodeStatusEvent]) {
         for event in events {
-            let kind = if event.warning { EventKind::Warning } else { EventKind::Normal };
-            self.board.tell_of_node(kind, event.reason, &event.message, self.clock.now());
+            let kind = if event.warning { EventType::Warning } else { EventType::Normal };
+            self.status_store.emit_node_event(kind, event.reason, &event.message, self.clock.now());
         }
     }
 }
 
 /// Timeout of a request, whatever implements the port.
-const LONGEST_REQUEST: Duration = Duration::from_secs(30);
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 /// The same for the Lease and the status, which are retried sooner.
-const LONGEST_HEARTBEAT: Duration = Duration::from_secs(10);
+const HEARTBEAT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The response, or an error if there is none in time.
-async fn within<T>(limit: Duration, request: ApiFuture<'_, T>) -> Result<T, ClusterApiError> {
+async fn with_timeout<T>(limit: Duration, request: ApiFuture<'_, T>) -> Result<T, ClusterApiError> {
     tokio::time::timeout(limit, request).await.unwrap_or_else(|_| {
         let cause = format!("no answer within {limit:?}");
-        Err(ClusterApiError::Unanswered { request: "request of the node".to_owned(), cause })
+        Err(ClusterApiError::NoResponse { request: "request of the node".to_owned(), cause })
     })
 }
 
 /// Starts the tasks of a node of a cluster.
 pub(crate) fn start(
     tree: &mut TaskTree,
-    parts: ClusterParts,
-    (clock, board, ports): (Clock, Board, PodPorts),
+    dependencies: ClusterDependencies,
+    (clock, status_store, ports): (AgentClock, StatusStore, PodPorts),
     (view, state): (watch::Receiver<RuntimeView>, watch::Receiver<NodeState>),
 ) {
-    let facts = FactsReader::new(parts.machine.clone(), ports.clone(), view, state);
-    let (own, _) = watch::channel(None);
-    let node = Arc::new(ClusterNode { parts, clock, board, ports, facts, own });
-    node.record(&[NodeEvent {
+    let facts = FactsReader::new(dependencies.machine.clone(), ports.clone(), view, state);
+    let (node_object, _) = watch::channel(None);
+    let node =
+        Arc::new(ClusterNode { dependencies, clock, status_store, ports, facts, node_object });
+    node.record(&[NodeStatusEvent {
         warning: false,
         reason: "Starting",
         message: "Starting kubelet.".to_owned(),
     }]);
     let status = node.clone();
-    tree.start("node-status", move || status::keep(status.clone()));
+    tree.start("node-status", move || status::keep_status_current(status.clone()));
     let lease = node.clone();
     tree.start("node-lease", move || lease_renewal::renew(lease.clone()));
     let range = node.clone();
-    tree.start("pod-range", move || pod_range::pass_on(range.clone()));
+    tree.start("pod-range", move || pod_cidr::sync_pod_cidr(range.clone()));
     tree.start("cluster-events", move || {
         event_recorder::send(
-            node.parts.events.clone(),
-            node.parts.event_api.clone(),
+            node.dependencies.events.clone(),
+            node.dependencies.event_api.clone(),
             node.clock.clone(),
         )
     });

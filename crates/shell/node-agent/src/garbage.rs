@@ -10,13 +10,13 @@
 //! not remove.
 
 use crate::pods::PodContext;
-use crate::pods::supervisor::ActivePods;
+use crate::pods::pod_workers::ActivePods;
 use container_setup::{cgroups, log_paths};
-use node_policy::garbage::{Garbage, PodRemains, choose};
-use pod_lifecycle::EventKind;
+use node_policy::garbage::{Garbage, PodRecords, choose};
+use pod_lifecycle::EventType;
 use pod_model::pod::QosClass;
 use ports::container_runtime::ContainerRuntimeError;
-use ports::pod_host::{HostError, PodFolders};
+use ports::pod_host::{HostError, PodDirs};
 use ports::runtime_objects::{ContainerRecord, ContainerState};
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -25,61 +25,61 @@ use tokio::sync::watch;
 use tracing::{info, warn};
 
 /// As often as the kubelet does it.
-const ROUND: Duration = Duration::from_secs(60);
+const GC_PERIOD: Duration = Duration::from_secs(60);
 /// Errors of a round that the event names.
-const MOST_TOLD: usize = 8;
+const MAX_REPORTED: usize = 8;
 /// Delay after a pod has gone.
-const SETTLE: Duration = Duration::from_secs(2);
+const DELAY_AFTER_REMOVAL: Duration = Duration::from_secs(2);
 
 /// Collects for ever.
 pub(crate) async fn collect(context: Arc<PodContext>, mut active: watch::Receiver<ActivePods>) {
     loop {
         let pods = active.borrow_and_update().clone();
-        if pods.is_whole {
+        if pods.is_complete {
             let mut failures = remove_dead(&context, &pods.uids).await;
-            failures.extend(remove_remains(&context, &active).await);
-            tell(&context, &failures);
+            failures.extend(remove_orphans(&context, &active).await);
+            report_failures(&context, &failures);
         }
-        context.ports.rounds.ended();
+        context.ports.periodic_tasks.ended();
         tokio::select! {
-            () = tokio::time::sleep(ROUND) => {}
+            () = tokio::time::sleep(GC_PERIOD) => {}
             changed = active.changed() => {
                 if changed.is_err() {
                     return;
                 }
-                tokio::time::sleep(SETTLE).await;
+                tokio::time::sleep(DELAY_AFTER_REMOVAL).await;
             }
         }
     }
 }
 
 /// Reports a round that could not remove everything.
-fn tell(context: &PodContext, failures: &[String]) {
+fn report_failures(context: &PodContext, failures: &[String]) {
     let message = match failures {
         [] => return,
         [one] => one.clone(),
         // In the format in which Go prints several errors; further ones are only counted.
-        many if many.len() > MOST_TOLD => {
-            let more = many.len() - MOST_TOLD;
-            format!("[{}, and {more} more]", many[..MOST_TOLD].join(", "))
+        many if many.len() > MAX_REPORTED => {
+            let more = many.len() - MAX_REPORTED;
+            format!("[{}, and {more} more]", many[..MAX_REPORTED].join(", "))
         }
         many => format!("[{}]", many.join(", ")),
     };
     let now = context.clock.now();
-    context.board.tell_of_node(EventKind::Warning, "ContainerGCFailed", &message, now);
+    context.status_store.emit_node_event(EventType::Warning, "ContainerGCFailed", &message, now);
 }
 
 /// Removes dead containers and sandboxes; returns a sentence for each error.
 async fn remove_dead(context: &PodContext, active: &BTreeSet<String>) -> Vec<String> {
     let mut failures = Vec::new();
     let observed = context.observed.all();
-    let remains: Vec<PodRemains<'_>> = observed
+    let remains: Vec<PodRecords<'_>> = observed
         .iter()
         // Pods that are not active have workers until nothing is left of them.
         .filter(|(uid, _)| active.contains(uid))
-        .map(|(uid, pod)| PodRemains {
+        .map(|(uid, pod)| PodRecords {
             uid,
-            is_gone: false,
+            is_orphaned: false,
             sandboxes: pod.sandboxes.iter().collect(),
             containers: pod.containers.iter().map(|each| &each.record).collect(),
         })
@@ -96,21 +96,21 @@ async fn remove_dead(context: &PodContext, active: &BTreeSet<String>) -> Vec<Str
             continue;
         }
         for record in pod.containers.iter().filter(|each| containers.contains(&each.id)) {
-            if let Err(why) = remove_log(&*ports.folders, &record.log_path).await {
+            if let Err(why) = remove_log(&*ports.dirs, &record.log_path).await {
                 failures.push(why);
                 continue;
             }
-            let removed = there(ports.runtime.remove_container(&record.id).await);
-            failures.extend(failure("container", &record.id, &removed));
+            let removed = ignore_not_found(ports.runtime.remove_container(&record.id).await);
+            failures.extend(failure_message("container", &record.id, &removed));
         }
         for sandbox in pod.sandboxes.iter().filter(|each| sandboxes.contains(&each.id)) {
-            let removed = there(ports.runtime.remove_sandbox(&sandbox.id).await);
-            failures.extend(failure("sandbox", &sandbox.id, &removed));
+            let removed = ignore_not_found(ports.runtime.remove_sandbox(&sandbox.id).await);
+            failures.extend(failure_message("sandbox", &sandbox.id, &removed));
         }
         let has_garbage = pod.containers.iter().any(|each| containers.contains(&each.id))
             || pod.sandboxes.iter().any(|each| sandboxes.contains(&each.id));
         if has_garbage {
-            context.observed.look_at(pod.uid);
+            context.observed.request_relist(pod.uid);
         }
     }
     failures
@@ -118,17 +118,17 @@ async fn remove_dead(context: &PodContext, active: &BTreeSet<String>) -> Vec<Str
 
 /// Removes a container's log. A log that can never be removed, such as one from before `podLogsDir`
 /// was changed, is left where it is and is no error.
-pub(crate) async fn remove_log(folders: &dyn PodFolders, path: &str) -> Result<(), String> {
+pub(crate) async fn remove_log(dirs: &dyn PodDirs, path: &str) -> Result<(), String> {
     if path.is_empty() {
         return Ok(());
     }
-    match folders.remove_container_log(path).await {
+    match dirs.remove_container_log(path).await {
         Ok(()) => Ok(()),
-        Err(HostError::Lasting(why)) => {
+        Err(HostError::Permanent(why)) => {
             warn!(log = path, err = why, "Leaving the log of a dead container where it is");
             Ok(())
         }
-        Err(HostError::Passing(why)) => {
+        Err(HostError::Transient(why)) => {
             warn!(log = path, err = why, "Cannot remove the log of a dead container");
             Err(format!("failed to remove log {path:?}: {why}"))
         }
@@ -145,52 +145,57 @@ fn logs_in_use(context: &PodContext) -> BTreeSet<String> {
 
 /// Removes what is left of pods that are neither desired nor in the runtime; returns the errors for
 /// their logs.
-async fn remove_remains(context: &PodContext, active: &watch::Receiver<ActivePods>) -> Vec<String> {
+async fn remove_orphans(context: &PodContext, active: &watch::Receiver<ActivePods>) -> Vec<String> {
     let mut failures = Vec::new();
     let inventory = context.observed.inventory();
     // Checked again for each object: a round may take long, and pods come meanwhile.
-    let is_gone = |uid: &str| {
+    let is_orphaned = |uid: &str| {
         let is_active = {
             let pods = active.borrow();
-            !pods.is_whole || pods.uids.contains(uid)
+            !pods.is_complete || pods.uids.contains(uid)
         };
         let is_there = inventory.borrow().as_ref().is_none_or(|listed| listed.contains_key(uid));
         !is_active && !is_there
     };
     let ports = &context.ports;
-    for uid in
-        found("folders of pods", ports.folders.pods().await).iter().filter(|uid| is_gone(uid))
+    for uid in list_or_warn("folders of pods", ports.dirs.pods().await)
+        .iter()
+        .filter(|uid| is_orphaned(uid))
     {
         info!(pod_uid = uid, "Removing the directory of a pod that is gone");
-        if told("volumes of pod", uid, &ports.volumes.tear_down(uid).await) && is_gone(uid) {
-            told("folder of pod", uid, &ports.folders.remove_pod(uid).await);
+        if log_if_failed("volumes of pod", uid, &ports.volumes.tear_down(uid).await)
+            && is_orphaned(uid)
+        {
+            log_if_failed("folder of pod", uid, &ports.dirs.remove_pod(uid).await);
         }
     }
     if context.settings.cgroups.per_qos {
-        remove_cgroups(context, &is_gone).await;
+        remove_cgroups(context, &is_orphaned).await;
     }
-    let logs = ports.folders.pod_logs().await;
+    let logs = ports.dirs.pod_logs().await;
     if let Err(error) = &logs {
-        let folder = &context.settings.setup.pod_logs_directory;
-        failures.push(format!("failed to read podLogsDirectory {folder:?}: {error}"));
+        let dir = &context.settings.setup.pod_logs_directory;
+        failures.push(format!("failed to read podLogsDirectory {dir:?}: {error}"));
     }
-    for folder in found("log folders of pods", logs) {
-        if is_gone(log_paths::uid_of_folder(&folder)) {
-            let removed = ports.folders.remove_pod_log(&folder).await;
-            failures.extend(failure("log folder", &folder, &removed));
+    for dir in list_or_warn("log folders of pods", logs) {
+        if is_orphaned(log_paths::uid_of_dir(&dir)) {
+            let removed = ports.dirs.remove_pod_log(&dir).await;
+            failures.extend(failure_message("log folder", &dir, &removed));
         }
     }
     let running = logs_in_use(context);
-    told("dead links of logs", "", &ports.folders.remove_dead_links(running).await);
+    log_if_failed("dead links of logs", "", &ports.dirs.remove_dead_links(running).await);
     let active = active.borrow().uids.clone();
-    for uid in context.saved.others_than(&active).iter().filter(|uid| is_gone(uid)) {
+    for uid in context.saved.uids_except(&active).iter().filter(|uid| is_orphaned(uid)) {
         context.saved.forget(uid).await;
     }
     failures
 }
 
 /// An object that does not exist need not be removed.
-fn there(removed: Result<(), ContainerRuntimeError>) -> Result<(), ContainerRuntimeError> {
+fn ignore_not_found(
+    removed: Result<(), ContainerRuntimeError>,
+) -> Result<(), ContainerRuntimeError> {
     match removed {
         Err(ContainerRuntimeError::NotFound { .. }) => Ok(()),
         removed => removed,
@@ -198,39 +203,39 @@ fn there(removed: Result<(), ContainerRuntimeError>) -> Result<(), ContainerRunt
 }
 
 /// Error message for an object that could not be removed.
-fn failure<E: std::fmt::Display>(
+fn failure_message<E: std::fmt::Display>(
     what: &str,
     name: &str,
     removed: &Result<(), E>,
 ) -> Option<String> {
-    told(what, name, removed);
+    log_if_failed(what, name, removed);
     let error = removed.as_ref().err()?;
     Some(format!("failed to remove {what} {name:?}: {error}"))
 }
 
-async fn remove_cgroups(context: &PodContext, is_gone: &impl Fn(&str) -> bool) {
+async fn remove_cgroups(context: &PodContext, is_orphaned: &impl Fn(&str) -> bool) {
     let root = &context.settings.cgroups.root;
     let host = &context.ports.cgroups;
     for class in [QosClass::Guaranteed, QosClass::Burstable, QosClass::BestEffort] {
         let parent = cgroups::of_class(root, &class);
-        for child in found("cgroups of pods", host.children(&parent).await) {
-            if cgroups::uid_of_name(&child).is_some_and(is_gone) {
+        for child in list_or_warn("cgroups of pods", host.children(&parent).await) {
+            if cgroups::uid_of_name(&child).is_some_and(is_orphaned) {
                 let mut name = parent.clone();
                 name.push(child.clone());
-                told("cgroup", &child, &host.remove(&name).await);
+                log_if_failed("cgroup", &child, &host.remove(&name).await);
             }
         }
     }
 }
 
-fn found<E: std::fmt::Display>(what: &str, listed: Result<Vec<String>, E>) -> Vec<String> {
+fn list_or_warn<E: std::fmt::Display>(what: &str, listed: Result<Vec<String>, E>) -> Vec<String> {
     listed.unwrap_or_else(|error| {
         warn!(what, err = %error, "Cannot look for what lies about");
         Vec::new()
     })
 }
 
-fn told<E: std::fmt::Display>(what: &str, name: &str, removed: &Result<(), E>) -> bool {
+fn log_if_failed<E: std::fmt::Display>(what: &str, name: &str, removed: &Result<(), E>) -> bool {
     if let Err(error) = removed {
         warn!(what, name, err = %error, "Cannot remove what is not needed any more");
     }

@@ -3,23 +3,23 @@
 //! Rule: a check reads what other tasks publish. An endpoint that cannot be served is retried every
 //! five seconds, as upstream (cmd/kubelet/app/server.go) does, and affects nothing else.
 
-use crate::loop_beats::LoopBeats;
+use crate::loop_heartbeats::LoopHeartbeats;
 use crate::task_tree::TaskFailures;
 use ports::{HealthCheck, HealthChecks, HealthEndpoint};
 use std::sync::Arc;
 use std::time::Duration;
 use tracing::{error, info};
 
-const SERVE_AGAIN: Duration = Duration::from_secs(5);
+const SERVE_RETRY_DELAY: Duration = Duration::from_secs(5);
 /// A task that panicked this often in a row is not expected to recover.
-const TOO_MANY_PANICS: u32 = 5;
+const MAX_PANICS_IN_A_ROW: u32 = 5;
 /// The shortest silence of a main loop that is an error; longer if pods are synced seldom.
-const LEAST_SILENCE: Duration = Duration::from_secs(300);
+const MIN_SILENCE_LIMIT: Duration = Duration::from_secs(300);
 
 /// Always passes.
-struct Ping;
+struct PingCheck;
 
-impl HealthCheck for Ping {
+impl HealthCheck for PingCheck {
     fn name(&self) -> &str {
         "ping"
     }
@@ -29,15 +29,15 @@ impl HealthCheck for Ping {
 }
 
 /// Fails when a task does nothing but panic.
-struct Tasks(TaskFailures);
+struct TaskPanicCheck(TaskFailures);
 
-impl HealthCheck for Tasks {
+impl HealthCheck for TaskPanicCheck {
     fn name(&self) -> &str {
         "tasks"
     }
     fn check(&self) -> Result<(), String> {
         match self.0.worst() {
-            Some((task, panics)) if panics >= TOO_MANY_PANICS => {
+            Some((task, panics)) if panics >= MAX_PANICS_IN_A_ROW => {
                 Err(format!("task {task} panicked {panics} times in a row"))
             }
             _ => Ok(()),
@@ -47,17 +47,17 @@ impl HealthCheck for Tasks {
 
 /// Fails when a main loop has not completed an iteration for too long.
 /// upstream: pkg/kubelet/kubelet.go (SyncLoopHealthCheck)
-struct SyncLoop {
-    beats: LoopBeats,
+struct SyncLoopCheck {
+    loop_heartbeats: LoopHeartbeats,
     longest: Duration,
 }
 
-impl HealthCheck for SyncLoop {
+impl HealthCheck for SyncLoopCheck {
     fn name(&self) -> &str {
         "syncloop"
     }
     fn check(&self) -> Result<(), String> {
-        match self.beats.most_silent() {
+        match self.loop_heartbeats.most_silent() {
             Some((name, silent)) if silent > self.longest => Err(format!(
                 "sync Loop took longer than expected: {name} has not come round for {} s",
                 silent.as_secs()
@@ -72,7 +72,7 @@ impl HealthCheck for SyncLoop {
 pub(crate) struct HealthSources {
     /// The log's check, from the binary.
     pub(crate) log: Option<Arc<dyn HealthCheck>>,
-    pub(crate) beats: LoopBeats,
+    pub(crate) loop_heartbeats: LoopHeartbeats,
     pub(crate) sync_frequency: Duration,
 }
 
@@ -81,7 +81,7 @@ impl HealthSources {
     /// `ping` alone and its secure port all three; here the first does too, so that a stuck agent
     /// cannot call itself healthy.
     pub(crate) fn public_checks(&self) -> HealthChecks {
-        let mut checks: Vec<Arc<dyn HealthCheck>> = vec![Arc::new(Ping)];
+        let mut checks: Vec<Arc<dyn HealthCheck>> = vec![Arc::new(PingCheck)];
         checks.extend(self.log.clone());
         checks.push(self.sync_loop());
         checks.into()
@@ -91,13 +91,13 @@ impl HealthSources {
     /// nothing here, and a new process would find the same reader.
     pub(crate) fn watchdog_checks(&self, failures: TaskFailures) -> HealthChecks {
         let checks: Vec<Arc<dyn HealthCheck>> =
-            vec![Arc::new(Ping), self.sync_loop(), Arc::new(Tasks(failures))];
+            vec![Arc::new(PingCheck), self.sync_loop(), Arc::new(TaskPanicCheck(failures))];
         checks.into()
     }
 
     fn sync_loop(&self) -> Arc<dyn HealthCheck> {
-        let longest = self.sync_frequency.saturating_mul(2).max(LEAST_SILENCE);
-        Arc::new(SyncLoop { beats: self.beats.clone(), longest })
+        let longest = self.sync_frequency.saturating_mul(2).max(MIN_SILENCE_LIMIT);
+        Arc::new(SyncLoopCheck { loop_heartbeats: self.loop_heartbeats.clone(), longest })
     }
 }
 
@@ -106,8 +106,8 @@ pub(crate) async fn serve(endpoint: Arc<dyn HealthEndpoint>, checks: HealthCheck
     loop {
         info!(v = 2, address = endpoint.address(), "Serving health checks");
         let failure = endpoint.serve(checks.clone()).await;
-        error!(err = %failure, retry_in_seconds = SERVE_AGAIN.as_secs(), "Failed to serve health checks");
-        tokio::time::sleep(SERVE_AGAIN).await;
+        error!(err = %failure, retry_in_seconds = SERVE_RETRY_DELAY.as_secs(), "Failed to serve health checks");
+        tokio::time::sleep(SERVE_RETRY_DELAY).await;
     }
 }
 

@@ -6,23 +6,23 @@
 //!
 //! upstream: pkg/kubelet/lifecycle/handlers.go
 
-use crate::reach::{Asker, Reach, reach};
-use pod_lifecycle::{EventKind, PodEvent};
+use crate::resolve_handler::{Requester, ResolvedHandler, resolve_handler};
+use pod_lifecycle::{EventType, PodEvent};
 use pod_model::pod::Container;
 use pod_model::pod::handler::LifecycleHandler;
 use ports::PodRuntime;
-use ports::probing::{NetworkProber, NetworkTry, TryAnswer};
+use ports::probing::{NetworkProbeRequest, NetworkProber, ProbeAttemptResult};
 use std::time::Duration;
 
 /// The kubelet sets no timeout for an HTTP hook; here it has one, so that a silent peer does not
 /// hold a pod.
-const LONGEST_REQUEST: Duration = Duration::from_secs(30 * 60);
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(30 * 60);
 
 /// The prober's message for an HTTP status that fails a probe.
-const UNWELCOME_STATUS: &str = "failed with statuscode";
+const BAD_STATUS_PREFIX: &str = "failed with statuscode";
 
 /// Where a hook runs.
-pub(crate) struct HookPlace<'a> {
+pub(crate) struct HookTarget<'a> {
     pub(crate) runtime: &'a dyn PodRuntime,
     pub(crate) prober: &'a dyn NetworkProber,
     pub(crate) container: &'a Container,
@@ -32,32 +32,36 @@ pub(crate) struct HookPlace<'a> {
 
 /// How a hook ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct HookEnd {
+pub(crate) struct HookResult {
     /// The text is for the log.
     pub(crate) result: Result<(), String>,
     pub(crate) event: Option<PodEvent>,
 }
 
-pub(crate) async fn run(hook: &LifecycleHandler, place: &HookPlace<'_>) -> HookEnd {
-    let way = match hook.action() {
-        Some(action) => reach(action, place.container, place.pod_ip, Asker::Hook),
+pub(crate) async fn run(hook: &LifecycleHandler, hook_target: &HookTarget<'_>) -> HookResult {
+    let resolved = match hook.action() {
+        Some(action) => {
+            resolve_handler(action, hook_target.container, hook_target.pod_ip, Requester::Hook)
+        }
         None => Err("invalid handler: it has no action".to_owned()),
     };
-    match way {
-        Err(why) => HookEnd { result: Err(why), event: None },
-        Ok(Reach::Sleep(seconds)) => {
+    match resolved {
+        Err(why) => HookResult { result: Err(why), event: None },
+        Ok(ResolvedHandler::Sleep(seconds)) => {
             tokio::time::sleep(Duration::from_secs(u64::try_from(seconds).unwrap_or(0))).await;
-            HookEnd { result: Ok(()), event: None }
+            HookResult { result: Ok(()), event: None }
         }
-        Ok(Reach::Exec(command)) => HookEnd { result: exec(&command, place).await, event: None },
-        Ok(Reach::Network(what)) => request(what, place).await,
+        Ok(ResolvedHandler::Exec(command)) => {
+            HookResult { result: exec(&command, hook_target).await, event: None }
+        }
+        Ok(ResolvedHandler::Network(what)) => request(what, hook_target).await,
     }
 }
 
-async fn exec(command: &[String], place: &HookPlace<'_>) -> Result<(), String> {
+async fn exec(command: &[String], hook_target: &HookTarget<'_>) -> Result<(), String> {
     // No timeout here: the caller ends a preStop hook with its grace period, the adapter a
     // postStart hook after hours; the kubelet waits for ever.
-    let call = place.runtime.exec_sync(place.container_id, command, Duration::ZERO);
+    let call = hook_target.runtime.exec_sync(hook_target.container_id, command, Duration::ZERO);
     match call.await {
         Ok(output) if output.exit_code == 0 => Ok(()),
         Ok(output) => Err(format!(
@@ -70,12 +74,14 @@ async fn exec(command: &[String], place: &HookPlace<'_>) -> Result<(), String> {
     }
 }
 
-async fn request(what: NetworkTry, place: &HookPlace<'_>) -> HookEnd {
-    let answer = place.prober.attempt(&what, LONGEST_REQUEST).await;
-    let (TryAnswer::PlainHttp(why), NetworkTry::Http { host, port, path, headers, user_agent, .. }) =
-        (&answer, what)
+async fn request(what: NetworkProbeRequest, hook_target: &HookTarget<'_>) -> HookResult {
+    let answer = hook_target.prober.attempt(&what, REQUEST_TIMEOUT).await;
+    let (
+        ProbeAttemptResult::PlainHttp(why),
+        NetworkProbeRequest::Http { host, port, path, headers, user_agent, .. },
+    ) = (&answer, what)
     else {
-        return HookEnd { result: judged(answer), event: None };
+        return HookResult { result: accept_any_status(answer), event: None };
     };
     let peer =
         if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") };
@@ -83,12 +89,12 @@ async fn request(what: NetworkTry, place: &HookPlace<'_>) -> HookEnd {
         .into_iter()
         .filter(|(name, _)| !name.eq_ignore_ascii_case("authorization"))
         .collect();
-    let plain = NetworkTry::Http { scheme: "http", host, port, path, headers, user_agent };
-    match judged(place.prober.attempt(&plain, LONGEST_REQUEST).await) {
-        Ok(()) => HookEnd {
+    let plain = NetworkProbeRequest::Http { scheme: "http", host, port, path, headers, user_agent };
+    match accept_any_status(hook_target.prober.attempt(&plain, REQUEST_TIMEOUT).await) {
+        Ok(()) => HookResult {
             result: Ok(()),
             event: Some(PodEvent {
-                kind: EventKind::Warning,
+                kind: EventType::Warning,
                 reason: "LifecycleHTTPFallback".to_owned(),
                 message: format!(
                     "request to HTTPS lifecycle hook {peer} got HTTP response, retry with HTTP succeeded"
@@ -96,16 +102,16 @@ async fn request(what: NetworkTry, place: &HookPlace<'_>) -> HookEnd {
                 field_path: None,
             }),
         },
-        Err(_) => HookEnd { result: Err(why.clone()), event: None },
+        Err(_) => HookResult { result: Err(why.clone()), event: None },
     }
 }
 
 /// Any response of the peer is good enough for a hook, whatever its status. The prober judges it as
 /// for a probe; its message shows that there was a response.
-fn judged(answer: TryAnswer) -> Result<(), String> {
+fn accept_any_status(answer: ProbeAttemptResult) -> Result<(), String> {
     match answer {
-        TryAnswer::Success(_) | TryAnswer::Warning(_) => Ok(()),
-        TryAnswer::Failure(why) if why.contains(UNWELCOME_STATUS) => Ok(()),
-        TryAnswer::Failure(why) | TryAnswer::PlainHttp(why) => Err(why),
+        ProbeAttemptResult::Success(_) | ProbeAttemptResult::Warning(_) => Ok(()),
+        ProbeAttemptResult::Failure(why) if why.contains(BAD_STATUS_PREFIX) => Ok(()),
+        ProbeAttemptResult::Failure(why) | ProbeAttemptResult::PlainHttp(why) => Err(why),
     }
 }

@@ -5,25 +5,25 @@
 //! namespace, for which the runtime may have another policy. Pulls run in order of request, at most
 //! as many in parallel and per second as configured (a pull waits where the kubelet fails with
 //! "pull QPS exceeded"). A pull that has begun goes on when all requesters are gone; a waiting one
-//! is dropped. What a container does about its image is in `obtain`.
+//! is dropped. What a container does about its image is in `ensure_image`.
 
+mod ensure_image;
 mod logins;
-mod obtain;
 mod providers;
 mod pulled;
 mod queue;
-mod rate;
 mod sandboxes;
+mod token_bucket;
 
+pub(crate) use ensure_image::{ImageRequest, ImageUpdate, ensure_image};
 pub(crate) use logins::NodeLogins;
-pub(crate) use obtain::{ImageNews, ImageRequest, obtain};
-pub(crate) use pulled::PulledImages;
+pub(crate) use pulled::PulledImageStore;
 pub(crate) use queue::run_pulls;
 pub(crate) use sandboxes::PullSandboxes;
 
-use crate::clock::Clock;
+use crate::clock::AgentClock;
 use crate::metrics::Metrics;
-use node_policy::image_access::LoginOwner;
+use node_policy::image_access::CredentialOwner;
 use ports::PodRuntime;
 use ports::runtime_objects::{ImageSpec, Labels, RegistryLogin, SandboxConfig};
 use std::collections::HashMap;
@@ -38,7 +38,7 @@ const QUEUE: usize = 64;
 #[derive(Debug, Clone, PartialEq)]
 pub struct PullLimits {
     /// None: no limit.
-    pub side_by_side: Option<usize>,
+    pub max_parallel: Option<usize>,
     /// Pulls per second, and the burst; zero for no limit.
     pub per_second: u32,
     pub burst: u32,
@@ -57,11 +57,11 @@ struct PullKey {
     namespace: String,
 }
 
-struct PullOrder {
+struct PullJob {
     key: PullKey,
     /// The image as the first requester names it.
     named: String,
-    owner: LoginOwner,
+    owner: CredentialOwner,
     annotations: Labels,
     /// Boxed, as the channel allocates room for whole orders.
     sandbox: Box<SandboxConfig>,
@@ -70,9 +70,9 @@ struct PullOrder {
 
 /// A login that a pod brings itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct OwnLogin {
+pub(crate) struct PodLogin {
     pub(crate) login: RegistryLogin,
-    pub(crate) owner: LoginOwner,
+    pub(crate) owner: CredentialOwner,
 }
 
 /// A pull that succeeded.
@@ -86,34 +86,35 @@ pub(crate) struct Pulled {
 
 /// Cheap to clone.
 #[derive(Clone)]
-pub(crate) struct Images {
+pub(crate) struct ImagePuller {
     runtime: Arc<dyn PodRuntime>,
-    clock: Clock,
+    clock: AgentClock,
     logins: NodeLogins,
     sandboxes: PullSandboxes,
-    pulled: PulledImages,
+    pulled: PulledImageStore,
     metrics: Metrics,
-    orders: mpsc::Sender<PullOrder>,
+    jobs: mpsc::Sender<PullJob>,
     /// Back-off of each pod and image, keyed as in the kubelet.
-    back_offs: Arc<Mutex<HashMap<(String, String), obtain::Failures>>>,
+    back_offs: Arc<Mutex<HashMap<(String, String), ensure_image::PullBackOff>>>,
 }
 
 /// The receiving side, for the owner task.
-pub(crate) struct PullOrders(mpsc::Receiver<PullOrder>);
+pub(crate) struct PullJobReceiver(mpsc::Receiver<PullJob>);
 
 pub(crate) fn images(
     runtime: Arc<dyn PodRuntime>,
-    clock: Clock,
+    clock: AgentClock,
     (logins, sandboxes): (NodeLogins, PullSandboxes),
-    (pulled, metrics): (PulledImages, Metrics),
-) -> (Images, PullOrders) {
-    let (orders, taken) = mpsc::channel(QUEUE);
+    (pulled, metrics): (PulledImageStore, Metrics),
+) -> (ImagePuller, PullJobReceiver) {
+    let (jobs, taken) = mpsc::channel(QUEUE);
     let back_offs = Arc::default();
-    let images = Images { runtime, clock, logins, sandboxes, pulled, metrics, orders, back_offs };
-    (images, PullOrders(taken))
+    let images =
+        ImagePuller { runtime, clock, logins, sandboxes, pulled, metrics, jobs, back_offs };
+    (images, PullJobReceiver(taken))
 }
 
-impl Images {
+impl ImagePuller {
     /// Tries the pod's own logins, then each of the node's, until the registry accepts one.
     async fn pull_with_logins(
         &self,
@@ -122,13 +123,13 @@ impl Images {
     ) -> Result<Pulled, String> {
         let node =
             self.logins.for_image(&image.image, &request.pod.spec.service_account_name).await;
-        let mut logins: Vec<(Option<RegistryLogin>, LoginOwner)> = Vec::new();
-        for own in &request.own_logins {
+        let mut logins: Vec<(Option<RegistryLogin>, CredentialOwner)> = Vec::new();
+        for own in &request.pod_logins {
             logins.push((Some(own.login.clone()), own.owner.clone()));
         }
-        logins.extend(node.logins.into_iter().map(|login| (Some(login), LoginOwner::Node)));
+        logins.extend(node.logins.into_iter().map(|login| (Some(login), CredentialOwner::Node)));
         if logins.is_empty() {
-            logins.push((None, LoginOwner::Node));
+            logins.push((None, CredentialOwner::Node));
         }
         let mut failures: Vec<String> = Vec::new();
         for (login, owner) in logins {
@@ -143,9 +144,9 @@ impl Images {
             [one] => one.clone(),
             many => format!("[{}]", many.join(", ")),
         };
-        match node.troubles.as_slice() {
+        match node.errors.as_slice() {
             [] => Err(why),
-            troubles => Err(format!("{why} ({})", troubles.join("; "))),
+            errors => Err(format!("{why} ({})", errors.join("; "))),
         }
     }
 
@@ -154,21 +155,21 @@ impl Images {
         image: &ImageSpec,
         request: &ImageRequest,
         login: Option<RegistryLogin>,
-        owner: LoginOwner,
+        owner: CredentialOwner,
     ) -> Result<Pulled, String> {
         let (answer, answered) = oneshot::channel();
         let key = PullKey {
             image: image.image.clone(),
             handler: image.runtime_handler.clone(),
             login,
-            is_for_all: owner == LoginOwner::Node,
+            is_for_all: owner == CredentialOwner::Node,
             namespace: request.pod.metadata.namespace.to_string(),
         };
         let (named, annotations) = (request.image.clone(), image.annotations.clone());
         let sandbox = self.sandboxes.of_pod(&request.pod, request.sandbox_attempt).await;
-        let order = PullOrder { key, named, owner, annotations, sandbox, answer };
+        let order = PullJob { key, named, owner, annotations, sandbox, answer };
         let gone = || "the agent is ending".to_owned();
-        self.orders.send(order).await.map_err(|_| gone())?;
+        self.jobs.send(order).await.map_err(|_| gone())?;
         answered.await.map_err(|_| "the pull was interrupted".to_owned())?
     }
 }

@@ -30,13 +30,13 @@ pub(crate) struct Metric {
 }
 
 #[derive(Debug, Clone)]
-enum Counted {
+enum SeriesValue {
     Number(f64),
     Histogram(Histogram),
 }
 
 /// By metric; within a metric sorted by label values, of which there are few.
-type Series = BTreeMap<&'static str, Vec<(Vec<String>, Counted)>>;
+type Series = BTreeMap<&'static str, Vec<(Vec<String>, SeriesValue)>>;
 
 /// Cheap to clone; all clones share the counts.
 #[derive(Debug, Clone, Default)]
@@ -52,20 +52,20 @@ impl Metrics {
     /// Increments a counter.
     pub(crate) fn count(&self, metric: &Metric, labels: &[&str]) {
         self.change(metric, labels, |counted| match counted {
-            Counted::Number(number) => *number += 1.0,
-            Counted::Histogram(histogram) => histogram.observe(1.0),
+            SeriesValue::Number(number) => *number += 1.0,
+            SeriesValue::Histogram(histogram) => histogram.observe(1.0),
         });
     }
 
     pub(crate) fn set(&self, metric: &Metric, labels: &[&str], value: f64) {
-        self.change(metric, labels, |counted| *counted = Counted::Number(value));
+        self.change(metric, labels, |counted| *counted = SeriesValue::Number(value));
     }
 
     /// Adds a value to a histogram.
     pub(crate) fn observe(&self, metric: &Metric, labels: &[&str], value: f64) {
         self.change(metric, labels, |counted| match counted {
-            Counted::Number(number) => *number += value,
-            Counted::Histogram(histogram) => histogram.observe(value),
+            SeriesValue::Number(number) => *number += value,
+            SeriesValue::Histogram(histogram) => histogram.observe(value),
         });
     }
 
@@ -74,7 +74,7 @@ impl Metrics {
         self.observe(metric, labels, time.as_secs_f64());
     }
 
-    fn change(&self, metric: &Metric, labels: &[&str], change: impl FnOnce(&mut Counted)) {
+    fn change(&self, metric: &Metric, labels: &[&str], change: impl FnOnce(&mut SeriesValue)) {
         debug_assert_eq!(labels.len(), metric.labels.len(), "{}", metric.name);
         let mut series = self.lock();
         let of_metric = series.entry(metric.name).or_default();
@@ -84,7 +84,7 @@ impl Metrics {
         let place = place.unwrap_or_else(|place| {
             let values = labels.iter().map(|value| (*value).to_owned()).collect();
             of_metric.reserve_exact(1);
-            of_metric.insert(place, (values, nothing(metric)));
+            of_metric.insert(place, (values, empty_value(metric)));
             place
         });
         if let Some((_, counted)) = of_metric.get_mut(place) {
@@ -100,7 +100,7 @@ impl Metrics {
             let mut samples: Vec<Sample> =
                 counted.flat_map(|(values, counted)| lines(metric, values, counted)).collect();
             if samples.is_empty() && metric.labels.is_empty() {
-                samples = lines(metric, &[], &nothing(metric));
+                samples = lines(metric, &[], &empty_value(metric));
             }
             MetricFamily { name: metric.name, help: metric.help, kind: metric.kind, samples }
         };
@@ -108,18 +108,18 @@ impl Metrics {
     }
 }
 
-fn nothing(metric: &Metric) -> Counted {
+fn empty_value(metric: &Metric) -> SeriesValue {
     match metric.kind {
-        MetricKind::Histogram => Counted::Histogram(Histogram::new(metric.bounds)),
-        MetricKind::Counter | MetricKind::Gauge => Counted::Number(0.0),
+        MetricKind::Histogram => SeriesValue::Histogram(Histogram::new(metric.bounds)),
+        MetricKind::Counter | MetricKind::Gauge => SeriesValue::Number(0.0),
     }
 }
 
-fn lines(metric: &Metric, values: &[String], counted: &Counted) -> Vec<Sample> {
+fn lines(metric: &Metric, values: &[String], counted: &SeriesValue) -> Vec<Sample> {
     let labels: Vec<(&'static str, String)> =
         metric.labels.iter().copied().zip(values.iter().cloned()).collect();
     match counted {
-        Counted::Number(value) => vec![Sample { suffix: "", labels, value: *value }],
-        Counted::Histogram(histogram) => histogram.samples(&labels),
+        SeriesValue::Number(value) => vec![Sample { suffix: "", labels, value: *value }],
+        SeriesValue::Histogram(histogram) => histogram.samples(&labels),
     }
 }

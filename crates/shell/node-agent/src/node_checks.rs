@@ -9,23 +9,28 @@ use crate::pods::PodContext;
 use container_setup::dns;
 use container_setup::inputs::{NodeDns, SetupWarning};
 use container_setup::resolv_conf;
-use pod_lifecycle::EventKind;
+use pod_lifecycle::EventType;
 use std::sync::Arc;
 
-const OLD_CGROUPS: &str = "cgroup v1 detected. cgroup v1 support is deprecated and will be removed \
+const CGROUP_V1_MESSAGE: &str = "cgroup v1 detected. cgroup v1 support is deprecated and will be removed \
                            in a future release. Please migrate to cgroup v2. More information at \
                            https://git.k8s.io/enhancements/keps/sig-node/5573-remove-cgroup-v1";
 
 /// Returns once all checks have run.
-pub(crate) async fn tell(context: Arc<PodContext>) {
-    let tell = |reason: &str, message: &str| {
-        context.board.tell_of_node(EventKind::Warning, reason, message, context.clock.now());
+pub(crate) async fn report_checks(context: Arc<PodContext>) {
+    let report_checks = |reason: &str, message: &str| {
+        context.status_store.emit_node_event(
+            EventType::Warning,
+            reason,
+            message,
+            context.clock.now(),
+        );
     };
     if !context.ports.cgroups.is_unified() {
-        tell("CgroupV1", OLD_CGROUPS);
+        report_checks("CgroupV1", CGROUP_V1_MESSAGE);
     }
     if let Some(warning) = resolver_file(&context).await {
-        tell(warning.reason, &warning.message);
+        report_checks(warning.reason, &warning.message);
     }
 }
 

@@ -8,10 +8,10 @@
 //!
 //! upstream: cmd/kubelet/app/server.go (getCgroupDriverFromCRI)
 
-use crate::back_off::BackOff;
+use crate::back_off::ExponentialBackOff;
 use crate::pods::{NodeState, PodPorts};
 use crate::runtime_watch::RuntimeView;
-use pod_lifecycle::Settings;
+use pod_lifecycle::PodLifecycleSettings;
 use ports::container_runtime::{ContainerRuntimeError, RuntimeConditionKind, RuntimeStatus};
 use ports::runtime_objects::HandlerFeatures;
 use std::sync::Arc;
@@ -24,38 +24,38 @@ const FIRST_RETRY: Duration = Duration::from_millis(500);
 const LONGEST_RETRY: Duration = Duration::from_secs(15);
 
 /// The state before the runtime has answered.
-pub(crate) fn unknown(settings: &Settings) -> NodeState {
+pub(crate) fn initial_state(settings: &PodLifecycleSettings) -> NodeState {
     let why = RuntimeView::default().summary();
     NodeState {
         network_ready: Err(why.clone()),
         runtime_ready: Err(why),
-        strict_groups: None,
+        strict_supplemental_groups: None,
         lifecycle: Arc::new(settings.clone()),
         handlers: Arc::default(),
     }
 }
 
 /// Follows the runtime for ever.
-pub(crate) async fn follow(
+pub(crate) async fn update_node_state(
     ports: PodPorts,
     mut view: watch::Receiver<RuntimeView>,
     node: watch::Sender<NodeState>,
 ) {
     let mut is_learned = false;
-    let mut back_off = BackOff::new(FIRST_RETRY, LONGEST_RETRY);
+    let mut back_off = ExponentialBackOff::new(FIRST_RETRY, LONGEST_RETRY);
     loop {
         let mut seen = view.borrow_and_update().clone();
         let mut handlers = None;
-        if let RuntimeView::Answering { .. } = &seen {
+        if let RuntimeView::Responding { .. } = &seen {
             handlers = self::handlers(&ports).await;
             match learn_driver(&ports).await {
                 Ok(()) => is_learned = true,
-                Err(why) if !is_learned => seen = RuntimeView::Silent { why },
+                Err(why) if !is_learned => seen = RuntimeView::Unreachable { why },
                 // Keep what is known.
                 Err(_) => {}
             }
         }
-        let is_answering = matches!(*view.borrow(), RuntimeView::Answering { .. });
+        let is_answering = matches!(*view.borrow(), RuntimeView::Responding { .. });
         let asks_again = is_answering && (!is_learned || handlers.is_none());
         if !asks_again {
             back_off.reset();
@@ -83,7 +83,7 @@ async fn learn_driver(ports: &PodPorts) -> Result<(), String> {
             return Err(format!("its cgroup driver is not known: {error}"));
         }
     };
-    ports.cgroups.learn_driver(driver);
+    ports.cgroups.set_driver(driver);
     Ok(())
 }
 
@@ -92,7 +92,7 @@ fn state(
     view: &RuntimeView,
     handlers: Option<Vec<HandlerFeatures>>,
 ) -> NodeState {
-    let RuntimeView::Answering { version, status } = view else {
+    let RuntimeView::Responding { version, status } = view else {
         let why = view.summary();
         return NodeState {
             network_ready: Err(why.clone()),
@@ -105,7 +105,7 @@ fn state(
         .iter()
         .map(|handler| (handler.name.clone(), handler.recursive_read_only_mounts))
         .collect();
-    let lifecycle = Settings {
+    let lifecycle = PodLifecycleSettings {
         runtime_name: version.runtime_name.clone(),
         recursive_read_only: recursive,
         ..(*known.lifecycle).clone()
@@ -113,7 +113,7 @@ fn state(
     NodeState {
         network_ready: condition(status, &RuntimeConditionKind::NetworkReady),
         runtime_ready: condition(status, &RuntimeConditionKind::RuntimeReady),
-        strict_groups: Some(status.strict_groups),
+        strict_supplemental_groups: Some(status.strict_supplemental_groups),
         lifecycle: Arc::new(lifecycle),
         handlers,
     }
@@ -132,10 +132,10 @@ fn condition(status: &RuntimeStatus, kind: &RuntimeConditionKind) -> Result<(), 
 
 /// None if the runtime does not return them.
 async fn handlers(ports: &PodPorts) -> Option<Vec<HandlerFeatures>> {
-    let told = ports.runtime.handlers().await.map_err(|error| {
+    let answer = ports.runtime.handlers().await.map_err(|error| {
         warn!(err = %error, "The container runtime does not report its handlers' features");
     });
-    told.ok()
+    answer.ok()
 }
 
 #[cfg(test)]

@@ -8,16 +8,16 @@
 //! is the safety net. What could not be read stays as it was. Decides nothing about pods.
 
 mod build;
-mod look;
-mod owner;
+mod failed_sync;
+mod relist;
+mod relist_loop;
 mod starting;
-mod unseen;
 
-pub(crate) use owner::watch_pods;
-pub(crate) use starting::Starting;
+pub(crate) use relist_loop::watch_pods;
+pub(crate) use starting::StartGuard;
 
-use crate::board::Board;
-use crate::clock::Clock;
+use crate::clock::AgentClock;
+use crate::status_store::StatusStore;
 use crate::termination::TerminationMessages;
 use pod_lifecycle::ObservedPod;
 use ports::PodRuntime;
@@ -31,7 +31,7 @@ pub(crate) struct RuntimePodName {
     pub(crate) namespace: String,
     pub(crate) name: String,
     /// Whether a kubelet created it: the runtime may have other clients.
-    pub(crate) of_kubelet: bool,
+    pub(crate) is_kubelet_pod: bool,
     /// It could not be read yet; the inventory changes when it can.
     pub(crate) is_unread: bool,
 }
@@ -44,53 +44,53 @@ pub(crate) type Observation = Option<Arc<ObservedPod>>;
 
 /// Cheap to clone; all clones share one cache.
 #[derive(Clone)]
-pub(crate) struct Observed {
-    shared: Arc<Shared>,
+pub(crate) struct ObservedPods {
+    shared: Arc<ObservedPodsInner>,
 }
 
-struct Shared {
+struct ObservedPodsInner {
     runtime: Arc<dyn PodRuntime>,
     messages: TerminationMessages,
-    clock: Clock,
-    board: Board,
+    clock: AgentClock,
+    status_store: StatusStore,
     /// Notified when the runtime answers again.
     is_back: Arc<Notify>,
     pods: Mutex<HashMap<String, watch::Sender<Observation>>>,
-    wanted: Mutex<Wanted>,
-    look_again: Notify,
+    wanted: Mutex<RequestedRelists>,
+    recheck: Notify,
     /// Pods in which containers are being started, with the number of starts.
     starting: Mutex<HashMap<String, u32>>,
     /// None until the first listing.
     inventory: watch::Sender<Option<Arc<Inventory>>>,
     /// Why the runtime cannot be listed now.
-    trouble: watch::Sender<Option<String>>,
+    list_error: watch::Sender<Option<String>>,
 }
 
 #[derive(Debug, Default)]
-struct Wanted {
+struct RequestedRelists {
     pods: BTreeSet<String>,
     all: bool,
 }
 
-impl Observed {
+impl ObservedPods {
     pub(crate) fn new(
         runtime: Arc<dyn PodRuntime>,
         messages: TerminationMessages,
-        (clock, is_back): (Clock, Arc<Notify>),
-        board: Board,
+        (clock, is_back): (AgentClock, Arc<Notify>),
+        status_store: StatusStore,
     ) -> Self {
-        let shared = Shared {
+        let shared = ObservedPodsInner {
             runtime,
             messages,
             clock,
-            board,
+            status_store,
             is_back,
             pods: Mutex::default(),
             wanted: Mutex::default(),
-            look_again: Notify::new(),
+            recheck: Notify::new(),
             starting: Mutex::default(),
             inventory: watch::Sender::new(None),
-            trouble: watch::Sender::new(None),
+            list_error: watch::Sender::new(None),
         };
         Self { shared: Arc::new(shared) }
     }
@@ -107,15 +107,15 @@ impl Observed {
         pods.insert(uid.to_owned(), sender);
         drop(pods);
         if listed {
-            self.look_at(uid);
+            self.request_relist(uid);
         }
         receiver
     }
 
     /// Requests a relist of this pod; its watchers are woken even if nothing has changed.
-    pub(crate) fn look_at(&self, uid: &str) {
+    pub(crate) fn request_relist(&self, uid: &str) {
         self.shared.wanted().pods.insert(uid.to_owned());
-        self.shared.look_again.notify_one();
+        self.shared.recheck.notify_one();
     }
 
     /// Every pod that the runtime has, once it was listed.
@@ -146,12 +146,12 @@ impl Observed {
     }
 }
 
-impl Shared {
+impl ObservedPodsInner {
     fn pods(&self) -> MutexGuard<'_, HashMap<String, watch::Sender<Observation>>> {
         self.pods.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn wanted(&self) -> MutexGuard<'_, Wanted> {
+    fn wanted(&self) -> MutexGuard<'_, RequestedRelists> {
         self.wanted.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -2,11 +2,11 @@
 
 pub(crate) mod context;
 mod facts;
+pub(crate) mod pod_workers;
 mod saved;
-pub(crate) mod supervisor;
-mod turn;
+mod sync_timer;
 mod worker;
 
 pub use context::{CgroupSettings, PodPorts, PodSettings, ReservedCgroup};
 pub(crate) use context::{NodeState, PodContext};
-pub(crate) use saved::SavedMemories;
+pub(crate) use saved::PodMemoryStore;

@@ -10,11 +10,11 @@
 mod attempt;
 mod counts;
 
-use crate::branch::{Branch, Panicked};
-use crate::news::{News, NewsSender};
+use crate::keyed_tasks::{KeyedTasks, Panicked};
+use crate::worker_events::{WorkerEvent, WorkerEventSender};
 use attempt::Probing;
 use counts::{ProbeCount, ProbeCounts};
-use pod_lifecycle::{ProbeKind, ProbeResult, ProbeWant};
+use pod_lifecycle::{ProbeKind, ProbeResult, RequiredProbe};
 use pod_model::pod::Pod;
 use pod_model::pod::handler::Probe;
 use ports::probing::NetworkProber;
@@ -27,7 +27,7 @@ use tokio::time::Instant;
 
 /// One attempt of one probe.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct ProbeNews {
+pub(crate) struct ProbeUpdate {
     pub(crate) container: String,
     pub(crate) container_id: String,
     pub(crate) kind: ProbeKind,
@@ -35,23 +35,23 @@ pub(crate) struct ProbeNews {
 }
 
 /// Identifies a probe: pod, container id, kind.
-type Key = (String, String, ProbeKind);
+type ProbeKey = (String, String, ProbeKind);
 
 struct Scheduled {
     probing: Arc<Probing>,
     /// The pod's address as in `probing`.
     pod_ip: Option<String>,
     period: Duration,
-    news: NewsSender,
+    worker_events: WorkerEventSender,
     count: Arc<ProbeCount>,
     due: Instant,
 }
 
 #[derive(Default)]
 struct Wheel {
-    probes: BTreeMap<Key, Scheduled>,
+    probes: BTreeMap<ProbeKey, Scheduled>,
     /// In the order in which they are due. A probe that is being tried is not here.
-    turns: BTreeSet<(Instant, Key)>,
+    due_queue: BTreeSet<(Instant, ProbeKey)>,
     counts: ProbeCounts,
 }
 
@@ -62,31 +62,31 @@ pub(crate) struct Probes {
     prober: Arc<dyn NetworkProber>,
     wheel: Arc<Mutex<Wheel>>,
     changed: Arc<Notify>,
-    beginning: Beginning,
+    agent_start: AgentStart,
 }
 
 /// The start of this agent, by both clocks.
 #[derive(Clone, Copy)]
-struct Beginning {
+struct AgentStart {
     at: ApiTime,
-    moment: Instant,
+    instant: Instant,
 }
 
-impl Beginning {
+impl AgentStart {
     /// Whether a probe that is due now is one of many because the agent has just started.
     /// upstream: pkg/kubelet/prober/worker.go
-    fn is_crowded(&self, want: &ProbeWant, period: Duration) -> bool {
-        want.can_wait && want.started_at < self.at && self.moment.elapsed() < period
+    fn is_crowded(&self, required: &RequiredProbe, period: Duration) -> bool {
+        required.can_wait && required.started_at < self.at && self.instant.elapsed() < period
     }
 }
 
 /// A pod's probes, from its worker.
-pub(crate) struct ProbeOrder<'a> {
+pub(crate) struct DesiredProbes<'a> {
     pub(crate) pod: &'a Pod,
-    pub(crate) wants: &'a [ProbeWant],
+    pub(crate) requirements: &'a [RequiredProbe],
     pub(crate) pod_ip: Option<&'a str>,
     pub(crate) now: ApiTime,
-    pub(crate) news: &'a NewsSender,
+    pub(crate) worker_events: &'a WorkerEventSender,
     pub(crate) is_ending: bool,
 }
 
@@ -112,8 +112,8 @@ impl Probes {
         prober: Arc<dyn NetworkProber>,
         now: ApiTime,
     ) -> Self {
-        let beginning = Beginning { at: now, moment: Instant::now() };
-        Self { runtime, prober, wheel: Arc::default(), changed: Arc::default(), beginning }
+        let agent_start = AgentStart { at: now, instant: Instant::now() };
+        Self { runtime, prober, wheel: Arc::default(), changed: Arc::default(), agent_start }
     }
 
     fn wheel(&self) -> MutexGuard<'_, Wheel> {
@@ -121,25 +121,27 @@ impl Probes {
     }
 
     /// Sets the probes of a pod; known ones go on, with the pod's current address.
-    pub(crate) fn set(&self, order: &ProbeOrder<'_>) {
-        let uid = order.pod.metadata.uid.to_string();
-        let mut wanted: BTreeMap<Key, &ProbeWant> = BTreeMap::new();
-        for want in order.wants {
-            wanted.insert((uid.clone(), want.container_id.clone(), want.kind), want);
+    pub(crate) fn set(&self, desired: &DesiredProbes<'_>) {
+        let uid = desired.pod.metadata.uid.to_string();
+        let mut wanted: BTreeMap<ProbeKey, &RequiredProbe> = BTreeMap::new();
+        for required in desired.requirements {
+            wanted.insert((uid.clone(), required.container_id.clone(), required.kind), required);
         }
         let mut wheel = self.wheel();
         wheel.keep(&uid, |key| wanted.contains_key(key));
-        if order.is_ending {
+        if desired.is_ending {
             wheel.counts.keep(&uid, |kind| kind == ProbeKind::Readiness);
         }
         let mut changed = false;
-        for (key, want) in wanted {
+        for (key, required) in wanted {
             if let Some(known) = wheel.probes.get_mut(&key) {
-                known.follow(order, want);
+                known.update_target(desired, required);
                 continue;
             }
-            if let Some(scheduled) = schedule(order, want, &mut wheel.counts, self.beginning) {
-                wheel.turns.insert((scheduled.due, key.clone()));
+            if let Some(scheduled) =
+                schedule(desired, required, &mut wheel.counts, self.agent_start)
+            {
+                wheel.due_queue.insert((scheduled.due, key.clone()));
                 wheel.probes.insert(key, scheduled);
                 changed = true;
             }
@@ -163,23 +165,23 @@ impl Probes {
     }
 
     /// Schedules probes that were in flight when the scheduler task panicked.
-    fn set_upright(&self) {
+    fn reschedule_lost(&self) {
         let mut wheel = self.wheel();
-        let Wheel { probes, turns, .. } = &mut *wheel;
-        *turns = probes.iter().map(|(key, scheduled)| (scheduled.due, key.clone())).collect();
+        let Wheel { probes, due_queue, .. } = &mut *wheel;
+        *due_queue = probes.iter().map(|(key, scheduled)| (scheduled.due, key.clone())).collect();
     }
 
     fn next_due(&self) -> Option<Instant> {
-        self.wheel().turns.first().map(|(due, _)| *due)
+        self.wheel().due_queue.first().map(|(due, _)| *due)
     }
 
     /// Takes out the probes that are due now.
-    fn take_due(&self) -> Vec<(Key, Arc<Probing>)> {
+    fn take_due(&self) -> Vec<(ProbeKey, Arc<Probing>)> {
         let now = Instant::now();
         let mut wheel = self.wheel();
         let mut due = Vec::new();
-        while wheel.turns.first().is_some_and(|(at, _)| *at <= now) {
-            let Some((_, key)) = wheel.turns.pop_first() else { break };
+        while wheel.due_queue.first().is_some_and(|(at, _)| *at <= now) {
+            let Some((_, key)) = wheel.due_queue.pop_first() else { break };
             if let Some(scheduled) = wheel.probes.get(&key) {
                 due.push((key, scheduled.probing.clone()));
             }
@@ -187,7 +189,7 @@ impl Probes {
         due
     }
 
-    fn tried(&self, key: Key, (result, took): (ProbeResult, Duration)) {
+    fn on_result(&self, key: ProbeKey, (result, took): (ProbeResult, Duration)) {
         let now = Instant::now();
         let mut wheel = self.wheel();
         let Some(scheduled) = wheel.probes.get_mut(&key) else { return };
@@ -197,38 +199,38 @@ impl Probes {
         }
         let due = scheduled.due;
         scheduled.count.add(&result, took);
-        let news = ProbeNews {
+        let worker_events = ProbeUpdate {
             container: scheduled.probing.container_name().to_owned(),
             container_id: key.1.clone(),
             kind: key.2,
             result,
         };
         // A full channel means a busy worker; the next result will do as well.
-        let _ = scheduled.news.try_send(Box::new(News::Probe(news)));
-        wheel.turns.insert((due, key));
+        let _ = scheduled.worker_events.try_send(Box::new(WorkerEvent::Probe(worker_events)));
+        wheel.due_queue.insert((due, key));
     }
 }
 
 impl Wheel {
-    fn keep(&mut self, uid: &str, wanted: impl Fn(&Key) -> bool) {
-        let stays = |key: &Key| key.0 != uid || wanted(key);
+    fn keep(&mut self, uid: &str, wanted: impl Fn(&ProbeKey) -> bool) {
+        let stays = |key: &ProbeKey| key.0 != uid || wanted(key);
         self.probes.retain(|key, _| stays(key));
-        self.turns.retain(|(_, key)| stays(key));
+        self.due_queue.retain(|(_, key)| stays(key));
     }
 }
 
 impl Scheduled {
     /// A machine may get its address after its agent started, and a restarted worker has another
     /// channel.
-    fn follow(&mut self, order: &ProbeOrder<'_>, want: &ProbeWant) {
-        if !self.news.same_channel(order.news) {
-            self.news = order.news.clone();
+    fn update_target(&mut self, desired: &DesiredProbes<'_>, required: &RequiredProbe) {
+        if !self.worker_events.same_channel(desired.worker_events) {
+            self.worker_events = desired.worker_events.clone();
         }
-        if self.pod_ip.as_deref() != order.pod_ip
-            && let Some((probing, _)) = probing(order, want)
+        if self.pod_ip.as_deref() != desired.pod_ip
+            && let Some((probing, _)) = probing(desired, required)
         {
             self.probing = Arc::new(probing);
-            self.pod_ip = order.pod_ip.map(str::to_owned);
+            self.pod_ip = desired.pod_ip.map(str::to_owned);
         }
     }
 }
@@ -238,46 +240,49 @@ fn seconds(number: i32) -> Duration {
 }
 
 /// The attempt, and the probe that specifies it.
-fn probing<'a>(order: &ProbeOrder<'a>, want: &ProbeWant) -> Option<(Probing, &'a Probe)> {
-    let (container, probe) = specification(order.pod, &want.container, want.kind)?;
+fn probing<'a>(
+    desired: &DesiredProbes<'a>,
+    required: &RequiredProbe,
+) -> Option<(Probing, &'a Probe)> {
+    let (container, probe) = specification(desired.pod, &required.container, required.kind)?;
     let limit = seconds(probe.timeout_seconds.max(1));
-    let probing = Probing::new(container, probe, order.pod_ip, (&want.container_id, limit));
+    let probing = Probing::new(container, probe, desired.pod_ip, (&required.container_id, limit));
     Some((probing, probe))
 }
 
 fn schedule(
-    order: &ProbeOrder<'_>,
-    want: &ProbeWant,
+    desired: &DesiredProbes<'_>,
+    required: &RequiredProbe,
     counts: &mut ProbeCounts,
-    beginning: Beginning,
+    agent_start: AgentStart,
 ) -> Option<Scheduled> {
-    let (probing, probe) = probing(order, want)?;
+    let (probing, probe) = probing(desired, required)?;
     let period = seconds(probe.period_seconds.max(1));
-    let ran = order.now.nanos().saturating_sub(want.started_at.nanos());
+    let ran = desired.now.nanos().saturating_sub(required.started_at.nanos());
     let ran = Duration::from_nanos(u64::try_from(ran).unwrap_or(0));
     let mut wait = seconds(probe.initial_delay_seconds).saturating_sub(ran);
-    if wait.is_zero() && beginning.is_crowded(want, period) {
-        wait = spread(want, period);
+    if wait.is_zero() && agent_start.is_crowded(required, period) {
+        wait = spread(required, period);
     }
     Some(Scheduled {
         probing: Arc::new(probing),
-        pod_ip: order.pod_ip.map(str::to_owned),
+        pod_ip: desired.pod_ip.map(str::to_owned),
         period,
-        news: order.news.clone(),
-        count: counts.of(order.pod, &want.container, want.kind),
+        worker_events: desired.worker_events.clone(),
+        count: counts.of(desired.pod, &required.container, required.kind),
         due: Instant::now() + wait,
     })
 }
 
 /// A part of the period that differs between probes and is constant for each.
-fn spread(want: &ProbeWant, period: Duration) -> Duration {
-    let kind = match want.kind {
+fn spread(required: &RequiredProbe, period: Duration) -> Duration {
+    let kind = match required.kind {
         ProbeKind::Startup => "startup",
         ProbeKind::Liveness => "liveness",
         ProbeKind::Readiness => "readiness",
     };
     // FNV-1a: ids that differ only in their last character are far from each other too.
-    let bytes = kind.bytes().chain(want.container_id.bytes());
+    let bytes = kind.bytes().chain(required.container_id.bytes());
     let sum = bytes.fold(0xcbf2_9ce4_8422_2325_u64, |sum, byte| {
         (sum ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
     });
@@ -286,9 +291,9 @@ fn spread(want: &ProbeWant, period: Duration) -> Duration {
 }
 
 /// Runs due probes for ever.
-pub(crate) async fn turn_wheel(probes: Probes) {
-    let mut tries: Branch<Key, (ProbeResult, Duration)> = Branch::default();
-    probes.set_upright();
+pub(crate) async fn run_probes(probes: Probes) {
+    let mut tries: KeyedTasks<ProbeKey, (ProbeResult, Duration)> = KeyedTasks::default();
+    probes.reschedule_lost();
     loop {
         for (key, probing) in probes.take_due() {
             let (runtime, prober) = (probes.runtime.clone(), probes.prober.clone());
@@ -303,7 +308,7 @@ pub(crate) async fn turn_wheel(probes: Probes) {
         tokio::select! {
             (key, outcome) = tries.next() => {
                 let panicked = |Panicked(why)| (ProbeResult::Unknown(why), Duration::ZERO);
-                probes.tried(key, outcome.unwrap_or_else(panicked));
+                probes.on_result(key, outcome.unwrap_or_else(panicked));
             }
             () = tokio::time::sleep_until(due.unwrap_or_else(Instant::now)), if due.is_some() => {}
             () = probes.changed.notified() => {}

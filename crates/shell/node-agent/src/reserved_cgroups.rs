@@ -7,10 +7,10 @@
 //!
 //! upstream: pkg/kubelet/cm/node_container_manager_linux.go
 
-use crate::back_off::BackOff;
+use crate::back_off::ExponentialBackOff;
 use crate::cgroup_tree::{ENFORCED, NOT_ENFORCED};
 use crate::pods::{PodContext, ReservedCgroup};
-use pod_lifecycle::EventKind;
+use pod_lifecycle::EventType;
 use std::sync::Arc;
 use std::time::Duration;
 use tracing::{error, info};
@@ -22,19 +22,20 @@ const LONGEST_RETRY: Duration = Duration::from_secs(60);
 /// Returns when all of them are set.
 pub(crate) async fn enforce(context: Arc<PodContext>, mut cgroups: Vec<ReservedCgroup>) {
     let host = &context.ports.cgroups;
-    let tell = |kind: EventKind, reason: &str, message: &str| {
-        context.board.tell_of_node(kind, reason, message, context.clock.now());
+    let emit_event = |kind: EventType, reason: &str, message: &str| {
+        context.status_store.emit_node_event(kind, reason, message, context.clock.now());
     };
-    let mut back_off = BackOff::new(FIRST_RETRY, LONGEST_RETRY);
+    let mut back_off = ExponentialBackOff::new(FIRST_RETRY, LONGEST_RETRY);
     loop {
         let mut failed = Vec::new();
         for cgroup in cgroups {
-            match host.limit_existing(&cgroup.path, &cgroup.limits).await {
+            match host.set_limits_of_existing(&cgroup.path, &cgroup.limits).await {
                 Ok(()) => {
                     info!(level = cgroup.level, cgroup = cgroup.path, "Updated limits on cgroup");
-                    let whose = whose(&cgroup.level).to_lowercase();
-                    let message = format!("Updated limits on {whose} cgroup {}", cgroup.path);
-                    tell(EventKind::Normal, ENFORCED, &message);
+                    let level_description = level_description(&cgroup.level).to_lowercase();
+                    let message =
+                        format!("Updated limits on {level_description} cgroup {}", cgroup.path);
+                    emit_event(EventType::Normal, ENFORCED, &message);
                 }
                 Err(error) => {
                     error!(
@@ -44,7 +45,7 @@ pub(crate) async fn enforce(context: Arc<PodContext>, mut cgroups: Vec<ReservedC
                         "Failed to enforce reserved cgroup limits; pods run without them, trying again"
                     );
                     let message = failure(&cgroup, &error.to_string());
-                    tell(EventKind::Warning, NOT_ENFORCED, &message);
+                    emit_event(EventType::Warning, NOT_ENFORCED, &message);
                     failed.push(cgroup);
                 }
             }
@@ -58,14 +59,14 @@ pub(crate) async fn enforce(context: Arc<PodContext>, mut cgroups: Vec<ReservedC
 }
 
 /// What a level is for, in the wording of the kubelet's messages.
-fn whose(level: &str) -> &'static str {
+fn level_description(level: &str) -> &'static str {
     if level.starts_with("system") { "System Reserved" } else { "Kube Reserved" }
 }
 
 fn failure(cgroup: &ReservedCgroup, why: &str) -> String {
-    let whose = whose(&cgroup.level);
+    let level_description = level_description(&cgroup.level);
     let what = if cgroup.level.ends_with("compressible") { " Compressible" } else { "" };
-    format!("Failed to enforce {whose}{what} Cgroup Limits on {:?}: {why}", cgroup.path)
+    format!("Failed to enforce {level_description}{what} Cgroup Limits on {:?}: {why}", cgroup.path)
 }
 
 #[cfg(test)]

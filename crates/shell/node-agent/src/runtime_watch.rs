@@ -4,16 +4,16 @@
 //! while nothing changes, and stay shorter while the runtime does not answer, so an idle agent
 //! hardly wakes. Does not act on what it sees.
 
-use crate::back_off::BackOff;
+use crate::back_off::ExponentialBackOff;
 use ports::container_runtime::{RuntimeConditionKind, RuntimeStatus, RuntimeVersion};
-use ports::{ContainerRuntime, Rounds};
+use ports::{ContainerRuntime, PeriodicTasks};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{Notify, watch};
 use tracing::{error, info, warn};
 
 /// The runtime's own calls have deadlines; this one holds for whatever implements the port.
-const LONGEST_CALL: Duration = Duration::from_secs(120);
+const CALL_TIMEOUT: Duration = Duration::from_secs(120);
 const FIRST_PAUSE_ANSWERING: Duration = Duration::from_secs(5);
 const LONGEST_PAUSE_ANSWERING: Duration = Duration::from_secs(60);
 const FIRST_PAUSE_SILENT: Duration = Duration::from_secs(1);
@@ -25,11 +25,11 @@ const LONGEST_PAUSE_UNREADY: Duration = Duration::from_secs(5);
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) enum RuntimeView {
     #[default]
-    NotAskedYet,
-    Silent {
+    NotChecked,
+    Unreachable {
         why: String,
     },
-    Answering {
+    Responding {
         version: RuntimeVersion,
         status: RuntimeStatus,
     },
@@ -39,9 +39,9 @@ impl RuntimeView {
     /// One line for the service's status.
     pub(crate) fn summary(&self) -> String {
         match self {
-            RuntimeView::NotAskedYet => "container runtime not asked yet".to_owned(),
-            RuntimeView::Silent { why } => format!("container runtime does not answer: {why}"),
-            RuntimeView::Answering { version, status } => {
+            RuntimeView::NotChecked => "container runtime not asked yet".to_owned(),
+            RuntimeView::Unreachable { why } => format!("container runtime does not answer: {why}"),
+            RuntimeView::Responding { version, status } => {
                 let name = format!("{} {}", version.runtime_name, version.runtime_version);
                 match unmet(status).as_slice() {
                     [] => format!("container runtime {name} is ready"),
@@ -71,14 +71,14 @@ fn unmet(status: &RuntimeStatus) -> Vec<String> {
 pub(crate) async fn watch_runtime(
     runtime: Arc<dyn ContainerRuntime>,
     view: watch::Sender<RuntimeView>,
-    look_again: Arc<Notify>,
-    rounds: Option<Arc<dyn Rounds>>,
+    recheck: Arc<Notify>,
+    periodic_tasks: Option<Arc<dyn PeriodicTasks>>,
 ) {
-    let mut answering = BackOff::new(FIRST_PAUSE_ANSWERING, LONGEST_PAUSE_ANSWERING);
-    let mut silent = BackOff::new(FIRST_PAUSE_SILENT, LONGEST_PAUSE_SILENT);
-    let mut unready = BackOff::new(FIRST_PAUSE_SILENT, LONGEST_PAUSE_UNREADY);
+    let mut answering = ExponentialBackOff::new(FIRST_PAUSE_ANSWERING, LONGEST_PAUSE_ANSWERING);
+    let mut silent = ExponentialBackOff::new(FIRST_PAUSE_SILENT, LONGEST_PAUSE_SILENT);
+    let mut unready = ExponentialBackOff::new(FIRST_PAUSE_SILENT, LONGEST_PAUSE_UNREADY);
     loop {
-        let seen = look(&*runtime).await;
+        let seen = check_runtime(&*runtime).await;
         let changed = view.send_if_modified(|known| {
             let changed = *known != seen;
             if changed {
@@ -91,48 +91,48 @@ pub(crate) async fn watch_runtime(
             answering.reset();
         }
         let pause = match &seen {
-            RuntimeView::NotAskedYet | RuntimeView::Silent { .. } => silent.pause(),
-            RuntimeView::Answering { status, .. } if !unmet(status).is_empty() => {
+            RuntimeView::NotChecked | RuntimeView::Unreachable { .. } => silent.pause(),
+            RuntimeView::Responding { status, .. } if !unmet(status).is_empty() => {
                 silent.reset();
                 unready.pause()
             }
-            RuntimeView::Answering { .. } => {
+            RuntimeView::Responding { .. } => {
                 silent.reset();
                 unready.reset();
                 answering.pause()
             }
         };
-        if let Some(rounds) = &rounds {
-            rounds.ended();
+        if let Some(periodic_tasks) = &periodic_tasks {
+            periodic_tasks.ended();
         }
         tokio::select! {
             () = tokio::time::sleep(pause) => {}
             // Another task noticed that the runtime is back (its event stream is connected).
-            () = look_again.notified() => {}
+            () = recheck.notified() => {}
         }
     }
 }
 
-async fn look(runtime: &dyn ContainerRuntime) -> RuntimeView {
+async fn check_runtime(runtime: &dyn ContainerRuntime) -> RuntimeView {
     let both = async {
         let version = runtime.version().await?;
         let status = runtime.status().await?;
         Ok::<_, ports::container_runtime::ContainerRuntimeError>((version, status))
     };
-    match tokio::time::timeout(LONGEST_CALL, both).await {
-        Ok(Ok((version, status))) => RuntimeView::Answering { version, status },
-        Ok(Err(error)) => RuntimeView::Silent { why: error.to_string() },
-        Err(_) => RuntimeView::Silent { why: format!("no answer within {LONGEST_CALL:?}") },
+    match tokio::time::timeout(CALL_TIMEOUT, both).await {
+        Ok(Ok((version, status))) => RuntimeView::Responding { version, status },
+        Ok(Err(error)) => RuntimeView::Unreachable { why: error.to_string() },
+        Err(_) => RuntimeView::Unreachable { why: format!("no answer within {CALL_TIMEOUT:?}") },
     }
 }
 
 fn log_change(before: &RuntimeView, now: &RuntimeView) {
     match now {
-        RuntimeView::NotAskedYet => {}
-        RuntimeView::Silent { why } => error!(err = why, "Container runtime does not answer"),
-        RuntimeView::Answering { version, status } => {
+        RuntimeView::NotChecked => {}
+        RuntimeView::Unreachable { why } => error!(err = why, "Container runtime does not answer"),
+        RuntimeView::Responding { version, status } => {
             let known = match before {
-                RuntimeView::Answering { version, .. } => Some(version),
+                RuntimeView::Responding { version, .. } => Some(version),
                 _ => None,
             };
             if known != Some(version) {

@@ -8,21 +8,21 @@
 //! removed while no agent runs, costs no pod its grace period and hooks. A record that cannot be
 //! written is reported and retried, after a delay that depends on the error.
 
-use crate::board::{Board, PodOrigin, PodWithoutUid, SourcesState};
-use crate::branch::{Branch, Panicked};
-use crate::clock::Clock;
-use crate::loop_beats::LoopBeats;
-use crate::observed::Observed;
-use crate::pods::SavedMemories;
+use crate::clock::AgentClock;
+use crate::keyed_tasks::{KeyedTasks, Panicked};
+use crate::loop_heartbeats::LoopHeartbeats;
+use crate::observed::ObservedPods;
+use crate::pods::PodMemoryStore;
+use crate::status_store::{PodOrigin, PodWithoutUid, SourcesState, StatusStore};
 use pod_desired::{
-    Identified, Identities, MANIFESTS_FOLDER, Manifests, Notice, Offer, Reading, Record,
-    UIDS_FOLDER, WaitingPods, WhenAndWhere,
+    IdentifiedPod, IdentityContext, MANIFESTS_DIR, ManifestOptions, Manifests, Notice,
+    PodCandidate, PodIdentities, RecordChange, UIDS_DIR, WaitingPods,
 };
-use pod_lifecycle::Waiting;
+use pod_lifecycle::WaitReason;
 use pod_manifest::static_pod::SourceKind;
 use pod_model::pod::{Container, Pod, container_hash};
-use ports::pod_host::{HostError, Records};
-use ports::pod_sources::{ManifestSource, SourceTelling};
+use ports::pod_host::{AgentRecords, HostError};
+use ports::pod_sources::{ManifestSource, SourceSnapshot};
 use ports::runtime_objects::RuntimePods;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -31,42 +31,42 @@ use tokio::sync::{Mutex, mpsc, watch};
 use tokio::time::Instant;
 use tracing::{error, info, warn};
 
-const LONGEST_WRITE: Duration = Duration::from_secs(30);
+const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
 /// Retry delay of a record.
-const WRITE_AGAIN: Duration = Duration::from_secs(5);
+const WRITE_RETRY_DELAY: Duration = Duration::from_secs(5);
 /// After a refused write: the administrator must change something first.
-const WRITE_REFUSED_AGAIN: Duration = Duration::from_secs(300);
+const REFUSED_WRITE_RETRY_DELAY: Duration = Duration::from_secs(300);
 
 /// The pods that this node should run.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct WantedPods {
-    pub(crate) pods: Vec<Identified>,
+    pub(crate) pods: Vec<IdentifiedPod>,
     /// Desired too, without a UID yet.
     pub(crate) waiting: WaitingPods,
     /// Every source has been read: pods that are not here may be removed.
-    pub(crate) is_whole: bool,
+    pub(crate) is_complete: bool,
 }
 
 impl WantedPods {
     /// Whether a pod of this name with an undesired UID may be removed.
-    pub(crate) fn lets_go(&self, namespace: &str, name: &str) -> bool {
-        self.is_whole && !self.waiting.may_adopt(namespace, name)
+    pub(crate) fn may_remove(&self, namespace: &str, name: &str) -> bool {
+        self.is_complete && !self.waiting.may_adopt(namespace, name)
     }
 }
 
 /// A source behind a lock, so that its task can restart after a panic.
-pub(crate) type HeldSource = Arc<Mutex<Box<dyn ManifestSource>>>;
+pub(crate) type SharedSource = Arc<Mutex<Box<dyn ManifestSource>>>;
 
 /// Passes on the snapshots of one source, for ever.
 pub(crate) async fn listen(
     at: usize,
-    source: HeldSource,
-    tellings: mpsc::Sender<(usize, SourceTelling)>,
+    source: SharedSource,
+    snapshots: mpsc::Sender<(usize, SourceSnapshot)>,
 ) {
     let mut source = source.lock().await;
     loop {
-        let telling = source.next().await;
-        if tellings.send((at, telling)).await.is_err() {
+        let snapshot = source.next().await;
+        if snapshots.send((at, snapshot)).await.is_err() {
             return;
         }
     }
@@ -74,46 +74,47 @@ pub(crate) async fn listen(
 
 /// The inputs of the merging task.
 #[derive(Clone)]
-pub(crate) struct Merging {
-    pub(crate) reading: Reading,
+pub(crate) struct MergeContext {
+    pub(crate) reading: ManifestOptions,
     /// Ordered by source number.
     pub(crate) kinds: Vec<SourceKind>,
-    pub(crate) records: Arc<dyn Records>,
-    pub(crate) saved: SavedMemories,
-    pub(crate) observed: Observed,
-    pub(crate) clock: Clock,
-    pub(crate) board: Board,
-    pub(crate) tellings: Arc<Mutex<mpsc::Receiver<(usize, SourceTelling)>>>,
+    pub(crate) records: Arc<dyn AgentRecords>,
+    pub(crate) saved: PodMemoryStore,
+    pub(crate) observed: ObservedPods,
+    pub(crate) clock: AgentClock,
+    pub(crate) status_store: StatusStore,
+    pub(crate) snapshots: Arc<Mutex<mpsc::Receiver<(usize, SourceSnapshot)>>>,
     pub(crate) wanted: watch::Sender<WantedPods>,
-    pub(crate) beats: LoopBeats,
+    pub(crate) loop_heartbeats: LoopHeartbeats,
 }
 
 /// Merges for ever.
-pub(crate) async fn merge(merging: Merging) {
-    let (tellings, beats) = (merging.tellings.clone(), merging.beats.clone());
-    let mut tellings = tellings.lock().await;
-    let mut merge = Merge {
-        manifests: Manifests::new(merging.reading.clone(), &merging.kinds),
-        identities: Identities::default(),
+pub(crate) async fn merge(merge_context: MergeContext) {
+    let (snapshots, loop_heartbeats) =
+        (merge_context.snapshots.clone(), merge_context.loop_heartbeats.clone());
+    let mut snapshots = snapshots.lock().await;
+    let mut merge = SourceMerger {
+        manifests: Manifests::new(merge_context.reading.clone(), &merge_context.kinds),
+        identities: PodIdentities::default(),
         identified: BTreeMap::new(),
         recalled: BTreeMap::new(),
-        told: Vec::new(),
-        unwritten: BTreeMap::new(),
-        write_again_at: None,
-        merging,
+        pending_records: Vec::new(),
+        failed_writes: BTreeMap::new(),
+        write_retry_at: None,
+        merge_context,
     };
-    merge.recall().await;
-    let mut inventory = merge.merging.observed.inventory();
+    merge.restore().await;
+    let mut inventory = merge.merge_context.observed.inventory();
     let mut has_listed = inventory.borrow_and_update().is_some();
     let mut is_waiting = merge.publish(has_listed).await;
     loop {
         tokio::select! {
-            telling = tellings.recv() => {
-                let Some((at, telling)) = telling else { return };
-                merge.hear(at, &telling);
+            snapshot = snapshots.recv() => {
+                let Some((at, snapshot)) = snapshot else { return };
+                merge.on_snapshot(at, &snapshot);
             }
-            () = until(merge.write_again_at) => {
-                merge.write_again().await;
+            () = until(merge.write_retry_at) => {
+                merge.retry_writes().await;
             }
             changed = inventory.changed(), if is_waiting => {
                 if changed.is_err() {
@@ -121,58 +122,58 @@ pub(crate) async fn merge(merging: Merging) {
                 }
                 has_listed = inventory.borrow_and_update().is_some();
             }
-            () = beats.keep("sources") => {}
+            () = loop_heartbeats.beat_while_waiting("sources") => {}
         }
         is_waiting = merge.publish(has_listed).await;
     }
 }
 
-struct Merge {
-    merging: Merging,
+struct SourceMerger {
+    merge_context: MergeContext,
     manifests: Manifests,
-    identities: Identities,
+    identities: PodIdentities,
     /// What was published, by full name.
-    identified: BTreeMap<String, (Offer, Identified)>,
+    identified: BTreeMap<String, (PodCandidate, IdentifiedPod)>,
     /// Pods of an earlier agent that no source has listed yet, by full name.
     recalled: BTreeMap<String, Arc<Pod>>,
     /// Records of the last snapshots, not written yet.
-    told: Vec<Record>,
+    pending_records: Vec<RecordChange>,
     /// Records that could not be written, by directory and name.
-    unwritten: BTreeMap<(&'static str, String), Unwritten>,
-    write_again_at: Option<Instant>,
+    failed_writes: BTreeMap<(&'static str, String), FailedWrite>,
+    write_retry_at: Option<Instant>,
 }
 
-struct Unwritten {
-    record: Record,
+struct FailedWrite {
+    record: RecordChange,
     /// It will fail again until the administrator changes something.
     is_refused: bool,
 }
 
 /// The result of merging all offers.
 #[derive(Default)]
-struct Round {
-    pods: Vec<Identified>,
+struct MergeResult {
+    pods: Vec<IdentifiedPod>,
     without_uid: Vec<PodWithoutUid>,
     /// Pods that are not desired any more, or under another UID, as they were.
     ended: Vec<Arc<Pod>>,
-    records: Vec<Record>,
+    records: Vec<RecordChange>,
 }
 
-impl Merge {
-    async fn recall(&mut self) {
-        let manifests = self.load(MANIFESTS_FOLDER).await;
-        say(self.manifests.recall(&manifests));
-        let uids = self.load(UIDS_FOLDER).await;
-        say(self.identities.recall(&uids));
-        for (full_name, manifest) in self.identities.holders() {
-            self.manifests.recall_holder(full_name, manifest);
+impl SourceMerger {
+    async fn restore(&mut self) {
+        let manifests = self.load(MANIFESTS_DIR).await;
+        log_notices(self.manifests.restore(&manifests));
+        let uids = self.load(UIDS_DIR).await;
+        log_notices(self.identities.restore(&uids));
+        for (full_name, manifest) in self.identities.owners() {
+            self.manifests.restore_owner(full_name, manifest);
         }
-        let known = self.manifests.all().filter_map(|offer| self.identities.remembered(offer));
+        let known = self.manifests.all().filter_map(|offer| self.identities.recorded(offer));
         self.recalled = known.map(|pod| (pod.full_name(), pod)).collect();
     }
 
-    async fn load(&self, folder: &'static str) -> Vec<(String, Vec<u8>)> {
-        match self.merging.records.load(folder).await {
+    async fn load(&self, dir: &'static str) -> Vec<(String, Vec<u8>)> {
+        match self.merge_context.records.load(dir).await {
             Ok(loaded) => {
                 for why in loaded.unreadable {
                     warn!(err = why, "Cannot read a record");
@@ -180,86 +181,94 @@ impl Merge {
                 loaded.records
             }
             Err(error) => {
-                error!(err = %error, folder, "Cannot read records");
+                error!(err = %error, folder = dir, "Cannot read records");
                 Vec::new()
             }
         }
     }
 
-    fn hear(&mut self, at: usize, telling: &SourceTelling) {
-        let taken = self.manifests.tell(at, telling);
-        say(taken.notices);
-        self.told.extend(taken.records);
+    fn on_snapshot(&mut self, at: usize, snapshot: &SourceSnapshot) {
+        let update = self.manifests.apply_snapshot(at, snapshot);
+        log_notices(update.notices);
+        self.pending_records.extend(update.records);
     }
 
     /// Writes records; a failed write is reported, and the pods go on.
-    async fn write(&mut self, records: Vec<Record>) {
+    async fn write(&mut self, records: Vec<RecordChange>) {
         for record in records {
-            let Record { folder, name, content } = record.clone();
-            let store = &self.merging.records;
+            let RecordChange { dir, name, content } = record.clone();
+            let store = &self.merge_context.records;
             let write = async {
                 match content {
-                    Some(content) => store.save(folder, &name, content).await,
-                    None => store.remove(folder, &name).await,
+                    Some(content) => store.save(dir, &name, content).await,
+                    None => store.remove(dir, &name).await,
                 }
             };
-            let (why, is_refused) = match tokio::time::timeout(LONGEST_WRITE, write).await {
+            let (why, is_refused) = match tokio::time::timeout(WRITE_TIMEOUT, write).await {
                 Ok(Ok(())) => {
                     crate::crash_points::reached("uid-saved");
-                    self.unwritten.remove(&(folder, name.clone()));
-                    self.merging.board.record_written(folder, &name);
+                    self.failed_writes.remove(&(dir, name.clone()));
+                    self.merge_context.status_store.record_written(dir, &name);
                     continue;
                 }
-                Ok(Err(error)) => (error.to_string(), matches!(error, HostError::Lasting(_))),
-                Err(_) => (format!("not written within {LONGEST_WRITE:?}"), false),
+                Ok(Err(error)) => (error.to_string(), matches!(error, HostError::Permanent(_))),
+                Err(_) => (format!("not written within {WRITE_TIMEOUT:?}"), false),
             };
-            self.merging.board.record_failed(folder, &name, &why);
-            let unwritten = Unwritten { record, is_refused };
-            let known = self.unwritten.insert((folder, name.clone()), unwritten);
+            self.merge_context.status_store.record_write_failed(dir, &name, &why);
+            let failed_writes = FailedWrite { record, is_refused };
+            let known = self.failed_writes.insert((dir, name.clone()), failed_writes);
             if known.is_none() {
-                error!(folder, name, err = why, "Cannot write a record; a restart would forget it");
+                error!(
+                    folder = dir,
+                    name,
+                    err = why,
+                    "Cannot write a record; a restart would forget it"
+                );
             }
         }
-        let all_refused = self.unwritten.values().all(|each| each.is_refused);
-        let pause = if all_refused { WRITE_REFUSED_AGAIN } else { WRITE_AGAIN };
+        let all_refused = self.failed_writes.values().all(|each| each.is_refused);
+        let pause = if all_refused { REFUSED_WRITE_RETRY_DELAY } else { WRITE_RETRY_DELAY };
         let at = Instant::now() + pause;
-        let sooner = self.write_again_at.map_or(at, |known| known.min(at));
-        self.write_again_at = (!self.unwritten.is_empty()).then_some(sooner);
+        let sooner = self.write_retry_at.map_or(at, |known| known.min(at));
+        self.write_retry_at = (!self.failed_writes.is_empty()).then_some(sooner);
     }
 
-    async fn write_again(&mut self) {
-        self.write_again_at = None;
-        let records = self.unwritten.values().map(|each| each.record.clone()).collect();
+    async fn retry_writes(&mut self) {
+        self.write_retry_at = None;
+        let records = self.failed_writes.values().map(|each| each.record.clone()).collect();
         self.write(records).await;
     }
 
     /// Whether pods wait for the runtime.
     async fn publish(&mut self, has_listed: bool) -> bool {
-        let (offers, notices) = self.manifests.offers();
-        say(notices);
-        let is_whole = self.manifests.all_have_spoken();
-        let mut round = Round::default();
+        let (candidates, notices) = self.manifests.candidates();
+        log_notices(notices);
+        let is_complete = self.manifests.all_sources_reported();
+        let mut merge_result = MergeResult::default();
         let mut present = BTreeSet::new();
-        for offer in offers {
+        for offer in candidates {
             present.insert(offer.pod.full_name());
-            self.settle(offer, has_listed, &mut round);
+            self.resolve_uid(offer, has_listed, &mut merge_result);
         }
-        self.part_with(&present, &mut round);
-        let Round { pods, without_uid, ended, records: of_uids } = round;
-        self.write_down_ends(ended).await;
-        let mut records = std::mem::take(&mut self.told);
+        self.drop_absent(&present, &mut merge_result);
+        let MergeResult { pods, without_uid, ended, records: of_uids } = merge_result;
+        self.save_ending_pods(ended).await;
+        let mut records = std::mem::take(&mut self.pending_records);
         records.extend(of_uids);
-        if is_whole {
-            records.extend(self.identities.keep_only(&present));
+        if is_complete {
+            records.extend(self.identities.retain_names(&present));
         }
         self.write(records).await;
-        let state = SourcesState { all_have_spoken: is_whole, troubles: self.manifests.troubles() };
-        self.merging.board.set_sources(state);
+        let state = SourcesState {
+            all_have_spoken: is_complete,
+            source_errors: self.manifests.source_errors(),
+        };
+        self.merge_context.status_store.set_sources_state(state);
         let waiting = WaitingPods::new(without_uid.iter().map(|each| &*each.pod));
         let is_waiting = !waiting.is_empty();
-        let wanted = WantedPods { pods, waiting, is_whole };
-        self.merging.board.set_without_uid(without_uid, &present);
-        self.merging.wanted.send_if_modified(|known| {
+        let wanted = WantedPods { pods, waiting, is_complete };
+        self.merge_context.status_store.set_without_uid(without_uid, &present);
+        self.merge_context.wanted.send_if_modified(|known| {
             let changed = *known != wanted;
             if changed {
                 *known = wanted;
@@ -270,22 +279,28 @@ impl Merge {
     }
 
     /// Finds the UID of an offered pod, or makes the pod wait for one.
-    fn settle(&mut self, offer: Offer, has_listed: bool, round: &mut Round) {
+    fn resolve_uid(
+        &mut self,
+        offer: PodCandidate,
+        has_listed: bool,
+        merge_result: &mut MergeResult,
+    ) {
         let full_name = offer.pod.full_name();
         let known = self.identified.get(&full_name);
         if let Some((known, identified)) = known
             && *known == offer
         {
-            round.pods.push(identified.clone());
+            merge_result.pods.push(identified.clone());
             return;
         }
         let meta = &offer.pod.metadata;
-        let may_lend = !has_listed || self.merging.observed.is_unread(&meta.namespace, &meta.name);
-        if may_lend && self.identities.may_borrow(&offer) {
+        let may_lend =
+            !has_listed || self.merge_context.observed.is_unread(&meta.namespace, &meta.name);
+        if may_lend && self.identities.may_adopt_running_uid(&offer) {
             let origin =
                 PodOrigin { source: offer.source.to_owned(), manifest: offer.manifest.clone() };
-            let waiting = has_listed.then(waits_for_its_like);
-            round.without_uid.push(PodWithoutUid { pod: offer.pod, origin, waiting });
+            let waiting = has_listed.then(waiting_for_same_name);
+            merge_result.without_uid.push(PodWithoutUid { pod: offer.pod, origin, waiting });
             return;
         }
         let known = known.map(|(_, identified)| identified.pod.clone());
@@ -293,17 +308,17 @@ impl Merge {
         let before = known.or(recalled);
         let mut identified = self.identify(full_name, offer);
         let uid = &identified.pod.metadata.uid;
-        round.ended.extend(before.filter(|pod| pod.metadata.uid != *uid));
-        round.records.extend(identified.record.take());
-        round.pods.push(identified);
+        merge_result.ended.extend(before.filter(|pod| pod.metadata.uid != *uid));
+        merge_result.records.extend(identified.record.take());
+        merge_result.pods.push(identified);
     }
 
     /// Drops pods that have no manifest any more.
-    fn part_with(&mut self, present: &BTreeSet<String>, round: &mut Round) {
+    fn drop_absent(&mut self, present: &BTreeSet<String>, merge_result: &mut MergeResult) {
         self.identified.retain(|full_name, (_, identified)| {
             let stays = present.contains(full_name);
             if !stays {
-                round.ended.push(identified.pod.clone());
+                merge_result.ended.push(identified.pod.clone());
             }
             stays
         });
@@ -316,20 +331,20 @@ impl Merge {
         self.recalled.retain(|full_name, pod| {
             let stays = offered.contains(full_name);
             if !stays {
-                round.ended.push(pod.clone());
+                merge_result.ended.push(pod.clone());
             }
             stays
         });
     }
 
     /// Saves pods that end; after that their specifications may be dropped.
-    async fn write_down_ends(&self, ended: Vec<Arc<Pod>>) {
-        let mut writes: Branch<String, ()> = Branch::default();
+    async fn save_ending_pods(&self, ended: Vec<Arc<Pod>>) {
+        let mut writes: KeyedTasks<String, ()> = KeyedTasks::default();
         for pod in ended {
-            let saved = self.merging.saved.clone();
+            let saved = self.merge_context.saved.clone();
             let uid = pod.metadata.uid.to_string();
             writes.start(uid, "the record of a pod that ends", async move {
-                saved.keep_ending(&pod).await;
+                saved.save_ending(&pod).await;
             });
         }
         while !writes.is_empty() {
@@ -339,7 +354,7 @@ impl Merge {
         }
     }
 
-    fn identify(&mut self, full_name: String, offer: Offer) -> Identified {
+    fn identify(&mut self, full_name: String, offer: PodCandidate) -> IdentifiedPod {
         let running = RuntimePods {
             sandboxes: self.running(|pod| pod.sandboxes.to_vec()),
             containers: self
@@ -347,8 +362,8 @@ impl Merge {
             ..RuntimePods::default()
         };
         let hash = |container: &Container| format!("{:x}", container_hash(container));
-        let now = self.merging.clock.now();
-        let at = WhenAndWhere { now, running: &running, container_hash: &hash };
+        let now = self.merge_context.clock.now();
+        let at = IdentityContext { now, running: &running, container_hash: &hash };
         let identified = self.identities.identify(&offer, &at);
         info!(
             pod = full_name,
@@ -357,13 +372,13 @@ impl Merge {
             adopted = identified.adopted,
             "Pod is wanted"
         );
-        let kept = Identified { record: None, ..identified.clone() };
+        let kept = IdentifiedPod { record: None, ..identified.clone() };
         self.identified.insert(full_name, (offer, kept));
         identified
     }
 
     fn running<T>(&self, part: impl Fn(&pod_lifecycle::ObservedPod) -> Vec<T>) -> Vec<T> {
-        self.merging.observed.all().iter().flat_map(|(_, pod)| part(pod)).collect()
+        self.merge_context.observed.all().iter().flat_map(|(_, pod)| part(pod)).collect()
     }
 }
 
@@ -375,8 +390,8 @@ async fn until(at: Option<Instant>) {
 }
 
 /// The reason of a pod that waits until a pod of its name can be read.
-fn waits_for_its_like() -> Waiting {
-    Waiting {
+fn waiting_for_same_name() -> WaitReason {
+    WaitReason {
         why: "the container runtime has a pod of this name that cannot be read; it may be this one"
             .to_owned(),
         next_step: "it goes on by itself once that pod can be read from the container runtime"
@@ -384,7 +399,7 @@ fn waits_for_its_like() -> Waiting {
     }
 }
 
-fn say(notices: Vec<Notice>) {
+fn log_notices(notices: Vec<Notice>) {
     for notice in notices {
         match &notice {
             Notice::Error(text) => error!("{text}"),

@@ -6,7 +6,7 @@
 //!
 //! Does not wait for a task's own clean-up beyond its drop, nor restart a task that returned.
 
-use crate::back_off::BackOff;
+use crate::back_off::ExponentialBackOff;
 use std::any::Any;
 use std::collections::BTreeMap;
 use std::future::{Future, poll_fn};
@@ -21,7 +21,7 @@ use tracing::error;
 const FIRST_RESTART: Duration = Duration::from_secs(1);
 const LONGEST_RESTART: Duration = Duration::from_secs(60);
 /// After this long without a panic, a task's next panic counts as the first one.
-const WELL_AGAIN: Duration = Duration::from_secs(300);
+const PANIC_RESET: Duration = Duration::from_secs(300);
 
 tokio::task_local! {
     static TASK_NAME: Arc<str>;
@@ -50,7 +50,7 @@ impl TaskFailures {
     /// The task with the most consecutive panics lately, and how many.
     pub(crate) fn worst(&self) -> Option<(&'static str, u32)> {
         let panics = self.lock();
-        let lately = panics.iter().filter(|(_, (_, last))| last.elapsed() < WELL_AGAIN);
+        let lately = panics.iter().filter(|(_, (_, last))| last.elapsed() < PANIC_RESET);
         lately.max_by_key(|(_, (count, _))| *count).map(|(task, (count, _))| (*task, *count))
     }
 
@@ -58,7 +58,7 @@ impl TaskFailures {
     fn count(&self, task: &'static str) -> u32 {
         let mut panics = self.lock();
         let (count, last) = panics.entry(task).or_insert((0, Instant::now()));
-        *count = if last.elapsed() < WELL_AGAIN { count.saturating_add(1) } else { 1 };
+        *count = if last.elapsed() < PANIC_RESET { count.saturating_add(1) } else { 1 };
         *last = Instant::now();
         *count
     }
@@ -102,7 +102,7 @@ where
     Make: FnMut() -> Task + Send,
     Task: Future<Output = ()> + Send,
 {
-    let mut back_off = BackOff::new(FIRST_RESTART, LONGEST_RESTART);
+    let mut back_off = ExponentialBackOff::new(FIRST_RESTART, LONGEST_RESTART);
     while let Err(message) = run_once(&mut make).await {
         let in_a_row = failures.count(name);
         if in_a_row == 1 {

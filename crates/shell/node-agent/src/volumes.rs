@@ -4,11 +4,11 @@
 //! only its pod. A volume type that is not supported yet is an error and is retried too, as nothing
 //! else could be done. `wanted` knows the types; the driver sets them up.
 
-use crate::back_off::BackOff;
-use crate::news::{News, NewsSender};
-use container_setup::inputs::{NodeFacts, ReadyVolume};
+use crate::back_off::ExponentialBackOff;
+use crate::worker_events::{WorkerEvent, WorkerEventSender};
+use container_setup::inputs::{NodeSetupInputs, ReadyVolume};
 use container_setup::memory_volumes;
-use pod_lifecycle::{EventKind, PodEvent};
+use pod_lifecycle::{EventType, PodEvent};
 use pod_model::pod::resources::effective_limits;
 use pod_model::pod::security::FsGroupChangePolicy;
 use pod_model::pod::{Pod, Volume, VolumeSource};
@@ -20,27 +20,27 @@ use std::time::Duration;
 const FIRST_RETRY: Duration = Duration::from_millis(500);
 const LONGEST_RETRY: Duration = Duration::from_secs(122);
 /// The driver's own deadlines are shorter.
-const LONGEST_SET_UP: Duration = Duration::from_secs(600);
+const SET_UP_TIMEOUT: Duration = Duration::from_secs(600);
 
 /// By name.
 pub(crate) type ReadyVolumes = BTreeMap<String, ReadyVolume>;
 
 /// A volume as the driver needs it, or why it cannot be set up.
-type Wanted = Result<(HostVolume, VolumeOwnership), String>;
+type VolumePlan = Result<(HostVolume, VolumeOwnership), String>;
 
 /// The volumes to set up.
 pub(crate) struct WantedVolumes {
     /// Version of the pod's volumes; updates carry it.
     pub(crate) version: u64,
     pub(crate) uid: String,
-    pub(crate) volumes: Vec<(String, Wanted)>,
+    pub(crate) volumes: Vec<(String, VolumePlan)>,
     /// The volumes that are ready already.
     pub(crate) ready: ReadyVolumes,
 }
 
 /// The result of a setup, sent to the pod worker.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct VolumeNews {
+pub(crate) struct VolumeUpdate {
     pub(crate) version: u64,
     pub(crate) state: VolumeState,
 }
@@ -55,7 +55,7 @@ pub(crate) enum VolumeState {
     },
 }
 
-fn wanted(pod: &Pod, volume: &Volume, node: &NodeFacts) -> Wanted {
+fn wanted(pod: &Pod, volume: &Volume, node: &NodeSetupInputs) -> VolumePlan {
     let name = volume.name.to_string();
     match &volume.source {
         None => Ok((HostVolume::EmptyDirectory { name }, ownership(pod))),
@@ -120,25 +120,31 @@ pub(crate) fn names(pod: &Pod) -> Vec<String> {
 }
 
 /// All volumes of a pod.
-pub(crate) fn all(pod: &Pod, node: &NodeFacts) -> Vec<(String, Wanted)> {
+pub(crate) fn all(pod: &Pod, node: &NodeSetupInputs) -> Vec<(String, VolumePlan)> {
     let volumes = pod.spec.volumes.iter();
     volumes.map(|volume| (volume.name.to_string(), wanted(pod, volume, node))).collect()
 }
 
 /// Names of the volumes that are equal in two versions of a pod.
-pub(crate) fn same(one: &Pod, other: &Pod, node: &NodeFacts) -> BTreeSet<String> {
-    let known: BTreeMap<String, Wanted> = all(one, node).into_iter().collect();
+pub(crate) fn same(one: &Pod, other: &Pod, node: &NodeSetupInputs) -> BTreeSet<String> {
+    let known: BTreeMap<String, VolumePlan> = all(one, node).into_iter().collect();
     let volumes = all(other, node).into_iter();
     volumes.filter(|(name, wanted)| known.get(name) == Some(wanted)).map(|(name, _)| name).collect()
 }
 
 /// Sets up every volume of the pod, however long it takes, and reports the result.
-pub(crate) async fn set_up(driver: Arc<dyn VolumeDriver>, wanted: WantedVolumes, news: NewsSender) {
+pub(crate) async fn set_up(
+    driver: Arc<dyn VolumeDriver>,
+    wanted: WantedVolumes,
+    worker_events: WorkerEventSender,
+) {
     let WantedVolumes { version, uid, volumes, mut ready } = wanted;
-    let tell = async |state| {
-        let _ = news.send(Box::new(News::Volumes(VolumeNews { version, state }))).await;
+    let send_update = async |state| {
+        let _ = worker_events
+            .send(Box::new(WorkerEvent::Volumes(VolumeUpdate { version, state })))
+            .await;
     };
-    let mut back_off = BackOff::new(FIRST_RETRY, LONGEST_RETRY);
+    let mut back_off = ExponentialBackOff::new(FIRST_RETRY, LONGEST_RETRY);
     loop {
         let mut failures = Vec::new();
         for (name, wanted) in &volumes {
@@ -153,17 +159,17 @@ pub(crate) async fn set_up(driver: Arc<dyn VolumeDriver>, wanted: WantedVolumes,
             }
         }
         let Some((name, why)) = failures.first() else {
-            return tell(VolumeState::Ready(ready)).await;
+            return send_update(VolumeState::Ready(ready)).await;
         };
         let text = format!("MountVolume.SetUp failed for volume {name:?} : {why}");
         let event = PodEvent {
-            kind: EventKind::Warning,
+            kind: EventType::Warning,
             reason: "FailedMount".to_owned(),
             message: text,
             field_path: None,
         };
         let texts: Vec<&str> = failures.iter().map(|(_, why)| why.as_str()).collect();
-        tell(VolumeState::Failed { message: texts.join("; "), event }).await;
+        send_update(VolumeState::Failed { message: texts.join("; "), event }).await;
         tokio::time::sleep(back_off.pause()).await;
     }
 }
@@ -171,17 +177,17 @@ pub(crate) async fn set_up(driver: Arc<dyn VolumeDriver>, wanted: WantedVolumes,
 async fn set_up_one(
     driver: &dyn VolumeDriver,
     uid: &str,
-    wanted: &Wanted,
+    wanted: &VolumePlan,
 ) -> Result<ReadyVolume, String> {
     let (made, ownership) = wanted.as_ref().map_err(Clone::clone)?;
     let call = driver.set_up(uid, made, ownership);
-    match tokio::time::timeout(LONGEST_SET_UP, call).await {
+    match tokio::time::timeout(SET_UP_TIMEOUT, call).await {
         Ok(Ok(path)) => Ok(ReadyVolume {
             path: path.display().to_string(),
             selinux_relabel: !matches!(made, HostVolume::HostPath { .. }),
             ..ReadyVolume::default()
         }),
         Ok(Err(error)) => Err(error.to_string()),
-        Err(_) => Err(format!("it was not ready within {LONGEST_SET_UP:?}")),
+        Err(_) => Err(format!("it was not ready within {SET_UP_TIMEOUT:?}")),
     }
 }

@@ -3,19 +3,19 @@
 //! Rule: a ping at half of the watchdog's timeout, and none while a check fails: then the service
 //! manager ends this process and starts another, which is what a watchdog is for.
 
-use ports::{HealthChecks, ServiceState, ServiceSupervisor};
+use ports::{HealthChecks, ServiceNotifier, ServiceState};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::MissedTickBehavior;
 use tracing::{error, info, warn};
 
 /// Pings for ever; the first ping is at once.
-pub(crate) async fn keep_quiet(
-    supervisor: Arc<dyn ServiceSupervisor>,
-    watchdog_time: Duration,
+pub(crate) async fn ping_watchdog(
+    notifier: Arc<dyn ServiceNotifier>,
+    watchdog_timeout: Duration,
     checks: HealthChecks,
 ) {
-    let interval = watchdog_time / 2;
+    let interval = watchdog_timeout / 2;
     info!(interval = ?interval, "Starting systemd watchdog with interval");
     let mut ticks = tokio::time::interval(interval.max(Duration::from_millis(1)));
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -28,7 +28,7 @@ pub(crate) async fn keep_quiet(
             error!(err = wrong, "Not pinging the watchdog this time: the agent is not healthy");
             continue;
         }
-        match supervisor.tell(&ServiceState::Watchdog) {
+        match notifier.notify(&ServiceState::Watchdog) {
             Ok(()) => info!(v = 5, "Watchdog pinged"),
             Err(error) => warn!(err = %error, "Failed to ping the watchdog"),
         }

@@ -7,12 +7,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use node_health::Moment;
+use node_health::ControllerTime;
 use ports::ApiTime;
 use tokio::time::Instant;
 
 /// The process's environment: clocks and randomness.
-pub trait Surroundings: Send + Sync {
+pub trait SystemEnvironment: Send + Sync {
     /// The wall clock, which can be set.
     fn wall(&self) -> ApiTime;
     /// Time since any fixed point. Cannot be set, and runs during suspend.
@@ -23,22 +23,22 @@ pub trait Surroundings: Send + Sync {
 
 /// Source of the controller's times. Clones agree.
 #[derive(Clone)]
-pub(crate) struct Clock {
-    surroundings: Arc<dyn Surroundings>,
+pub(crate) struct ControllerClock {
+    surroundings: Arc<dyn SystemEnvironment>,
     /// The wall clock and the boot-time clock when this clock was created.
-    began: (Moment, Duration),
+    began: (ControllerTime, Duration),
 }
 
-impl Clock {
-    pub(crate) fn new(surroundings: Arc<dyn Surroundings>) -> Self {
-        let moment = Moment::from_nanos(surroundings.wall().nanos());
-        let began = (moment, surroundings.since_boot());
+impl ControllerClock {
+    pub(crate) fn new(surroundings: Arc<dyn SystemEnvironment>) -> Self {
+        let instant = ControllerTime::from_nanos(surroundings.wall().nanos());
+        let began = (instant, surroundings.since_boot());
         Self { surroundings, began }
     }
 
-    pub(crate) fn now(&self) -> Moment {
-        let (moment, boot) = self.began;
-        moment.after(self.surroundings.since_boot().saturating_sub(boot))
+    pub(crate) fn now(&self) -> ControllerTime {
+        let (instant, boot) = self.began;
+        instant.after(self.surroundings.since_boot().saturating_sub(boot))
     }
 
     /// The wall clock, for timestamps that others read.
@@ -51,11 +51,11 @@ impl Clock {
     }
 
     /// The tokio instant of this time, if the machine is not suspended.
-    pub(crate) fn instant_of(&self, moment: Moment) -> Instant {
+    pub(crate) fn instant_of(&self, instant: ControllerTime) -> Instant {
         let now = Instant::now();
         // Beyond the range of `Instant`: thirty years from now is as good.
         let most = Duration::from_secs(30 * 365 * 86_400);
-        now + moment.since(self.now()).min(most)
+        now + instant.since(self.now()).min(most)
     }
 }
 

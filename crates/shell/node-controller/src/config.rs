@@ -7,14 +7,14 @@ use std::time::Duration;
 
 use node_health::cidr::{Pool, PoolError};
 use node_health::health::Grace;
-use node_health::leader::{LeaderTimes, LeaderTimesError};
-use node_health::lifecycle::Settings;
-use node_health::zones::{Rate, ZoneSettings};
+use node_health::leader::{LeaderElectionTimes, LeaderElectionTimesError};
+use node_health::lifecycle::NodeLifecycleSettings;
+use node_health::zones::{EvictionRate, ZoneSettings};
 use pod_model::Cidr;
 
 /// Which controllers run. The two cloud controllers need a cloud as well.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Enabled {
+pub struct EnabledControllers {
     /// `node-lifecycle-controller`: heartbeats, conditions, taints, zones.
     pub node_lifecycle: bool,
     /// `taint-eviction-controller`: evicts pods from nodes with NoExecute taints.
@@ -29,7 +29,7 @@ pub struct Enabled {
     pub cloud_node: bool,
 }
 
-impl Default for Enabled {
+impl Default for EnabledControllers {
     fn default() -> Self {
         Self {
             node_lifecycle: true,
@@ -149,7 +149,7 @@ impl LeaderConfig {
 /// The whole configuration.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ControllerConfig {
-    pub enabled: Enabled,
+    pub enabled: EnabledControllers,
     pub health: HealthConfig,
     pub pod_cleanup: PodCleanupConfig,
     /// None: this controller assigns no pod CIDRs.
@@ -167,7 +167,7 @@ pub struct ControllerConfig {
 impl Default for ControllerConfig {
     fn default() -> Self {
         Self {
-            enabled: Enabled::default(),
+            enabled: EnabledControllers::default(),
             health: HealthConfig::default(),
             pod_cleanup: PodCleanupConfig::default(),
             ranges: None,
@@ -185,14 +185,14 @@ pub struct WriteConfig {
     /// Timeout of a write.
     pub deadline: Duration,
     /// How many may be in flight at once.
-    pub at_once: usize,
+    pub max_in_flight: usize,
     /// How many pending events are written together; then a pause of half a second follows.
-    pub events_at_once: usize,
+    pub events_per_batch: usize,
 }
 
 impl Default for WriteConfig {
     fn default() -> Self {
-        Self { deadline: Duration::from_secs(10), at_once: 16, events_at_once: 10 }
+        Self { deadline: Duration::from_secs(10), max_in_flight: 16, events_per_batch: 10 }
     }
 }
 
@@ -200,7 +200,7 @@ impl Default for WriteConfig {
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum ConfigError {
     #[error("leader election: {0}")]
-    LeaderTimes(#[from] LeaderTimesError),
+    LeaderTimes(#[from] LeaderElectionTimesError),
     #[error("leader election: {field} must not be empty")]
     LeaderName { field: &'static str },
     #[error(transparent)]
@@ -215,14 +215,14 @@ pub enum ConfigError {
 
 /// A validated configuration.
 #[derive(Clone, Debug)]
-pub(crate) struct Checked {
+pub(crate) struct ValidatedConfig {
     pub(crate) config: ControllerConfig,
-    pub(crate) settings: Settings,
-    pub(crate) leader: Option<(LeaderConfig, LeaderTimes)>,
+    pub(crate) settings: NodeLifecycleSettings,
+    pub(crate) leader: Option<(LeaderConfig, LeaderElectionTimes)>,
     pub(crate) pools: Vec<Pool>,
 }
 
-pub(crate) fn check(config: ControllerConfig) -> Result<Checked, ConfigError> {
+pub(crate) fn validate(config: ControllerConfig) -> Result<ValidatedConfig, ConfigError> {
     let health = config.health;
     for (field, value) in [
         ("the node monitor period", health.monitor_period),
@@ -251,10 +251,10 @@ pub(crate) fn check(config: ControllerConfig) -> Result<Checked, ConfigError> {
         Some(ranges) if config.enabled.node_ipam => check_ranges(ranges)?,
         _ => Vec::new(),
     };
-    Ok(Checked { settings: settings(&health), leader, pools, config })
+    Ok(ValidatedConfig { settings: settings(&health), leader, pools, config })
 }
 
-fn check_leader(leader: LeaderConfig) -> Result<(LeaderConfig, LeaderTimes), ConfigError> {
+fn check_leader(leader: LeaderConfig) -> Result<(LeaderConfig, LeaderElectionTimes), ConfigError> {
     for (field, text) in [
         ("the namespace of the lease", &leader.namespace),
         ("the name of the lease", &leader.name),
@@ -264,8 +264,11 @@ fn check_leader(leader: LeaderConfig) -> Result<(LeaderConfig, LeaderTimes), Con
             return Err(ConfigError::LeaderName { field });
         }
     }
-    let times =
-        LeaderTimes::new(leader.lease_duration, leader.renew_deadline, leader.retry_period)?;
+    let times = LeaderElectionTimes::new(
+        leader.lease_duration,
+        leader.renew_deadline,
+        leader.retry_period,
+    )?;
     Ok((leader, times))
 }
 
@@ -288,24 +291,24 @@ fn check_ranges(ranges: &RangesConfig) -> Result<Vec<Pool>, ConfigError> {
 /// Two periods of a kubelet's lease.
 const SETTLING: Duration = Duration::from_secs(20);
 
-fn settings(health: &HealthConfig) -> Settings {
+fn settings(health: &HealthConfig) -> NodeLifecycleSettings {
     let settling = health.settling.unwrap_or_else(|| SETTLING.min(health.monitor_grace / 2));
     // The view may be two periods old; whole seconds keep that above the duration of a read. But it
     // stays well within the grace period: after an absence that long every node would be silent at
     // once.
     let largest_gap = health.monitor_period.saturating_mul(2).max(Duration::from_secs(2));
     let largest_gap = largest_gap.min(health.monitor_grace / 2);
-    Settings {
+    NodeLifecycleSettings {
         grace: Grace { monitor: health.monitor_grace, startup: health.startup_grace },
         zones: ZoneSettings {
-            rate: Rate::per_second(health.eviction_rate),
-            secondary_rate: Rate::per_second(health.secondary_eviction_rate),
+            rate: EvictionRate::per_second(health.eviction_rate),
+            secondary_rate: EvictionRate::per_second(health.secondary_eviction_rate),
             large_above: health.large_zone_above,
             unhealthy_share: health.unhealthy_zone_share,
         },
         largest_gap,
         settling,
-        ..Settings::default()
+        ..NodeLifecycleSettings::default()
     }
 }
 

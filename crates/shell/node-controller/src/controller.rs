@@ -11,61 +11,61 @@ use ports::{CloudProvider, ClusterApi};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::timeout;
 
-use crate::clock::{Clock, Surroundings};
-use crate::config::{Checked, ConfigError, ControllerConfig, check};
+use crate::clock::{ControllerClock, SystemEnvironment};
+use crate::config::{ConfigError, ControllerConfig, ValidatedConfig, validate};
 use crate::counters::Counters;
 use crate::election::{self, LeaderView};
-use crate::events::Events;
+use crate::events::EventRecorder;
 use crate::report::{Explanation, HealthState, MetricFamily};
 
 /// Timeout of a query.
-const ANSWER: Duration = Duration::from_secs(5);
+const EXPLAIN_TIMEOUT: Duration = Duration::from_secs(5);
 /// How many queries may be queued.
-const QUESTIONS: usize = 16;
+const EXPLAIN_QUEUE: usize = 16;
 
 /// A query to the task that owns the state.
-pub(crate) struct Question {
+pub(crate) struct ExplainRequest {
     pub(crate) node: String,
-    pub(crate) answer: oneshot::Sender<Explanation>,
+    pub(crate) reply: oneshot::Sender<Explanation>,
 }
 
 /// The clients of one API server. Each should have its own rate limit, so that a thousand queued
 /// deletions delay neither the leader's lease nor a check of a node's lease.
 #[derive(Clone)]
-pub struct Clients {
+pub struct ApiClients {
     /// Watches, writes, and their reads.
     pub work: Arc<dyn ClusterApi>,
     /// Reads of nodes' leases, in addition to the watch.
-    pub looks: Arc<dyn ClusterApi>,
+    pub lease_reads: Arc<dyn ClusterApi>,
     /// The leader's lease.
     pub election: Arc<dyn ClusterApi>,
 }
 
-impl Clients {
+impl ApiClients {
     /// One client for everything; for clients without a rate limit.
     #[must_use]
     pub fn one(api: Arc<dyn ClusterApi>) -> Self {
-        Self { work: api.clone(), looks: api.clone(), election: api }
+        Self { work: api.clone(), lease_reads: api.clone(), election: api }
     }
 }
 
 /// State shared by all tasks of one controller.
-pub(crate) struct Shared {
-    pub(crate) checked: Checked,
-    pub(crate) clients: Clients,
+pub(crate) struct ControllerShared {
+    pub(crate) checked: ValidatedConfig,
+    pub(crate) clients: ApiClients,
     pub(crate) cloud: Option<Arc<dyn CloudProvider>>,
-    pub(crate) clock: Clock,
+    pub(crate) clock: ControllerClock,
     pub(crate) counters: Counters,
-    pub(crate) events: Events,
+    pub(crate) events: EventRecorder,
     pub(crate) leader: LeaderView,
-    pub(crate) questions: tokio::sync::Mutex<mpsc::Receiver<Question>>,
+    pub(crate) explain_queue: tokio::sync::Mutex<mpsc::Receiver<ExplainRequest>>,
 }
 
 /// A node controller.
 #[derive(Clone)]
 pub struct NodeController {
-    shared: Arc<Shared>,
-    ask: mpsc::Sender<Question>,
+    shared: Arc<ControllerShared>,
+    explain_requests: mpsc::Sender<ExplainRequest>,
 }
 
 impl NodeController {
@@ -76,26 +76,26 @@ impl NodeController {
     /// If the configuration is inconsistent.
     pub fn new(
         config: ControllerConfig,
-        clients: Clients,
+        clients: ApiClients,
         cloud: Option<Arc<dyn CloudProvider>>,
-        surroundings: Arc<dyn Surroundings>,
+        surroundings: Arc<dyn SystemEnvironment>,
     ) -> Result<Self, ConfigError> {
-        let checked = check(config)?;
-        let (ask, questions) = mpsc::channel(QUESTIONS);
-        let clock = Clock::new(surroundings);
+        let checked = validate(config)?;
+        let (explain_requests, explain_queue) = mpsc::channel(EXPLAIN_QUEUE);
+        let clock = ControllerClock::new(surroundings);
         let leader = LeaderView::new(checked.leader.as_ref().map(|(config, _)| config));
         let counters = Counters::default();
-        let shared = Shared {
+        let shared = ControllerShared {
             checked,
             clients,
             cloud,
-            events: Events::new(clock.clone(), counters.clone()),
+            events: EventRecorder::new(clock.clone(), counters.clone()),
             counters,
             leader,
             clock,
-            questions: tokio::sync::Mutex::new(questions),
+            explain_queue: tokio::sync::Mutex::new(explain_queue),
         };
-        Ok(Self { shared: Arc::new(shared), ask })
+        Ok(Self { shared: Arc::new(shared), explain_requests })
     }
 
     /// Runs until `shutdown` completes; releases the lease on shutdown.
@@ -136,13 +136,13 @@ impl NodeController {
 
     /// Explains the state of a node and what happens to its pods.
     pub async fn explain(&self, node: &str) -> Explanation {
-        let (answer, answered) = oneshot::channel();
-        let question = Question { node: node.to_owned(), answer };
+        let (reply, answered) = oneshot::channel();
+        let question = ExplainRequest { node: node.to_owned(), reply };
         let asked = async {
-            self.ask.send(question).await.ok()?;
+            self.explain_requests.send(question).await.ok()?;
             answered.await.ok()
         };
-        if let Ok(Some(found)) = timeout(ANSWER, asked).await {
+        if let Ok(Some(found)) = timeout(EXPLAIN_TIMEOUT, asked).await {
             return found;
         }
         let leader = self.shared.leader.holder();

@@ -12,36 +12,39 @@ use node_health::no_execute::{Operator, Toleration};
 use node_health::pod_cleanup::Phase;
 use node_health::taints::mirrored_labels;
 use node_health::zones::{ZoneKey, is_excluded};
-use node_health::{Condition, ConditionKind, Conditions, NodeFacts, Stamp, Taint, TaintKey, Truth};
+use node_health::{
+    ConditionKind, ConditionState, Conditions, NodeConditionFacts, NodeHealthFacts, RemoteTime,
+    Taint, TaintKey,
+};
 use pod_model::TaintEffect;
 use ports::cluster_objects::{self as api, Node, NodeCondition, NodeTaint, Pod, PodCondition};
 use ports::{ApiTime, CloudInstance};
 use serde_json::{Value, json};
 
-use crate::pods::PodEntry;
+use crate::pods::CachedPod;
 use crate::uid::Uid;
 
-pub(crate) fn stamp(time: Option<ApiTime>) -> Stamp {
-    Stamp::from_nanos(time.map_or(0, ApiTime::nanos))
+pub(crate) fn stamp(time: Option<ApiTime>) -> RemoteTime {
+    RemoteTime::from_nanos(time.map_or(0, ApiTime::nanos))
 }
 
-fn time(stamp: Stamp) -> Option<ApiTime> {
-    (stamp != Stamp::default()).then(|| ApiTime::from_nanos(stamp.nanos()))
+fn time(stamp: RemoteTime) -> Option<ApiTime> {
+    (stamp != RemoteTime::default()).then(|| ApiTime::from_nanos(stamp.nanos()))
 }
 
-pub(crate) fn truth(text: &str) -> Truth {
+pub(crate) fn truth(text: &str) -> ConditionState {
     match text {
-        "True" => Truth::True,
-        "False" => Truth::False,
-        _ => Truth::Unknown,
+        "True" => ConditionState::True,
+        "False" => ConditionState::False,
+        _ => ConditionState::Unknown,
     }
 }
 
-const fn truth_text(truth: Truth) -> &'static str {
+const fn truth_text(truth: ConditionState) -> &'static str {
     match truth {
-        Truth::True => "True",
-        Truth::False => "False",
-        Truth::Unknown => "Unknown",
+        ConditionState::True => "True",
+        ConditionState::False => "False",
+        ConditionState::Unknown => "Unknown",
     }
 }
 
@@ -49,7 +52,7 @@ pub(crate) fn conditions(list: &[NodeCondition]) -> Conditions {
     let mut conditions = Conditions::default();
     for kind in ConditionKind::ALL {
         let found = list.iter().find(|condition| condition.kind == kind.name());
-        let condition = found.map(|found| Condition {
+        let condition = found.map(|found| NodeConditionFacts {
             status: truth(&found.status),
             heartbeat: stamp(found.last_heartbeat_time),
             transition: stamp(found.last_transition_time),
@@ -66,7 +69,7 @@ pub(crate) fn taints(list: &[NodeTaint]) -> (Vec<Taint>, bool) {
             key: TaintKey::parse(&taint.key),
             value: taint.value.as_str().into(),
             effect: TaintEffect::parse(&taint.effect).ok()?,
-            added: taint.time_added.map(|time| Stamp::from_nanos(time.nanos())),
+            added: taint.time_added.map(|time| RemoteTime::from_nanos(time.nanos())),
         })
     };
     let taints: Vec<Taint> = list.iter().filter_map(read).collect();
@@ -74,9 +77,9 @@ pub(crate) fn taints(list: &[NodeTaint]) -> (Vec<Taint>, bool) {
     (taints, all)
 }
 
-pub(crate) fn node_facts(node: &Node, version: u64) -> NodeFacts {
+pub(crate) fn node_facts(node: &Node, version: u64) -> NodeHealthFacts {
     let labels = &node.metadata.labels;
-    NodeFacts {
+    NodeHealthFacts {
         created: stamp(node.metadata.creation_timestamp),
         version,
         conditions: conditions(&node.status.conditions),
@@ -133,11 +136,11 @@ fn pod_condition<'a>(pod: &'a Pod, kind: &str) -> Option<&'a PodCondition> {
 }
 
 /// When a pod was bound, from its own condition.
-pub(crate) fn bound(pod: &Pod) -> Option<Stamp> {
+pub(crate) fn bound(pod: &Pod) -> Option<RemoteTime> {
     let scheduled = pod_condition(pod, "PodScheduled").filter(|it| it.status == "True");
     let bound = scheduled.and_then(|it| it.last_transition_time);
     let bound = bound.or(pod.metadata.creation_timestamp);
-    bound.map(|time| Stamp::from_nanos(time.nanos()))
+    bound.map(|time| RemoteTime::from_nanos(time.nanos()))
 }
 
 /// The entry of a pod, from its object; its node and binding time are the caller's.
@@ -146,8 +149,8 @@ pub(crate) fn pod_entry(
     uid: Uid,
     namespace: Arc<str>,
     tolerations: Arc<[Toleration]>,
-) -> PodEntry {
-    PodEntry {
+) -> CachedPod {
+    CachedPod {
         uid,
         namespace,
         name: pod.metadata.name.as_str().into(),

@@ -65,7 +65,7 @@ const TRIES_BOUNDS: &[f64] = &[1.0, 5.0, 25.0, 125.0, 625.0];
 
 /// The current state of a zone.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct ZoneNow {
+pub(crate) struct ZoneGauge {
     pub(crate) zone: String,
     pub(crate) ready: usize,
     pub(crate) not_ready: usize,
@@ -73,15 +73,15 @@ pub(crate) struct ZoneNow {
 
 /// The current state of a cluster CIDR.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct RangeNow {
+pub(crate) struct RangeGauge {
     pub(crate) cluster: String,
     pub(crate) size: u32,
     pub(crate) taken: u32,
 }
 
 #[derive(Debug)]
-struct Counts {
-    zones: Vec<ZoneNow>,
+struct CounterValues {
+    zones: Vec<ZoneGauge>,
     node_evictions: BTreeMap<String, u64>,
     node_health: Histogram,
     all_nodes_health: Histogram,
@@ -89,7 +89,7 @@ struct Counts {
     pod_deletion: Histogram,
     cleanups: BTreeMap<(String, &'static str), u64>,
     cleanup_errors: BTreeMap<(String, &'static str), u64>,
-    ranges: Vec<RangeNow>,
+    ranges: Vec<RangeGauge>,
     allocations: BTreeMap<String, u64>,
     releases: BTreeMap<String, u64>,
     tries: BTreeMap<String, Histogram>,
@@ -99,7 +99,7 @@ struct Counts {
     synced: bool,
 }
 
-impl Default for Counts {
+impl Default for CounterValues {
     fn default() -> Self {
         Self {
             zones: Vec::new(),
@@ -124,16 +124,16 @@ impl Default for Counts {
 
 /// The counters of one controller. Clones share them.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Counters(Arc<Mutex<Counts>>);
+pub(crate) struct Counters(Arc<Mutex<CounterValues>>);
 
 impl Counters {
-    fn lock(&self) -> MutexGuard<'_, Counts> {
+    fn lock(&self) -> MutexGuard<'_, CounterValues> {
         // A count is consistent at any time, so a panic elsewhere leaves nothing broken.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Each zone starts with a zero count of evicted nodes, as upstream.
-    pub(crate) fn zones(&self, zones: Vec<ZoneNow>) {
+    pub(crate) fn zones(&self, zones: Vec<ZoneGauge>) {
         let mut counts = self.lock();
         for zone in &zones {
             if !counts.node_evictions.contains_key(&zone.zone) {
@@ -143,7 +143,7 @@ impl Counters {
         counts.zones = zones;
     }
 
-    pub(crate) fn ranges(&self, ranges: Vec<RangeNow>) {
+    pub(crate) fn ranges(&self, ranges: Vec<RangeGauge>) {
         self.lock().ranges = ranges;
     }
 
@@ -243,14 +243,14 @@ pub(crate) fn line(labels: Vec<(&'static str, String)>, value: f64) -> Sample {
     Sample { suffix: "", labels, value }
 }
 
-fn zone_families(counts: &Counts) -> Vec<MetricFamily> {
+fn zone_families(counts: &CounterValues) -> Vec<MetricFamily> {
     use MetricKind::{Counter, Gauge, Histogram};
-    let per_zone = |value: fn(&ZoneNow) -> f64| -> Vec<Sample> {
-        let sample = |zone: &ZoneNow| line(vec![("zone", zone.zone.clone())], value(zone));
+    let per_zone = |value: fn(&ZoneGauge) -> f64| -> Vec<Sample> {
+        let sample = |zone: &ZoneGauge| line(vec![("zone", zone.zone.clone())], value(zone));
         counts.zones.iter().map(sample).collect()
     };
     // A zone without nodes counts as healthy.
-    let health = |zone: &ZoneNow| match zone.ready + zone.not_ready {
+    let health = |zone: &ZoneGauge| match zone.ready + zone.not_ready {
         0 => 100.0,
         size => whole(100 * zone.ready as u64) / whole(size as u64),
     };
@@ -295,7 +295,7 @@ fn zone_families(counts: &Counts) -> Vec<MetricFamily> {
     ]
 }
 
-fn pod_families(counts: &Counts) -> Vec<MetricFamily> {
+fn pod_families(counts: &CounterValues) -> Vec<MetricFamily> {
     use MetricKind::{Counter, Histogram};
     let by_reason = |counts: &BTreeMap<(String, &'static str), u64>| -> Vec<Sample> {
         let sample = |((namespace, why), count): (&(String, &'static str), &u64)| {
@@ -332,13 +332,13 @@ fn pod_families(counts: &Counts) -> Vec<MetricFamily> {
     ]
 }
 
-fn range_families(counts: &Counts) -> Vec<MetricFamily> {
+fn range_families(counts: &CounterValues) -> Vec<MetricFamily> {
     use MetricKind::{Counter, Gauge, Histogram};
     let label = |cluster: &str| vec![("clusterCIDR", cluster.to_owned())];
     let per_cluster = |counts: &BTreeMap<String, u64>| -> Vec<Sample> {
         counts.iter().map(|(cluster, count)| line(label(cluster), whole(*count))).collect()
     };
-    let per_range = |value: fn(&RangeNow) -> f64| -> Vec<Sample> {
+    let per_range = |value: fn(&RangeGauge) -> f64| -> Vec<Sample> {
         counts.ranges.iter().map(|range| line(label(&range.cluster), value(range))).collect()
     };
     vec![
@@ -380,7 +380,7 @@ fn range_families(counts: &Counts) -> Vec<MetricFamily> {
     ]
 }
 
-fn own_families(counts: &Counts) -> Vec<MetricFamily> {
+fn own_families(counts: &CounterValues) -> Vec<MetricFamily> {
     use MetricKind::{Counter, Gauge};
     let writes = counts.writes.iter().map(|((what, outcome), count)| {
         let labels = vec![("object", (*what).to_owned()), ("outcome", (*outcome).to_owned())];

@@ -9,9 +9,12 @@ use std::future::Future;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use node_health::leader::{Answer, Candidate, Change, Jitter, LeaderTimes, Record, Step};
-use node_health::{Moment, Stamp};
-use ports::cluster_api::{ClusterEvent, EventKind, ObjectReference};
+use node_health::leader::{
+    Candidate, Jitter, LeaderElectionRecord, LeaderElectionTimes, LeadershipChange, LeaseResult,
+    LeaseStep,
+};
+use node_health::{ControllerTime, RemoteTime};
+use ports::cluster_api::{ClusterEvent, ClusterEventType, ObjectReference};
 use ports::cluster_objects::{Lease, LeaseSpec};
 use ports::{ApiTime, ClusterApiError};
 use tokio::task::JoinSet;
@@ -19,36 +22,36 @@ use tokio::time::{sleep_until, timeout};
 use tracing::{info, warn};
 
 use crate::config::LeaderConfig;
-use crate::controller::Shared;
+use crate::controller::ControllerShared;
 use crate::counters::line;
 use crate::engine;
 use crate::report::{HealthState, MetricFamily, MetricKind};
 
 /// How long after its lease expired an instance may still consider itself leader before it is
 /// reported unhealthy: upstream's watchdog.
-const WATCHDOG: Duration = Duration::from_secs(20);
+const LEASE_HEALTH_GRACE: Duration = Duration::from_secs(20);
 /// Timeout of releasing the lease on shutdown.
-const RELEASE: Duration = Duration::from_secs(3);
+const RELEASE_TIMEOUT: Duration = Duration::from_secs(3);
 
 #[derive(Debug)]
-struct View {
+struct LeadershipState {
     name: Option<String>,
     lease: Duration,
     holder: String,
-    may_act_until: Option<Moment>,
-    renewed: Option<Moment>,
+    may_act_until: Option<ControllerTime>,
+    renewed: Option<ControllerTime>,
     slow_renewals: u64,
 }
 
 /// The election's state for other tasks. Clones share it.
 #[derive(Clone, Debug)]
-pub(crate) struct LeaderView(Arc<Mutex<View>>);
+pub(crate) struct LeaderView(Arc<Mutex<LeadershipState>>);
 
 impl LeaderView {
     /// Without election this instance leads from the start.
     pub(crate) fn new(config: Option<&LeaderConfig>) -> Self {
-        let alone = Moment::from_nanos(i64::MAX);
-        Self(Arc::new(Mutex::new(View {
+        let alone = ControllerTime::from_nanos(i64::MAX);
+        Self(Arc::new(Mutex::new(LeadershipState {
             name: config.map(|config| config.name.clone()),
             lease: config.map_or(Duration::MAX, |config| config.lease_duration),
             holder: String::new(),
@@ -58,16 +61,16 @@ impl LeaderView {
         })))
     }
 
-    fn lock(&self) -> MutexGuard<'_, View> {
+    fn lock(&self) -> MutexGuard<'_, LeadershipState> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(crate) fn may_act(&self, now: Moment) -> bool {
+    pub(crate) fn may_act(&self, now: ControllerTime) -> bool {
         self.lock().may_act_until.is_some_and(|until| now < until)
     }
 
     /// How long this instance may still act.
-    pub(crate) fn time_left(&self, now: Moment) -> Duration {
+    pub(crate) fn time_left(&self, now: ControllerTime) -> Duration {
         self.lock().may_act_until.map_or(Duration::ZERO, |until| until.since(now))
     }
 
@@ -75,7 +78,7 @@ impl LeaderView {
         self.lock().holder.clone()
     }
 
-    fn publish(&self, candidate: &Candidate, renewed: Option<Moment>) {
+    fn publish(&self, candidate: &Candidate, renewed: Option<ControllerTime>) {
         let mut view = self.lock();
         view.may_act_until = candidate.may_act_until();
         candidate.leader().clone_into(&mut view.holder);
@@ -87,11 +90,11 @@ impl LeaderView {
     }
 
     /// Unhealthy only if this instance still considers itself leader long after it could not renew.
-    pub(crate) fn health(&self, now: Moment) -> HealthState {
+    pub(crate) fn health(&self, now: ControllerTime) -> HealthState {
         let view = self.lock();
         let overdue = match (view.may_act_until, view.renewed, &view.name) {
             (Some(_), Some(renewed), Some(name))
-                if now.since(renewed) > view.lease.saturating_add(WATCHDOG) =>
+                if now.since(renewed) > view.lease.saturating_add(LEASE_HEALTH_GRACE) =>
             {
                 Some(format!("failed election to renew leadership on lease {name}"))
             }
@@ -124,7 +127,7 @@ impl LeaderView {
 }
 
 /// Runs until `shutdown` completes.
-pub(crate) async fn run(shared: Arc<Shared>, shutdown: impl Future<Output = ()> + Send) {
+pub(crate) async fn run(shared: Arc<ControllerShared>, shutdown: impl Future<Output = ()> + Send) {
     let Some((config, times)) = shared.checked.leader.clone() else {
         // Without a lease it is unknown whether there was an earlier leader.
         tokio::select! {
@@ -138,25 +141,29 @@ pub(crate) async fn run(shared: Arc<Shared>, shutdown: impl Future<Output = ()> 
         () = election.campaign() => {}
         () = shutdown => {}
     }
-    election.leave().await;
+    election.release_and_stop().await;
 }
 
 struct Election {
-    shared: Arc<Shared>,
+    shared: Arc<ControllerShared>,
     config: LeaderConfig,
     candidate: Candidate,
     /// The lease as last read or written.
     known: Lease,
     engine: JoinSet<()>,
     /// Events in flight.
-    telling: JoinSet<()>,
+    pending_events: JoinSet<()>,
 }
 
 impl Election {
-    fn new(shared: Arc<Shared>, config: LeaderConfig, times: LeaderTimes) -> Self {
+    fn new(
+        shared: Arc<ControllerShared>,
+        config: LeaderConfig,
+        times: LeaderElectionTimes,
+    ) -> Self {
         let candidate = Candidate::new(config.identity.clone(), times, shared.clock.now());
-        let (engine, telling) = (JoinSet::new(), JoinSet::new());
-        Self { shared, config, candidate, known: Lease::default(), engine, telling }
+        let (engine, pending_events) = (JoinSet::new(), JoinSet::new());
+        Self { shared, config, candidate, known: Lease::default(), engine, pending_events }
     }
 
     async fn campaign(&mut self) {
@@ -166,66 +173,66 @@ impl Election {
             self.shared.leader.publish(&self.candidate, None);
             self.apply(changes).await;
             match self.candidate.step(now) {
-                Step::Wait(until) => {
+                LeaseStep::Wait(until) => {
                     let wake = self.candidate.next_wake().map_or(until, |wake| wake.min(until));
                     sleep_until(self.shared.clock.instant_of(wake)).await;
                 }
-                step => self.take(step).await,
+                step => self.run_step(step).await,
             }
         }
     }
 
     /// Sends the request with client-go's timeout, half the renew deadline, and not beyond the time
     /// in which this instance may act.
-    async fn take(&mut self, step: Step) {
+    async fn run_step(&mut self, step: LeaseStep) {
         let sent = self.shared.clock.now();
         let mut limit = self.config.renew_deadline / 2;
         if let Some(until) = self.candidate.may_act_until() {
             limit = limit.min(until.since(sent)).max(Duration::from_millis(1));
         }
-        let reads = step == Step::Read;
-        let answer = match timeout(limit, self.ask(step)).await {
+        let reads = step == LeaseStep::Read;
+        let answer = match timeout(limit, self.send_step(step)).await {
             Ok(answer) => answer,
             Err(_) => {
                 warn!(lease = self.config.name, "No answer about the leader's lease in time");
-                Answer::Failed
+                LeaseResult::Failed
             }
         };
         let now = self.shared.clock.now();
-        let renewed = matches!(answer, Answer::Written(_)).then_some(now);
+        let renewed = matches!(answer, LeaseResult::Written(_)).then_some(now);
         if reads && self.candidate.may_act_until().is_some() {
             self.shared.leader.lock().slow_renewals += 1;
         }
         let jitter = Jitter::new(u16::try_from(self.shared.clock.random() % 1_000).unwrap_or(0));
-        let changes = self.candidate.answered(sent, now, answer, jitter);
+        let changes = self.candidate.on_result(sent, now, answer, jitter);
         self.shared.leader.publish(&self.candidate, renewed);
         self.apply(changes).await;
     }
 
-    async fn ask(&mut self, step: Step) -> Answer {
+    async fn send_step(&mut self, step: LeaseStep) -> LeaseResult {
         let api = self.shared.clients.election.clone();
         let outcome = match step {
-            Step::Wait(_) => return Answer::Failed,
-            Step::Read => {
+            LeaseStep::Wait(_) => return LeaseResult::Failed,
+            LeaseStep::Read => {
                 let found = api.read_lease(&self.config.namespace, &self.config.name).await;
                 match found {
-                    Err(ClusterApiError::NotFound { .. }) => return Answer::NotFound,
+                    Err(ClusterApiError::NotFound { .. }) => return LeaseResult::NotFound,
                     Ok(lease) => {
                         let record = record_of(&lease.spec);
                         self.known = lease;
-                        return Answer::Found(record);
+                        return LeaseResult::Found(record);
                     }
                     Err(error) => Err(error),
                 }
             }
-            Step::Create(record) => {
+            LeaseStep::Create(record) => {
                 let mut lease = Lease::default();
                 lease.metadata.namespace.clone_from(&self.config.namespace);
                 lease.metadata.name.clone_from(&self.config.name);
                 lease.spec = self.spec_of(&record);
                 api.create_lease(&lease).await
             }
-            Step::Update(record) => {
+            LeaseStep::Update(record) => {
                 let spec = self.spec_of(&record);
                 let lease = Lease { metadata: self.known.metadata.clone(), spec };
                 api.update_lease(&lease).await
@@ -235,17 +242,17 @@ impl Election {
             Ok(lease) => {
                 let record = record_of(&lease.spec);
                 self.known = lease;
-                Answer::Written(record)
+                LeaseResult::Written(record)
             }
             Err(error) => {
                 warn!(err = %error, "Failed to write the leader's lease");
-                Answer::Failed
+                LeaseResult::Failed
             }
         }
     }
 
     /// The record with wall-clock times, since others display it.
-    fn spec_of(&self, record: &Record) -> LeaseSpec {
+    fn spec_of(&self, record: &LeaderElectionRecord) -> LeaseSpec {
         let wall = self.shared.clock.wall();
         let begins = record.acquired == record.renewed;
         let acquired = if begins { wall } else { ApiTime::from_nanos(record.acquired.nanos()) };
@@ -258,24 +265,24 @@ impl Election {
         }
     }
 
-    async fn apply(&mut self, changes: Vec<Change>) {
+    async fn apply(&mut self, changes: Vec<LeadershipChange>) {
         for change in changes {
             match change {
-                Change::Began => {
+                LeadershipChange::Began => {
                     info!(identity = self.config.identity, "Leading from now on");
                     self.end_engine().await;
                     let first = self.candidate.is_first();
                     self.engine.spawn(engine::keep_running(self.shared.clone(), first));
-                    let told = self.tell("became leader");
-                    self.telling.spawn(told);
+                    let sending = self.send_event("became leader");
+                    self.pending_events.spawn(sending);
                 }
-                Change::Ended => {
+                LeadershipChange::Ended => {
                     warn!(identity = self.config.identity, "Not leading any more");
                     self.end_engine().await;
-                    let told = self.tell("stopped leading");
-                    self.telling.spawn(told);
+                    let sending = self.send_event("stopped leading");
+                    self.pending_events.spawn(sending);
                 }
-                Change::NewLeader(leader) => info!(leader, "Another instance leads"),
+                LeadershipChange::NewLeader(leader) => info!(leader, "Another instance leads"),
             }
         }
     }
@@ -287,9 +294,9 @@ impl Election {
     }
 
     /// Records an event on the lease, as client-go does. A failure is harmless.
-    fn tell(&mut self, what: &str) -> impl Future<Output = ()> + Send + use<> {
+    fn send_event(&mut self, what: &str) -> impl Future<Output = ()> + Send + use<> {
         // Remove finished tasks.
-        while self.telling.try_join_next().is_some() {}
+        while self.pending_events.try_join_next().is_some() {}
         let about = ObjectReference {
             api_version: "coordination.k8s.io/v1".to_owned(),
             kind: "Lease".to_owned(),
@@ -301,7 +308,7 @@ impl Election {
         };
         let event = ClusterEvent {
             about,
-            kind: EventKind::Normal,
+            kind: ClusterEventType::Normal,
             reason: "LeaderElection".to_owned(),
             message: format!("{} {what}", self.config.identity),
             component: "keelson-node-controller".to_owned(),
@@ -311,21 +318,21 @@ impl Election {
         let api = self.shared.clients.election.clone();
         let deadline = self.shared.checked.config.writes.deadline;
         async move {
-            if let Ok(Err(error)) = timeout(deadline, api.tell_event(&event)).await {
+            if let Ok(Err(error)) = timeout(deadline, api.create_event(&event)).await {
                 warn!(err = %error, "Failed to record a leader election event");
             }
         }
     }
 
     /// On shutdown: stops all actions, then releases the lease for the next leader.
-    async fn leave(mut self) {
+    async fn release_and_stop(mut self) {
         self.shared.leader.stop();
         self.end_engine().await;
         let Some(record) = self.candidate.release(self.shared.clock.now()) else { return };
         let spec = self.spec_of(&record);
         let lease = Lease { metadata: self.known.metadata.clone(), spec };
         let api = self.shared.clients.election.clone();
-        match timeout(RELEASE, api.update_lease(&lease)).await {
+        match timeout(RELEASE_TIMEOUT, api.update_lease(&lease)).await {
             Ok(Ok(_)) => info!("The lease is free for the next leader"),
             Ok(Err(error)) => {
                 warn!(err = %error, "Failed to free the leader's lease");
@@ -338,13 +345,13 @@ impl Election {
         }
         // Only after a successful release: shutdown does not wait for an unresponsive API server
         // twice.
-        let _ = timeout(RELEASE, self.tell("stopped leading")).await;
+        let _ = timeout(RELEASE_TIMEOUT, self.send_event("stopped leading")).await;
     }
 }
 
-fn record_of(spec: &LeaseSpec) -> Record {
-    let stamp = |time: Option<ApiTime>| Stamp::from_nanos(time.map_or(0, ApiTime::nanos));
-    Record {
+fn record_of(spec: &LeaseSpec) -> LeaderElectionRecord {
+    let stamp = |time: Option<ApiTime>| RemoteTime::from_nanos(time.map_or(0, ApiTime::nanos));
+    LeaderElectionRecord {
         holder: spec.holder_identity.clone().unwrap_or_default(),
         duration_seconds: spec.lease_duration_seconds.unwrap_or(0),
         acquired: stamp(spec.acquire_time),

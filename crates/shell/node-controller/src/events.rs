@@ -10,32 +10,34 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ports::ClusterApiError;
-use ports::cluster_api::{ClusterEvent, EventKind, ObjectReference, Repetition, ToldEvent};
+use ports::cluster_api::{
+    ClusterEvent, ClusterEventType, ObjectReference, Repetition, StoredEvent,
+};
 use ports::{ApiTime, ClusterApi};
 use tokio::sync::{Mutex, mpsc};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tracing::warn;
 
-use crate::clock::Clock;
+use crate::clock::ControllerClock;
 use crate::config::WriteConfig;
 use crate::counters::Counters;
-use crate::writes::{PodTarget, Target};
+use crate::writes::{NodeTarget, PodTarget};
 
 /// Length of the queue.
-const WAITING: usize = 1024;
+const QUEUE_CAPACITY: usize = 1024;
 /// How many written events are remembered, to count repetitions.
-const REMEMBERED: usize = 512;
+const MAX_REMEMBERED: usize = 512;
 /// Pause between two batches.
-const PAUSE: Duration = Duration::from_millis(500);
+const BATCH_PAUSE: Duration = Duration::from_millis(500);
 /// Attempts per event.
-const TRIES: u32 = 3;
+const MAX_ATTEMPTS: u32 = 3;
 
 /// The object of an event.
 #[derive(Clone, Debug)]
-pub(crate) struct About(ObjectReference);
+pub(crate) struct EventObject(ObjectReference);
 
-impl About {
+impl EventObject {
     pub(crate) fn node(name: &str, uid: &str) -> Self {
         Self(ObjectReference {
             api_version: "v1".to_owned(),
@@ -46,7 +48,7 @@ impl About {
         })
     }
 
-    pub(crate) fn target(target: &Target) -> Self {
+    pub(crate) fn target(target: &NodeTarget) -> Self {
         Self::node(&target.name, &target.uid.to_string())
     }
 
@@ -64,37 +66,37 @@ impl About {
 
 /// The content of an event.
 #[derive(Clone, Debug)]
-pub(crate) struct Said {
-    kind: EventKind,
+pub(crate) struct EventText {
+    kind: ClusterEventType,
     reason: &'static str,
     message: String,
     component: &'static str,
 }
 
-impl Said {
+impl EventText {
     /// An event of type Normal. `component`: its reporting component.
     pub(crate) fn normal(component: &'static str, reason: &'static str, message: String) -> Self {
-        Self { kind: EventKind::Normal, reason, message, component }
+        Self { kind: ClusterEventType::Normal, reason, message, component }
     }
 
     /// An event of type Warning.
     pub(crate) fn warning(component: &'static str, reason: &'static str, message: String) -> Self {
-        Self { kind: EventKind::Warning, reason, message, component }
+        Self { kind: ClusterEventType::Warning, reason, message, component }
     }
 }
 
 /// The recorder; clones share the queue.
 #[derive(Clone)]
-pub(crate) struct Events {
+pub(crate) struct EventRecorder {
     waiting: mpsc::Sender<ClusterEvent>,
     taken: Arc<Mutex<mpsc::Receiver<ClusterEvent>>>,
-    clock: Clock,
+    clock: ControllerClock,
     counters: Counters,
 }
 
-impl Events {
-    pub(crate) fn new(clock: Clock, counters: Counters) -> Self {
-        let (waiting, taken) = mpsc::channel(WAITING);
+impl EventRecorder {
+    pub(crate) fn new(clock: ControllerClock, counters: Counters) -> Self {
+        let (waiting, taken) = mpsc::channel(QUEUE_CAPACITY);
         Self { waiting, taken: Arc::new(Mutex::new(taken)), clock, counters }
     }
 
@@ -107,13 +109,13 @@ impl Events {
         room
     }
 
-    pub(crate) fn tell(&self, about: About, said: Said) {
+    pub(crate) fn record(&self, about: EventObject, text: EventText) {
         let event = ClusterEvent {
             about: about.0,
-            kind: said.kind,
-            reason: said.reason.to_owned(),
-            message: said.message,
-            component: said.component.to_owned(),
+            kind: text.kind,
+            reason: text.reason.to_owned(),
+            message: text.message,
+            component: text.component.to_owned(),
             host: String::new(),
             at: self.clock.wall(),
         };
@@ -125,21 +127,21 @@ impl Events {
     /// Writes queued events, for ever.
     pub(crate) async fn deliver(&self, api: Arc<dyn ClusterApi>, writes: &WriteConfig) {
         let mut taken = self.taken.lock().await;
-        let mut told = Told::default();
+        let mut sent = SentEvents::default();
         let mut together = Vec::new();
-        while taken.recv_many(&mut together, writes.events_at_once.max(1)).await > 0 {
+        while taken.recv_many(&mut together, writes.events_per_batch.max(1)).await > 0 {
             let (many, began) = (together.len() > 1, Instant::now());
-            told.tell(&api, together.drain(..), writes.deadline).await;
+            sent.record(&api, together.drain(..), writes.deadline).await;
             if many {
-                sleep_until(began + PAUSE).await;
+                sleep_until(began + BATCH_PAUSE).await;
             }
         }
     }
 }
 
-type Key = (String, String, String, String);
+type EventKey = (String, String, String, String);
 
-fn key_of(event: &ClusterEvent) -> Key {
+fn key_of(event: &ClusterEvent) -> EventKey {
     let about = &event.about;
     (
         format!("{}/{}/{}", about.kind, about.namespace, about.name),
@@ -150,14 +152,14 @@ fn key_of(event: &ClusterEvent) -> Key {
 }
 
 #[derive(Default)]
-struct Told {
-    known: HashMap<Key, (ToldEvent, u32)>,
-    order: VecDeque<Key>,
+struct SentEvents {
+    known: HashMap<EventKey, (StoredEvent, u32)>,
+    order: VecDeque<EventKey>,
 }
 
-impl Told {
+impl SentEvents {
     /// Writes new events concurrently, then repeated ones and duplicates within the batch.
-    async fn tell(
+    async fn record(
         &mut self,
         api: &Arc<dyn ClusterApi>,
         events: impl Iterator<Item = ClusterEvent>,
@@ -172,29 +174,29 @@ impl Told {
                 continue;
             }
             let api = Arc::clone(api);
-            on_their_way.spawn(async move { (key, tell_new(&*api, event, deadline).await) });
+            on_their_way.spawn(async move { (key, send_new(&*api, event, deadline).await) });
         }
         while let Some(ended) = on_their_way.join_next().await {
-            if let Ok((key, Some(told))) = ended {
-                self.remember(key, told);
+            if let Ok((key, Some(sent))) = ended {
+                self.remember(key, sent);
             }
         }
         for (key, event) in again {
-            self.tell_again(&**api, key, event, deadline).await;
+            self.send_update(&**api, key, event, deadline).await;
         }
     }
 
-    async fn tell_again(
+    async fn send_update(
         &mut self,
         api: &dyn ClusterApi,
-        key: Key,
+        key: EventKey,
         event: ClusterEvent,
         deadline: Duration,
     ) {
-        if let Some((told, count)) = self.known.get_mut(&key) {
+        if let Some((sent, count)) = self.known.get_mut(&key) {
             *count = count.saturating_add(1);
             let repetition = Repetition { count: *count, last: event.at, message: None };
-            let again = timeout(deadline, api.repeat_event(told, repetition)).await;
+            let again = timeout(deadline, api.repeat_event(sent, repetition)).await;
             match again {
                 Ok(Ok(())) => return,
                 // The API server has expired it: write it as new.
@@ -209,16 +211,16 @@ impl Told {
                 }
             }
         }
-        if let Some(told) = tell_new(api, event, deadline).await {
-            self.remember(key, told);
+        if let Some(sent) = send_new(api, event, deadline).await {
+            self.remember(key, sent);
         }
     }
 
-    fn remember(&mut self, key: Key, told: ToldEvent) {
-        if self.known.insert(key.clone(), (told, 1)).is_none() {
+    fn remember(&mut self, key: EventKey, sent: StoredEvent) {
+        if self.known.insert(key.clone(), (sent, 1)).is_none() {
             self.order.push_back(key);
         }
-        if self.order.len() > REMEMBERED
+        if self.order.len() > MAX_REMEMBERED
             && let Some(oldest) = self.order.pop_front()
         {
             self.known.remove(&oldest);
@@ -226,14 +228,14 @@ impl Told {
     }
 }
 
-async fn tell_new(
+async fn send_new(
     api: &dyn ClusterApi,
     mut event: ClusterEvent,
     deadline: Duration,
-) -> Option<ToldEvent> {
-    for attempt in 0..TRIES {
-        match timeout(deadline, api.tell_event(&event)).await {
-            Ok(Ok(told)) => return Some(told),
+) -> Option<StoredEvent> {
+    for attempt in 0..MAX_ATTEMPTS {
+        match timeout(deadline, api.create_event(&event)).await {
+            Ok(Ok(sent)) => return Some(sent),
             // Another event of the same object has the same timestamp in its name.
             Ok(Err(ClusterApiError::AlreadyExists { .. })) => {
                 event.at = ApiTime::from_nanos(event.at.nanos().saturating_add(1));
@@ -244,7 +246,7 @@ async fn tell_new(
             }
             Ok(Err(error)) => {
                 warn!(err = %error, reason = event.reason, attempt, "Failed to record an event");
-                if attempt + 1 < TRIES {
+                if attempt + 1 < MAX_ATTEMPTS {
                     sleep(Duration::from_secs(1 << attempt)).await;
                 }
             }

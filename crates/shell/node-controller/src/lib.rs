@@ -4,6 +4,7 @@
 //! tasks and whose outcomes come back to it. It acts only while it leads, and never on a view that
 //! it cannot prove complete. Depends on ports and decisions, never on an adapter.
 
+mod api_gate;
 mod clock;
 mod config;
 mod controller;
@@ -13,18 +14,17 @@ pub mod crash_points;
 mod election;
 mod engine;
 mod events;
-mod gate;
+mod lease_freshness;
 mod names;
 mod pods;
 mod report;
-mod sight;
 mod uid;
 mod writes;
 
-pub use clock::Surroundings;
+pub use clock::SystemEnvironment;
 pub use config::{
-    ClusterRange, ConfigError, ControllerConfig, Enabled, HealthConfig, LeaderConfig,
+    ClusterRange, ConfigError, ControllerConfig, EnabledControllers, HealthConfig, LeaderConfig,
     PodCleanupConfig, RangesConfig, WriteConfig,
 };
-pub use controller::{Clients, NodeController};
+pub use controller::{ApiClients, NodeController};
 pub use report::{Explanation, HealthState, MetricFamily, MetricKind, Sample};

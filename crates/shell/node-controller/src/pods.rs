@@ -6,9 +6,9 @@
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
-use node_health::no_execute::{PodFacts, Toleration, bound_at};
+use node_health::no_execute::{BoundPod, Toleration, bound_at};
 use node_health::pod_cleanup::Phase;
-use node_health::{Moment, NodeId, PodId, Stamp, Truth};
+use node_health::{ConditionState, ControllerTime, NodeId, PodId, RemoteTime};
 use ports::cluster_objects::Pod;
 
 use crate::convert;
@@ -16,18 +16,18 @@ use crate::uid::Uid;
 
 /// What is kept of a pod.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct PodEntry {
+pub(crate) struct CachedPod {
     pub(crate) uid: Uid,
     pub(crate) namespace: Arc<str>,
     pub(crate) name: Box<str>,
     /// The node it is bound to.
     pub(crate) node: Option<NodeId>,
     pub(crate) tolerations: Arc<[Toleration]>,
-    pub(crate) created: Stamp,
+    pub(crate) created: RemoteTime,
     /// When it was bound, on our own clock: never after we first saw it bound.
-    pub(crate) bound: Option<Moment>,
+    pub(crate) bound: Option<ControllerTime>,
     pub(crate) phase: Phase,
-    pub(crate) ready: Option<Truth>,
+    pub(crate) ready: Option<ConditionState>,
     pub(crate) evicted: bool,
     pub(crate) terminating: bool,
     /// Its resource version; zero if that is not a number.
@@ -36,9 +36,9 @@ pub(crate) struct PodEntry {
     pub(crate) list: u32,
 }
 
-impl PodEntry {
-    pub(crate) fn facts(&self, pod: PodId) -> PodFacts<'_> {
-        PodFacts {
+impl CachedPod {
+    pub(crate) fn facts(&self, pod: PodId) -> BoundPod<'_> {
+        BoundPod {
             pod,
             tolerations: &self.tolerations,
             bound: self.bound,
@@ -54,16 +54,16 @@ impl PodEntry {
 
 /// What an observation of a pod changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Sighted {
+pub(crate) struct PodChange {
     pub(crate) pod: PodId,
     /// Observed for the first time, or bound only now.
     pub(crate) newly_bound: bool,
 }
 
 #[derive(Debug, Default)]
-pub(crate) struct Pods {
+pub(crate) struct PodCache {
     numbers: HashMap<Uid, u32>,
-    entries: Vec<Option<Box<PodEntry>>>,
+    entries: Vec<Option<Box<CachedPod>>>,
     free: Vec<u32>,
     namespaces: HashSet<Arc<str>>,
     tolerations: HashMap<Box<str>, Arc<[Toleration]>>,
@@ -76,8 +76,8 @@ pub(crate) struct Pods {
 /// Unused namespaces and toleration lists are swept beyond this number.
 const SWEEP: usize = 1024;
 
-impl Pods {
-    pub(crate) fn get(&self, pod: PodId) -> Option<&PodEntry> {
+impl PodCache {
+    pub(crate) fn get(&self, pod: PodId) -> Option<&CachedPod> {
         self.entries.get(usize::try_from(pod.0).ok()?)?.as_deref()
     }
 
@@ -90,13 +90,13 @@ impl Pods {
     }
 
     /// Records a pod as it is now, bound to this node.
-    pub(crate) fn see(
+    pub(crate) fn upsert(
         &mut self,
         pod: &Pod,
         node: Option<NodeId>,
         list: u32,
-        now: Moment,
-    ) -> Sighted {
+        now: ControllerTime,
+    ) -> PodChange {
         let uid = Uid::new(&pod.metadata.uid);
         let namespace = self.namespace(&pod.metadata.namespace);
         let tolerations = self.tolerations(pod);
@@ -105,7 +105,7 @@ impl Pods {
         let newly_bound = node.is_some() && before.and_then(|it| it.node) != node;
         let was_bound = before.filter(|_| !newly_bound).and_then(|it| it.bound);
         let bound = bound_at(convert::bound(pod), was_bound, now);
-        let entry = PodEntry {
+        let entry = CachedPod {
             node,
             list,
             bound,
@@ -119,7 +119,7 @@ impl Pods {
                 None => *slot = Some(Box::new(entry)),
             }
         }
-        Sighted { pod: number, newly_bound }
+        PodChange { pod: number, newly_bound }
     }
 
     fn number(&mut self, uid: Uid) -> PodId {
@@ -131,7 +131,7 @@ impl Pods {
         PodId(number)
     }
 
-    pub(crate) fn remove(&mut self, pod: PodId) -> Option<Box<PodEntry>> {
+    pub(crate) fn remove(&mut self, pod: PodId) -> Option<Box<CachedPod>> {
         let entry = self.entries.get_mut(usize::try_from(pod.0).ok()?)?.take()?;
         self.numbers.remove(&entry.uid);
         self.of_interest.remove(&pod);
@@ -140,9 +140,9 @@ impl Pods {
     }
 
     /// Pods that were not in this list.
-    pub(crate) fn missing_from(&self, list: u32) -> Vec<PodId> {
+    pub(crate) fn not_in_list(&self, list: u32) -> Vec<PodId> {
         let numbered = (0..).map(PodId).zip(&self.entries);
-        let old = |entry: &Option<Box<PodEntry>>| entry.as_ref().is_some_and(|it| it.list != list);
+        let old = |entry: &Option<Box<CachedPod>>| entry.as_ref().is_some_and(|it| it.list != list);
         numbered.filter(|(_, entry)| old(entry)).map(|(pod, _)| pod).collect()
     }
 
@@ -155,7 +155,7 @@ impl Pods {
         }
     }
 
-    pub(crate) fn of_interest(&self) -> impl Iterator<Item = (PodId, &PodEntry)> {
+    pub(crate) fn of_interest(&self) -> impl Iterator<Item = (PodId, &CachedPod)> {
         self.of_interest.iter().filter_map(|pod| Some((*pod, self.get(*pod)?)))
     }
 

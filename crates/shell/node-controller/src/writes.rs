@@ -7,13 +7,13 @@ use std::sync::Arc;
 
 use node_health::health::ConditionWrite;
 use node_health::lifecycle::WriteKind;
-use node_health::no_execute::{NodeThreats, Toleration};
-use node_health::pod_cleanup::Why;
-use node_health::{Moment, NodeId, PodId, Stamp, Taint};
+use node_health::no_execute::{NodeNoExecuteTaints, Toleration};
+use node_health::pod_cleanup::CleanupReason;
+use node_health::{ControllerTime, NodeId, PodId, RemoteTime, Taint};
 use ports::ApiTime;
 use ports::cluster_objects::Node;
 
-use crate::gate::{Failure, Gate};
+use crate::api_gate::{ApiGate, RequestError};
 use crate::uid::Uid;
 
 pub(crate) mod cloud;
@@ -23,7 +23,7 @@ pub(crate) mod probe;
 
 /// A node, as far as a write needs it.
 #[derive(Clone, Debug)]
-pub(crate) struct Target {
+pub(crate) struct NodeTarget {
     pub(crate) node: NodeId,
     pub(crate) incarnation: u32,
     pub(crate) name: Arc<str>,
@@ -49,189 +49,193 @@ impl PodTarget {
 
 /// A pod to evict, and what shows whether it still has to be.
 #[derive(Clone, Debug)]
-pub(crate) struct Leaving {
+pub(crate) struct PodToEvict {
     pub(crate) pod: PodTarget,
     /// Its deadline.
-    pub(crate) due: Moment,
+    pub(crate) due: ControllerTime,
     pub(crate) tolerations: Arc<[Toleration]>,
-    pub(crate) bound: Option<Moment>,
+    pub(crate) bound: Option<ControllerTime>,
 }
 
-/// A request to the API server or the cloud, done as one task. Most write; `LookFor`, `Probe` and
-/// `AskCloud` only read. Its outcome is a `Done`.
+/// A request to the API server or the cloud, done as one task. Most write; `LookUpNodes`, `Probe` and
+/// `QueryCloud` only read. Its outcome is a `WriteResult`.
 #[derive(Clone, Debug)]
 pub(crate) enum Write {
     /// With `confirm`, the node's lease is read first: no node is marked Unknown whose lease turns
     /// out to be renewed. It carries the lease as known.
     Conditions {
-        target: Target,
+        target: NodeTarget,
         writes: Vec<ConditionWrite>,
         confirm: Option<Confirm>,
     },
     Taints {
-        target: Target,
+        target: NodeTarget,
         wanted: Vec<Taint>,
         known: Vec<Taint>,
         /// `timeAdded` of new taints.
         wall: ApiTime,
-        gives_up: bool,
+        is_eviction: bool,
     },
     Labels {
-        target: Target,
+        target: NodeTarget,
         labels: Vec<(Box<str>, Box<str>)>,
     },
     Range {
-        target: Target,
+        target: NodeTarget,
         ranges: Vec<String>,
     },
     /// Makes a new version of the node, with this value, which no other such write has.
     Touch {
-        target: Target,
+        target: NodeTarget,
         value: String,
     },
     /// `whole`: all pods of the node, because it became not ready.
     MarkPods {
-        target: Target,
+        target: NodeTarget,
         pods: Vec<PodTarget>,
         whole: bool,
     },
     Evict {
-        target: Target,
-        pods: Vec<Leaving>,
+        target: NodeTarget,
+        pods: Vec<PodToEvict>,
         /// The taints that it was decided on.
-        known: NodeThreats,
+        known: NodeNoExecuteTaints,
     },
     Clear {
         pod: PodTarget,
-        why: Why,
+        why: CleanupReason,
         node: Option<Box<str>>,
         fail_first: bool,
         condition: bool,
     },
-    LookFor {
+    LookUpNodes {
         names: Vec<Box<str>>,
     },
     Probe {
-        nodes: Vec<Target>,
+        nodes: Vec<NodeTarget>,
     },
     /// Queries the cloud about a node; the answer comes back as an outcome.
-    AskCloud {
-        target: Target,
-        task: cloud::Task,
+    QueryCloud {
+        target: NodeTarget,
+        task: cloud::CloudTask,
     },
     /// Writes what follows from the cloud's answer.
-    FollowCloud {
-        target: Target,
-        answer: Box<cloud::Answer>,
+    ApplyCloudAnswer {
+        target: NodeTarget,
+        answer: Box<cloud::CloudAnswer>,
     },
 }
 
 /// The known lease, to compare a live read with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Confirm {
-    pub(crate) renewed: Option<Stamp>,
+    pub(crate) renewed: Option<RemoteTime>,
 }
 
 /// What became of a pod to evict.
 #[derive(Clone, Debug)]
-pub(crate) enum PodFate {
+pub(crate) enum EvictionResult {
     /// It is deleted, or terminating, or another pod by now.
     Gone,
     /// Its node's taints no longer evict it.
     Stays,
-    Failed(Failure),
+    Failed(RequestError),
 }
 
 /// The result of a request.
 #[derive(Debug)]
-pub(crate) enum Done {
+pub(crate) enum WriteResult {
     Node {
-        target: Target,
+        target: NodeTarget,
         kind: WriteKind,
         /// The new version.
-        outcome: Result<u64, Failure>,
+        outcome: Result<u64, RequestError>,
         /// The node as read again, if it was.
         fresh: Option<Box<Node>>,
         /// This write added the NoExecute taint.
-        gave_up: bool,
+        was_eviction: bool,
     },
     /// The lease was renewed, so nothing was written.
     Alive {
-        target: Target,
-        renewed: Stamp,
+        target: NodeTarget,
+        renewed: RemoteTime,
     },
     Range {
-        target: Target,
-        outcome: Result<(), Failure>,
+        target: NodeTarget,
+        outcome: Result<(), RequestError>,
         fresh: Option<Box<Node>>,
     },
     Touched {
-        target: Target,
+        target: NodeTarget,
         /// Whether the node has a version made by this leader.
-        outcome: Result<bool, Failure>,
+        outcome: Result<bool, RequestError>,
         /// The node as read again since.
         fresh: Option<Box<Node>>,
     },
     Marked {
-        target: Target,
-        failures: Vec<(PodTarget, Failure)>,
+        target: NodeTarget,
+        failures: Vec<(PodTarget, RequestError)>,
         whole: bool,
     },
     Evicted {
-        target: Target,
-        fates: Vec<(PodTarget, PodFate)>,
+        target: NodeTarget,
+        results: Vec<(PodTarget, EvictionResult)>,
         /// The node as read (inner `None`: there is none), if some of the pods stay.
         fresh: Option<Option<Box<Node>>>,
     },
     Cleared {
         pod: PodTarget,
-        why: Why,
+        why: CleanupReason,
         /// Whether the reason still applied.
-        outcome: Result<bool, Failure>,
+        outcome: Result<bool, RequestError>,
     },
-    LookedFor {
-        answers: Vec<(Box<str>, Result<bool, Failure>)>,
+    NodesLookedUp {
+        answers: Vec<(Box<str>, Result<bool, RequestError>)>,
     },
     Probed(probe::Probed),
-    CloudSaid {
-        target: Target,
-        task: cloud::Task,
-        outcome: Result<Option<Box<cloud::Answer>>, cloud::Trouble>,
+    CloudAnswered {
+        target: NodeTarget,
+        task: cloud::CloudTask,
+        outcome: Result<Option<Box<cloud::CloudAnswer>>, cloud::CloudWriteError>,
     },
-    CloudFollowed {
-        target: Target,
-        task: cloud::Task,
-        outcome: Result<cloud::Outcome, cloud::Trouble>,
+    CloudApplied {
+        target: NodeTarget,
+        task: cloud::CloudTask,
+        outcome: Result<cloud::CloudOutcome, cloud::CloudWriteError>,
     },
 }
 
 /// Executes a request.
-pub(crate) async fn perform(gate: Gate, write: Write) -> Done {
+pub(crate) async fn perform(api_gate: ApiGate, write: Write) -> WriteResult {
     match write {
         Write::Conditions { target, writes, confirm } => {
-            node::conditions(&gate, target, &writes, confirm).await
+            node::conditions(&api_gate, target, &writes, confirm).await
         }
-        Write::Taints { target, wanted, known, wall, gives_up } => {
-            node::taints(&gate, target, (&wanted, &known, wall), gives_up).await
+        Write::Taints { target, wanted, known, wall, is_eviction } => {
+            node::taints(&api_gate, target, (&wanted, &known, wall), is_eviction).await
         }
-        Write::Labels { target, labels } => node::labels(&gate, target, &labels).await,
-        Write::Range { target, ranges } => node::range(&gate, target, &ranges).await,
-        Write::Touch { target, value } => node::touch(&gate, target, &value).await,
-        Write::MarkPods { target, pods, whole } => pods::mark(&gate, target, pods, whole).await,
-        Write::Evict { target, pods, known } => pods::evict(&gate, target, pods, &known).await,
+        Write::Labels { target, labels } => node::labels(&api_gate, target, &labels).await,
+        Write::Range { target, ranges } => node::range(&api_gate, target, &ranges).await,
+        Write::Touch { target, value } => node::touch(&api_gate, target, &value).await,
+        Write::MarkPods { target, pods, whole } => pods::mark(&api_gate, target, pods, whole).await,
+        Write::Evict { target, pods, known } => pods::evict(&api_gate, target, pods, &known).await,
         Write::Clear { pod, why, node, fail_first, condition } => {
-            let outcome = pods::clear(&gate, &pod, why, node, (fail_first, condition)).await;
-            Done::Cleared { pod, why, outcome }
+            let outcome = pods::clear(&api_gate, &pod, why, node, (fail_first, condition)).await;
+            WriteResult::Cleared { pod, why, outcome }
         }
-        Write::LookFor { names } => node::look_for(&gate, names).await,
-        Write::Probe { nodes } => Done::Probed(probe::probe(&gate, nodes).await),
-        Write::AskCloud { target, task } => {
-            let outcome = cloud::ask(&gate, &target, task).await;
-            Done::CloudSaid { target, task, outcome: outcome.map(|answer| answer.map(Box::new)) }
+        Write::LookUpNodes { names } => node::look_for(&api_gate, names).await,
+        Write::Probe { nodes } => WriteResult::Probed(probe::probe(&api_gate, nodes).await),
+        Write::QueryCloud { target, task } => {
+            let outcome = cloud::ask(&api_gate, &target, task).await;
+            WriteResult::CloudAnswered {
+                target,
+                task,
+                outcome: outcome.map(|answer| answer.map(Box::new)),
+            }
         }
-        Write::FollowCloud { target, answer } => {
-            let outcome = cloud::follow(&gate, &target, &answer).await;
-            Done::CloudFollowed { target, task: answer.task, outcome }
+        Write::ApplyCloudAnswer { target, answer } => {
+            let outcome = cloud::apply_answer(&api_gate, &target, &answer).await;
+            WriteResult::CloudApplied { target, task: answer.task, outcome }
         }
     }
 }

@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use ports::cluster_api::{
-    ApiFuture, ClusterEvent, Deletion, ObjectPath, Patch, PatchKind, Repetition, Selection,
-    StoredObject, ToldEvent,
+    ApiFuture, ClusterEvent, Deletion, ObjectPath, ObjectSelector, Patch, PatchKind, Repetition,
+    StoredEvent, StoredObject,
 };
 use ports::cluster_objects::{Lease, Node, Pod, Renewal};
 use ports::node_object::NodeObject;
@@ -14,9 +14,9 @@ use ports::{ClusterApi, ClusterApiError, ObjectFeed};
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
-use crate::cluster::{FakeCluster, Logged, Verb, named};
-use crate::faults::FaultSwitch;
-use crate::feed::Feed;
+use crate::cluster::{ApiVerb, FakeCluster, LoggedRequest, named};
+use crate::faults::ClientFaultSwitch;
+use crate::feed::FakeFeed;
 use crate::patching::{merge, strategic_merge};
 
 /// One client. Clones are the same.
@@ -25,21 +25,21 @@ pub struct FakeClient {
     cluster: FakeCluster,
     name: String,
     /// What goes wrong for this client.
-    pub faults: FaultSwitch,
+    pub faults: ClientFaultSwitch,
     writes: Arc<AtomicU32>,
-    pace: Option<Arc<Mutex<Pace>>>,
+    rate_limit: Option<Arc<Mutex<ClientRateLimit>>>,
 }
 
 /// A client-side rate limit: a burst, then one request per interval, in order of arrival.
 #[derive(Debug)]
-struct Pace {
+struct ClientRateLimit {
     between: Duration,
     burst: u32,
     /// The time up to which the rate is used up, without the burst.
     free: Instant,
 }
 
-impl Pace {
+impl ClientRateLimit {
     /// How long the next one waits.
     fn take(&mut self) -> Duration {
         let now = Instant::now();
@@ -49,32 +49,32 @@ impl Pace {
     }
 }
 
-type Done = Result<Value, ClusterApiError>;
+type ObjectWriteResult = Result<Value, ClusterApiError>;
 
 impl FakeClient {
-    pub(crate) fn new(cluster: FakeCluster, name: &str, faults: FaultSwitch) -> Self {
-        Self { cluster, name: name.to_owned(), faults, writes: Arc::default(), pace: None }
+    pub(crate) fn new(cluster: FakeCluster, name: &str, faults: ClientFaultSwitch) -> Self {
+        Self { cluster, name: name.to_owned(), faults, writes: Arc::default(), rate_limit: None }
     }
 
     /// The same client with a rate limit of its own, which its clones share. The original keeps its
     /// limit.
     #[must_use]
-    pub fn at_rate(&self, per_second: u32, burst: u32) -> Self {
+    pub fn with_rate_limit(&self, per_second: u32, burst: u32) -> Self {
         let between = Duration::from_secs(1) / per_second.max(1);
-        let pace = Pace { between, burst, free: Instant::now() };
-        Self { pace: Some(Arc::new(Mutex::new(pace))), ..self.clone() }
+        let rate_limit = ClientRateLimit { between, burst, free: Instant::now() };
+        Self { rate_limit: Some(Arc::new(Mutex::new(rate_limit))), ..self.clone() }
     }
 
     /// Waits for the request's latency; returns whether the request reaches the cluster.
-    async fn travel(&self, path: &ObjectPath) -> Result<(), ClusterApiError> {
-        if let Some(pace) = &self.pace {
-            let wait = pace.lock().unwrap_or_else(PoisonError::into_inner).take();
+    async fn deliver(&self, path: &ObjectPath) -> Result<(), ClusterApiError> {
+        if let Some(rate_limit) = &self.rate_limit {
+            let wait = rate_limit.lock().unwrap_or_else(PoisonError::into_inner).take();
             sleep(wait).await;
         }
         let faults = self.faults.now();
         if !faults.turn_in.is_zero() {
-            let turn_in = faults.turn_in;
-            return Err(ClusterApiError::OutOfTurn { request: named(path), turn_in });
+            let rate_limit_delay = faults.turn_in;
+            return Err(ClusterApiError::RateLimited { request: named(path), rate_limit_delay });
         }
         if faults.away {
             let cause = "away".to_owned();
@@ -89,50 +89,50 @@ impl FakeClient {
         Ok(())
     }
 
-    fn note(&self, verb: Verb, path: &ObjectPath, well: bool, body: Option<Value>) {
-        self.cluster.note(Logged {
+    fn log_request(&self, verb: ApiVerb, path: &ObjectPath, succeeded: bool, body: Option<Value>) {
+        self.cluster.log_request(LoggedRequest {
             at: Instant::now(),
             client: self.name.clone(),
             verb,
             path: path.clone(),
-            well,
+            succeeded,
             body,
         });
     }
 
-    async fn ask(&self, path: &ObjectPath) -> Done {
-        self.travel(path).await?;
+    async fn fetch(&self, path: &ObjectPath) -> ObjectWriteResult {
+        self.deliver(path).await?;
         let found = self.cluster.read(path);
-        self.note(Verb::Read, path, found.is_ok(), None);
+        self.log_request(ApiVerb::Read, path, found.is_ok(), None);
         found
     }
 
     /// Performs a write with the faults that are injected for it.
     async fn write(
         &self,
-        verb: Verb,
+        verb: ApiVerb,
         path: &ObjectPath,
         body: Option<Value>,
-        act: impl FnOnce(&FakeCluster) -> Done + Send + 'static,
-    ) -> Done {
-        self.travel(path).await?;
+        act: impl FnOnce(&FakeCluster) -> ObjectWriteResult + Send + 'static,
+    ) -> ObjectWriteResult {
+        self.deliver(path).await?;
         let faults = self.faults.now();
         let number = self.writes.fetch_add(1, Ordering::Relaxed) + 1;
         let every = |count: u32| count > 0 && number.is_multiple_of(count);
         if every(faults.conflict_every) {
-            self.note(verb, path, false, body);
+            self.log_request(verb, path, false, body);
             let message = "the fake says so".to_owned();
             return Err(ClusterApiError::Conflict { request: named(path), message });
         }
         if faults.refused.contains(&path.name) {
-            self.note(verb, path, false, body);
+            self.log_request(verb, path, false, body);
             return Err(refused(path, "the fake refuses"));
         }
         let client = self.clone();
         let target = path.clone();
         let carry_out = move || {
             let outcome = act(&client.cluster);
-            client.note(verb, &target, outcome.is_ok(), body);
+            client.log_request(verb, &target, outcome.is_ok(), body);
             outcome
         };
         let outcome = if faults.late.is_zero() {
@@ -145,12 +145,12 @@ impl FakeClient {
             });
             late.await.unwrap_or_else(|_| {
                 let cause = "ended".to_owned();
-                Err(ClusterApiError::Unanswered { request: "write".to_owned(), cause })
+                Err(ClusterApiError::NoResponse { request: "write".to_owned(), cause })
             })
         };
         if every(faults.lose_answer_every) {
             let cause = "the fake lost it".to_owned();
-            return Err(ClusterApiError::Unanswered { request: named(path), cause });
+            return Err(ClusterApiError::NoResponse { request: named(path), cause });
         }
         if outcome.is_ok() && every(faults.unreadable_every) {
             let cause = "the fake garbled it".to_owned();
@@ -222,29 +222,29 @@ fn apply(
 }
 
 impl ClusterApi for FakeClient {
-    fn turn_in(&self) -> Duration {
+    fn rate_limit_delay(&self) -> Duration {
         self.faults.now().turn_in
     }
 
-    fn watch_nodes(&self, selection: Selection) -> Box<dyn ObjectFeed<Node>> {
-        Box::new(Feed::new(self.cluster.clone(), self.faults.clone(), selection))
+    fn watch_nodes(&self, selection: ObjectSelector) -> Box<dyn ObjectFeed<Node>> {
+        Box::new(FakeFeed::new(self.cluster.clone(), self.faults.clone(), selection))
     }
 
     fn watch_own_node(&self, name: &str) -> Box<dyn ObjectFeed<NodeObject>> {
-        let selection = Selection::by_fields(&format!("metadata.name={name}"));
-        Box::new(Feed::new(self.cluster.clone(), self.faults.clone(), selection))
+        let selection = ObjectSelector::by_fields(&format!("metadata.name={name}"));
+        Box::new(FakeFeed::new(self.cluster.clone(), self.faults.clone(), selection))
     }
 
-    fn watch_pods(&self, selection: Selection) -> Box<dyn ObjectFeed<Pod>> {
-        Box::new(Feed::new(self.cluster.clone(), self.faults.clone(), selection))
+    fn watch_pods(&self, selection: ObjectSelector) -> Box<dyn ObjectFeed<Pod>> {
+        Box::new(FakeFeed::new(self.cluster.clone(), self.faults.clone(), selection))
     }
 
-    fn watch_renewals(&self, selection: Selection) -> Box<dyn ObjectFeed<Renewal>> {
-        Box::new(Feed::new(self.cluster.clone(), self.faults.clone(), selection))
+    fn watch_renewals(&self, selection: ObjectSelector) -> Box<dyn ObjectFeed<Renewal>> {
+        Box::new(FakeFeed::new(self.cluster.clone(), self.faults.clone(), selection))
     }
 
     fn read<'a>(&'a self, object: &'a ObjectPath) -> ApiFuture<'a, StoredObject> {
-        Box::pin(async move { Ok(stored(&self.ask(object).await?)) })
+        Box::pin(async move { Ok(stored(&self.fetch(object).await?)) })
     }
 
     fn create<'a>(&'a self, object: &'a ObjectPath, body: Vec<u8>) -> ApiFuture<'a, StoredObject> {
@@ -255,7 +255,7 @@ impl ClusterApi for FakeClient {
                 let body = body.clone();
                 move |cluster: &FakeCluster| cluster.create(&path, body)
             };
-            Ok(stored(&self.write(Verb::Create, object, Some(body), create).await?))
+            Ok(stored(&self.write(ApiVerb::Create, object, Some(body), create).await?))
         })
     }
 
@@ -273,7 +273,7 @@ impl ClusterApi for FakeClient {
                     apply(&path, &patch, &body, object)
                 })
             };
-            Ok(stored(&self.write(Verb::Patch, object, Some(sent), act).await?))
+            Ok(stored(&self.write(ApiVerb::Patch, object, Some(sent), act).await?))
         })
     }
 
@@ -283,12 +283,12 @@ impl ClusterApi for FakeClient {
             let body = json!({"gracePeriodSeconds": deletion.grace_seconds});
             let act =
                 move |cluster: &FakeCluster| cluster.delete(&path, &deletion).map(|()| Value::Null);
-            self.write(Verb::Delete, object, Some(body), act).await.map(|_| ())
+            self.write(ApiVerb::Delete, object, Some(body), act).await.map(|_| ())
         })
     }
 
     fn read_lease<'a>(&'a self, namespace: &'a str, name: &'a str) -> ApiFuture<'a, Lease> {
-        Box::pin(async move { lease_of(self.ask(&ObjectPath::lease(namespace, name)).await?) })
+        Box::pin(async move { lease_of(self.fetch(&ObjectPath::lease(namespace, name)).await?) })
     }
 
     fn create_lease<'a>(&'a self, lease: &'a Lease) -> ApiFuture<'a, Lease> {
@@ -297,7 +297,7 @@ impl ClusterApi for FakeClient {
             let body = json!({"spec": lease.spec});
             let (target, content) = (path.clone(), body.clone());
             let act = move |cluster: &FakeCluster| cluster.create(&target, content);
-            lease_of(self.write(Verb::Create, &path, Some(body), act).await?)
+            lease_of(self.write(ApiVerb::Create, &path, Some(body), act).await?)
         })
     }
 
@@ -315,18 +315,18 @@ impl ClusterApi for FakeClient {
                     Ok(())
                 })
             };
-            lease_of(self.write(Verb::Patch, &path, Some(body), act).await?)
+            lease_of(self.write(ApiVerb::Patch, &path, Some(body), act).await?)
         })
     }
 
-    fn tell_event<'a>(&'a self, event: &'a ClusterEvent) -> ApiFuture<'a, ToldEvent> {
+    fn create_event<'a>(&'a self, event: &'a ClusterEvent) -> ApiFuture<'a, StoredEvent> {
         Box::pin(async move {
             let path = ObjectPath::node("event");
-            self.travel(&path).await?;
-            if !self.cluster.told(event.clone()) {
+            self.deliver(&path).await?;
+            if !self.cluster.store_event(event.clone()) {
                 return Err(ClusterApiError::AlreadyExists { request: named(&path) });
             }
-            Ok(ToldEvent {
+            Ok(StoredEvent {
                 namespace: event.about.namespace.clone(),
                 name: format!("{}.{:x}", event.about.name, event.at.nanos()),
             })
@@ -335,9 +335,9 @@ impl ClusterApi for FakeClient {
 
     fn repeat_event<'a>(
         &'a self,
-        _stored: &'a ToldEvent,
+        _stored: &'a StoredEvent,
         _again: Repetition<'a>,
     ) -> ApiFuture<'a, ()> {
-        Box::pin(async move { self.travel(&ObjectPath::node("event")).await })
+        Box::pin(async move { self.deliver(&ObjectPath::node("event")).await })
     }
 }

@@ -13,11 +13,11 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use crate::client::FakeClient;
-use crate::faults::FaultSwitch;
+use crate::faults::ClientFaultSwitch;
 
 /// The verb of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verb {
+pub enum ApiVerb {
     Read,
     Create,
     Patch,
@@ -26,51 +26,51 @@ pub enum Verb {
 
 /// One request that reached the cluster.
 #[derive(Clone, Debug)]
-pub struct Logged {
+pub struct LoggedRequest {
     pub at: Instant,
     pub client: String,
-    pub verb: Verb,
+    pub verb: ApiVerb,
     pub path: ObjectPath,
     /// Whether the request succeeded.
-    pub well: bool,
+    pub succeeded: bool,
     pub body: Option<Value>,
 }
 
 #[derive(Clone, Debug)]
-pub(crate) struct Change {
+pub(crate) struct StoredChange {
     pub(crate) version: u64,
     pub(crate) resource: Resource,
     pub(crate) object: Arc<Value>,
     pub(crate) deleted: bool,
 }
 
-type Key = (&'static str, String, String);
+type ObjectKey = (&'static str, String, String);
 
 #[derive(Debug, Default)]
-struct Store {
-    objects: BTreeMap<Key, Arc<Value>>,
+struct ObjectStore {
+    objects: BTreeMap<ObjectKey, Arc<Value>>,
     version: u64,
     uids: u64,
-    history: Vec<Change>,
+    history: Vec<StoredChange>,
     /// Changes up to this version have been compacted away.
     compacted: u64,
     events: Vec<ClusterEvent>,
-    log: Vec<Logged>,
+    log: Vec<LoggedRequest>,
 }
 
 #[derive(Debug)]
-struct Inside {
-    store: Mutex<Store>,
+struct ClusterShared {
+    store: Mutex<ObjectStore>,
     changed: watch::Sender<u64>,
-    began: Instant,
+    started: Instant,
     epoch: ApiTime,
 }
 
 /// A cluster's API server. Clones share state.
 #[derive(Clone, Debug)]
-pub struct FakeCluster(Arc<Inside>);
+pub struct FakeCluster(Arc<ClusterShared>);
 
-fn key(path: &ObjectPath) -> Key {
+fn key(path: &ObjectPath) -> ObjectKey {
     (path.resource.plural, path.namespace.clone().unwrap_or_default(), path.name.clone())
 }
 
@@ -82,28 +82,28 @@ impl FakeCluster {
     /// An empty cluster whose clock starts at this time.
     #[must_use]
     pub fn new(epoch: ApiTime) -> Self {
-        Self(Arc::new(Inside {
-            store: Mutex::new(Store { version: 1000, ..Store::default() }),
+        Self(Arc::new(ClusterShared {
+            store: Mutex::new(ObjectStore { version: 1000, ..ObjectStore::default() }),
             changed: watch::Sender::new(0),
-            began: Instant::now(),
+            started: Instant::now(),
             epoch,
         }))
     }
 
-    fn lock(&self) -> MutexGuard<'_, Store> {
+    fn lock(&self) -> MutexGuard<'_, ObjectStore> {
         self.0.store.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// A client with its own faults.
     #[must_use]
     pub fn client(&self, name: &str) -> FakeClient {
-        FakeClient::new(self.clone(), name, FaultSwitch::default())
+        FakeClient::new(self.clone(), name, ClientFaultSwitch::default())
     }
 
     /// The cluster's clock.
     #[must_use]
     pub fn wall(&self) -> ApiTime {
-        let passed = i64::try_from(self.0.began.elapsed().as_nanos()).unwrap_or(i64::MAX);
+        let passed = i64::try_from(self.0.started.elapsed().as_nanos()).unwrap_or(i64::MAX);
         ApiTime::from_nanos(self.0.epoch.nanos().saturating_add(passed))
     }
 
@@ -144,10 +144,10 @@ impl FakeCluster {
             }
             metadata["uid"] = json!(uid);
             metadata["creationTimestamp"] = created;
-            store.keep(path, object);
+            store.store_object(path, object);
             uid
         };
-        self.tell();
+        self.notify_watches();
         uid
     }
 
@@ -158,15 +158,15 @@ impl FakeCluster {
             let Some(object) = store.objects.get(&key(path)).cloned() else { return };
             let mut object = (*object).clone();
             change(&mut object);
-            store.keep(path, object);
+            store.store_object(path, object);
         }
-        self.tell();
+        self.notify_watches();
     }
 
     /// Removes an object at once.
     pub fn remove(&self, path: &ObjectPath) {
         self.lock().drop_object(path);
-        self.tell();
+        self.notify_watches();
     }
 
     /// Compacts all past changes: watches that are behind have to list again.
@@ -176,7 +176,7 @@ impl FakeCluster {
         store.history.clear();
     }
 
-    fn tell(&self) {
+    fn notify_watches(&self) {
         self.0.changed.send_modify(|count| *count += 1);
     }
 
@@ -216,7 +216,7 @@ impl FakeCluster {
     }
 
     /// Records an event; returns false if one of that name (object and timestamp) exists.
-    pub(crate) fn told(&self, event: ClusterEvent) -> bool {
+    pub(crate) fn store_event(&self, event: ClusterEvent) -> bool {
         let mut store = self.lock();
         let name = |event: &ClusterEvent| {
             (event.about.namespace.clone(), event.about.name.clone(), event.at)
@@ -230,11 +230,11 @@ impl FakeCluster {
 
     /// Every request that reached the cluster.
     #[must_use]
-    pub fn log(&self) -> Vec<Logged> {
+    pub fn log(&self) -> Vec<LoggedRequest> {
         self.lock().log.clone()
     }
 
-    pub(crate) fn note(&self, logged: Logged) {
+    pub(crate) fn log_request(&self, logged: LoggedRequest) {
         self.lock().log.push(logged);
     }
 
@@ -246,7 +246,7 @@ impl FakeCluster {
     }
 
     /// Changes of a kind after a version; `None` if they have been compacted.
-    pub(crate) fn since(&self, resource: Resource, version: u64) -> Option<Vec<Change>> {
+    pub(crate) fn since(&self, resource: Resource, version: u64) -> Option<Vec<StoredChange>> {
         let store = self.lock();
         if version < store.compacted {
             return None;
@@ -281,10 +281,10 @@ impl FakeCluster {
             let known = store.guarded(path, uid, version)?;
             let mut object = (*known).clone();
             change(&mut object)?;
-            object["metadata"] = merged_metadata(&known, &object);
-            if object == *known { object } else { store.keep(path, object) }
+            object["metadata"] = metadata_with_identity(&known, &object);
+            if object == *known { object } else { store.store_object(path, object) }
         };
-        self.tell();
+        self.notify_watches();
         Ok(result)
     }
 
@@ -308,19 +308,19 @@ impl FakeCluster {
                 if object.pointer("/metadata/deletionTimestamp").is_none() {
                     object["metadata"]["deletionTimestamp"] = json!(until);
                     object["metadata"]["deletionGracePeriodSeconds"] = json!(30);
-                    store.keep(path, object);
+                    store.store_object(path, object);
                 }
             } else {
                 store.drop_object(path);
             }
         }
-        self.tell();
+        self.notify_watches();
         Ok(())
     }
 }
 
 /// A patch cannot change an object's identity.
-fn merged_metadata(known: &Value, object: &Value) -> Value {
+fn metadata_with_identity(known: &Value, object: &Value) -> Value {
     let mut metadata = object["metadata"].clone();
     for field in ["name", "namespace", "uid", "resourceVersion", "creationTimestamp"] {
         match known["metadata"].get(field) {
@@ -335,7 +335,7 @@ fn merged_metadata(known: &Value, object: &Value) -> Value {
     metadata
 }
 
-impl Store {
+impl ObjectStore {
     fn guarded(
         &self,
         path: &ObjectPath,
@@ -357,12 +357,12 @@ impl Store {
         Ok(object)
     }
 
-    fn keep(&mut self, path: &ObjectPath, mut object: Value) -> Value {
+    fn store_object(&mut self, path: &ObjectPath, mut object: Value) -> Value {
         self.version += 1;
         object["metadata"]["resourceVersion"] = json!(self.version.to_string());
         let object = Arc::new(object);
         self.objects.insert(key(path), object.clone());
-        self.history.push(Change {
+        self.history.push(StoredChange {
             version: self.version,
             resource: path.resource,
             object: object.clone(),
@@ -376,7 +376,7 @@ impl Store {
         self.version += 1;
         let mut object = (*object).clone();
         object["metadata"]["resourceVersion"] = json!(self.version.to_string());
-        self.history.push(Change {
+        self.history.push(StoredChange {
             version: self.version,
             resource: path.resource,
             object: Arc::new(object),

@@ -7,13 +7,13 @@ use tokio::sync::watch;
 
 /// The faults that are active.
 #[derive(Clone, Debug, Default)]
-pub struct Faults {
+pub struct ClientFaults {
     /// No request reaches the cluster, and the client gets an error at once.
     pub away: bool,
     /// Requests are accepted and never answered; watches deliver nothing.
     pub hangs: bool,
     /// Watches deliver nothing and report no error.
-    pub deaf: bool,
+    pub silent_watches: bool,
     /// A watch expires as soon as its list has ended.
     pub expires: bool,
     /// Every n-th write is answered with a conflict although there is none; zero for never.
@@ -36,31 +36,31 @@ pub struct Faults {
 
 /// Changes the faults of one client.
 #[derive(Clone, Debug)]
-pub struct FaultSwitch {
-    faults: Arc<Mutex<Faults>>,
+pub struct ClientFaultSwitch {
+    faults: Arc<Mutex<ClientFaults>>,
     turned: watch::Sender<u64>,
 }
 
-impl Default for FaultSwitch {
+impl Default for ClientFaultSwitch {
     fn default() -> Self {
         Self { faults: Arc::default(), turned: watch::Sender::new(0) }
     }
 }
 
-impl FaultSwitch {
+impl ClientFaultSwitch {
     /// Changes what is broken.
-    pub fn turn(&self, change: impl FnOnce(&mut Faults)) {
+    pub fn turn(&self, change: impl FnOnce(&mut ClientFaults)) {
         change(&mut self.faults.lock().unwrap_or_else(PoisonError::into_inner));
         self.turned.send_modify(|count| *count += 1);
     }
 
     /// Removes all faults.
-    pub fn mend(&self) {
-        self.turn(|faults| *faults = Faults::default());
+    pub fn reset(&self) {
+        self.turn(|faults| *faults = ClientFaults::default());
     }
 
     /// The faults that are active now.
-    pub fn now(&self) -> Faults {
+    pub fn now(&self) -> ClientFaults {
         self.faults.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use ports::cluster_api::Selection;
+use ports::cluster_api::ObjectSelector;
 use ports::cluster_objects::ApiObject;
 use ports::{ClusterApiError, FeedEvent, ObjectFeed, PortFuture};
 use serde_json::Value;
@@ -11,17 +11,17 @@ use tokio::sync::watch;
 use tokio::time::sleep;
 
 use crate::cluster::FakeCluster;
-use crate::faults::FaultSwitch;
+use crate::faults::ClientFaultSwitch;
 
 /// Objects per page.
 const PAGE: usize = 100;
 /// How long a watch with the `expires` fault lasts.
-const SHORT: Duration = Duration::from_secs(1);
+const EXPIRY_DELAY: Duration = Duration::from_secs(1);
 
-pub(crate) struct Feed<T> {
+pub(crate) struct FakeFeed<T> {
     cluster: FakeCluster,
-    faults: FaultSwitch,
-    selection: Selection,
+    faults: ClientFaultSwitch,
+    selection: ObjectSelector,
     at: Option<u64>,
     waiting: VecDeque<FeedEvent<T>>,
     interrupted: bool,
@@ -29,8 +29,12 @@ pub(crate) struct Feed<T> {
     fault_changes: watch::Receiver<u64>,
 }
 
-impl<T: ApiObject> Feed<T> {
-    pub(crate) fn new(cluster: FakeCluster, faults: FaultSwitch, selection: Selection) -> Self {
+impl<T: ApiObject> FakeFeed<T> {
+    pub(crate) fn new(
+        cluster: FakeCluster,
+        faults: ClientFaultSwitch,
+        selection: ObjectSelector,
+    ) -> Self {
         let (cluster_changes, fault_changes) = (cluster.changes(), faults.changes());
         Self {
             cluster,
@@ -62,7 +66,7 @@ impl<T: ApiObject> Feed<T> {
 
     fn list(&mut self) {
         let (objects, version) = self.cluster.list(T::RESOURCE);
-        self.waiting.push_back(FeedEvent::ListBegan);
+        self.waiting.push_back(FeedEvent::ListBegun);
         let selected: Vec<_> = objects.iter().filter(|object| self.selects(object)).collect();
         for page in selected.chunks(PAGE) {
             let mut listed = Vec::new();
@@ -79,7 +83,7 @@ impl<T: ApiObject> Feed<T> {
     }
 
     /// Applies the changes after this version.
-    fn follow(&mut self, at: u64) {
+    fn read_changes(&mut self, at: u64) {
         let Some(changes) = self.cluster.since(T::RESOURCE, at) else {
             self.at = None;
             return;
@@ -107,7 +111,7 @@ impl<T: ApiObject> Feed<T> {
             let error = ClusterApiError::Unreachable { request: "watch".to_owned(), cause };
             return Some(FeedEvent::Interrupted(error));
         }
-        if faults.away || faults.deaf || faults.hangs {
+        if faults.away || faults.silent_watches || faults.hangs {
             return None;
         }
         if std::mem::take(&mut self.interrupted) && self.at.is_some() {
@@ -116,7 +120,7 @@ impl<T: ApiObject> Feed<T> {
         if self.waiting.is_empty() {
             match self.at {
                 None => self.list(),
-                Some(at) => self.follow(at),
+                Some(at) => self.read_changes(at),
             }
         }
         if self.waiting.is_empty() && self.at.is_none() {
@@ -135,7 +139,7 @@ fn named(object: &Value, plural: &str) -> String {
     }
 }
 
-impl<T: ApiObject> ObjectFeed<T> for Feed<T> {
+impl<T: ApiObject> ObjectFeed<T> for FakeFeed<T> {
     fn next(&mut self) -> PortFuture<'_, FeedEvent<T>> {
         Box::pin(async move {
             loop {
@@ -148,7 +152,7 @@ impl<T: ApiObject> ObjectFeed<T> for Feed<T> {
                 tokio::select! {
                     _ = self.cluster_changes.changed(), if !expires => {}
                     _ = self.fault_changes.changed() => {}
-                    () = sleep(SHORT), if expires => self.at = None,
+                    () = sleep(EXPIRY_DELAY), if expires => self.at = None,
                 }
             }
         })

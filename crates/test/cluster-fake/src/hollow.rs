@@ -20,7 +20,7 @@ const LEASES: &str = "kube-node-lease";
 const PERIOD: u64 = 10;
 
 #[derive(Clone, Debug)]
-struct Hollow {
+struct HollowNode {
     alive: bool,
     ready: bool,
     /// How far its clock is off, in seconds.
@@ -31,11 +31,13 @@ struct Hollow {
 #[derive(Debug)]
 pub struct HollowNodes {
     cluster: FakeCluster,
-    nodes: Arc<Mutex<BTreeMap<String, Hollow>>>,
+    nodes: Arc<Mutex<BTreeMap<String, HollowNode>>>,
     _tasks: JoinSet<()>,
 }
 
-fn lock(nodes: &Mutex<BTreeMap<String, Hollow>>) -> MutexGuard<'_, BTreeMap<String, Hollow>> {
+fn lock(
+    nodes: &Mutex<BTreeMap<String, HollowNode>>,
+) -> MutexGuard<'_, BTreeMap<String, HollowNode>> {
     nodes.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -43,7 +45,7 @@ impl HollowNodes {
     /// Starts without nodes. Must be called within a tokio runtime.
     #[must_use]
     pub fn start(cluster: &FakeCluster) -> Self {
-        let nodes: Arc<Mutex<BTreeMap<String, Hollow>>> = Arc::default();
+        let nodes: Arc<Mutex<BTreeMap<String, HollowNode>>> = Arc::default();
         let mut tasks = JoinSet::new();
         let (beat_nodes, beat_cluster) = (nodes.clone(), cluster.clone());
         tasks.spawn(async move {
@@ -51,13 +53,13 @@ impl HollowNodes {
             loop {
                 tokio::time::sleep(Duration::from_secs(1)).await;
                 second += 1;
-                let turn: Vec<(String, Hollow)> = (0_u64..)
+                let turn: Vec<(String, HollowNode)> = (0_u64..)
                     .zip(lock(&beat_nodes).iter())
                     .filter(|(number, (_, node))| node.alive && number % PERIOD == second % PERIOD)
                     .map(|(_, (name, node))| (name.clone(), node.clone()))
                     .collect();
                 for (name, node) in turn {
-                    beat(&beat_cluster, &name, &node);
+                    heartbeat(&beat_cluster, &name, &node);
                 }
             }
         });
@@ -70,12 +72,12 @@ impl HollowNodes {
             &ObjectPath::node(name),
             json!({"metadata": {"labels": labels}, "spec": {}, "status": {}}),
         );
-        let node = Hollow { alive: true, ready: true, skew: 0 };
+        let node = HollowNode { alive: true, ready: true, skew: 0 };
         lock(&self.nodes).insert(name.to_owned(), node.clone());
-        beat(&self.cluster, name, &node);
+        heartbeat(&self.cluster, name, &node);
     }
 
-    fn change(&self, name: &str, change: impl FnOnce(&mut Hollow)) -> Option<Hollow> {
+    fn change(&self, name: &str, change: impl FnOnce(&mut HollowNode)) -> Option<HollowNode> {
         let mut nodes = lock(&self.nodes);
         let node = nodes.get_mut(name)?;
         change(node);
@@ -88,26 +90,26 @@ impl HollowNodes {
     }
 
     /// Stops the node's heartbeats.
-    pub fn silence(&self, name: &str) {
+    pub fn stop_heartbeats(&self, name: &str) {
         self.change(name, |node| node.alive = false);
     }
 
     /// Resumes the node's heartbeats, with one at once.
-    pub fn revive(&self, name: &str) {
+    pub fn resume_heartbeats(&self, name: &str) {
         if let Some(node) = self.change(name, |node| node.alive = true) {
-            beat(&self.cluster, name, &node);
+            heartbeat(&self.cluster, name, &node);
         }
     }
 
     /// Sets whether the node reports itself ready.
-    pub fn say_ready(&self, name: &str, ready: bool) {
+    pub fn set_ready(&self, name: &str, ready: bool) {
         if let Some(node) = self.change(name, |node| node.ready = ready) {
-            beat(&self.cluster, name, &node);
+            heartbeat(&self.cluster, name, &node);
         }
     }
 }
 
-fn beat(cluster: &FakeCluster, name: &str, node: &Hollow) {
+fn heartbeat(cluster: &FakeCluster, name: &str, node: &HollowNode) {
     let wall = cluster.wall().nanos().saturating_add(node.skew.saturating_mul(1_000_000_000));
     let wall = ApiTime::from_nanos(wall);
     let lease = ObjectPath::lease(LEASES, name);
@@ -133,11 +135,11 @@ fn beat(cluster: &FakeCluster, name: &str, node: &Hollow) {
         ]);
         cluster.edit(&path, |object| object["status"]["conditions"] = conditions);
     }
-    end_pods(cluster, name);
+    finish_pod_deletions(cluster, name);
 }
 
 /// Finishes the deletion of pods, as a live kubelet does.
-fn end_pods(cluster: &FakeCluster, node: &str) {
+fn finish_pod_deletions(cluster: &FakeCluster, node: &str) {
     for object in cluster.list(Resource::PODS).0 {
         let text = |at: &str| object.pointer(at).and_then(Value::as_str).unwrap_or("").to_owned();
         let leaving = object.pointer("/metadata/deletionTimestamp").is_some();

@@ -16,8 +16,8 @@ mod hollow;
 mod patching;
 
 pub use client::FakeClient;
-pub use cluster::{FakeCluster, Logged, Verb};
-pub use faults::{FaultSwitch, Faults};
+pub use cluster::{ApiVerb, FakeCluster, LoggedRequest};
+pub use faults::{ClientFaultSwitch, ClientFaults};
 pub use hollow::HollowNodes;
 
 #[cfg(test)]

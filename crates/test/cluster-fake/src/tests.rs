@@ -1,6 +1,6 @@
 //! The fake injects the faults that it promises.
 
-use ports::cluster_api::{Deletion, ObjectPath, Patch, PatchKind, Selection};
+use ports::cluster_api::{Deletion, ObjectPath, ObjectSelector, Patch, PatchKind};
 use ports::{ApiTime, ClusterApi, ClusterApiError, FeedEvent};
 use serde_json::{Value, json};
 
@@ -20,7 +20,7 @@ fn version(cluster: &FakeCluster, path: &ObjectPath) -> String {
 }
 
 #[tokio::test(start_paused = true)]
-async fn writes_are_guarded_and_status_stands_apart() {
+async fn writes_check_preconditions_and_status_is_a_subresource() {
     let cluster = cluster();
     let client = cluster.client("one");
     let path = ObjectPath::node("a");
@@ -52,7 +52,7 @@ async fn writes_are_guarded_and_status_stands_apart() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_bound_pod_stays_until_its_grace_is_waived() {
+async fn a_bound_pod_stays_until_it_is_deleted_without_grace() {
     let cluster = cluster();
     let client = cluster.client("one");
     let path = ObjectPath::pod("default", "web");
@@ -72,8 +72,8 @@ async fn a_watch_lists_follows_breaks_and_lists_again() {
     let cluster = cluster();
     let client = cluster.client("one");
     cluster.put(&ObjectPath::node("a"), json!({}));
-    let mut feed = client.watch_nodes(Selection::default());
-    assert_eq!(feed.next().await, FeedEvent::ListBegan);
+    let mut feed = client.watch_nodes(ObjectSelector::default());
+    assert_eq!(feed.next().await, FeedEvent::ListBegun);
     assert!(matches!(feed.next().await, FeedEvent::Listed(nodes) if nodes.len() == 1));
     assert_eq!(feed.next().await, FeedEvent::ListEnded);
     cluster.put(&ObjectPath::node("b"), json!({}));
@@ -82,16 +82,16 @@ async fn a_watch_lists_follows_breaks_and_lists_again() {
     assert!(matches!(feed.next().await, FeedEvent::Interrupted(_)));
     assert!(client.read(&ObjectPath::node("a")).await.is_err());
     cluster.remove(&ObjectPath::node("a"));
-    client.faults.mend();
+    client.faults.reset();
     assert_eq!(feed.next().await, FeedEvent::Resumed);
     assert!(matches!(feed.next().await, FeedEvent::Deleted(node) if node.metadata.name == "a"));
     cluster.put(&ObjectPath::node("c"), json!({}));
     cluster.compact();
-    assert_eq!(feed.next().await, FeedEvent::ListBegan, "it missed what is no longer kept");
+    assert_eq!(feed.next().await, FeedEvent::ListBegun, "it missed what is no longer kept");
 }
 
 #[tokio::test(start_paused = true)]
-async fn every_so_many_writes_go_wrong() {
+async fn injected_faults_hit_every_nth_write() {
     let cluster = cluster();
     let client = cluster.client("one");
     let path = ObjectPath::node("a");

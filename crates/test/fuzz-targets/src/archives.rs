@@ -1,6 +1,6 @@
 //! Image archives from untrusted users: documents that name members, and members that are links.
 
-use image_store::{ImportOptions, Limits, Platform, Silent, Store, Thoroughness};
+use image_store::{ImageStore, ImportOptions, Limits, NoProgress, Platform, Thoroughness};
 
 /// Separates the members of an input.
 const NEXT: u8 = 0;
@@ -37,9 +37,9 @@ fn imported(bytes: &[u8]) {
     let around = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir());
     let Ok(around) = around else { return };
     let root = around.path().join("store");
-    let store = Store::open(&root, limits(), Platform::host()).expect("a store");
+    let store = ImageStore::open(&root, limits(), Platform::host()).expect("a store");
     let options = ImportOptions { name: None, pinned: false, preloaded: false };
-    match store.import_stream("an archive", bytes, &options, &Silent) {
+    match store.import_stream("an archive", bytes, &options, &NoProgress) {
         Ok(images) => {
             assert!(!images.is_empty(), "an import of nothing");
             for image in images {

@@ -1,11 +1,11 @@
 //! Connections of gRPC clients with arbitrary `:authority` values.
 
-use any_authority::Filter;
+use any_authority::AuthorityFilter;
 
 use crate::streams::cut;
 
 fn filtered(parts: &[&[u8]]) -> Result<Vec<u8>, String> {
-    let (mut filter, mut output) = (Filter::default(), Vec::new());
+    let (mut filter, mut output) = (AuthorityFilter::default(), Vec::new());
     for part in parts {
         let mut rest = *part;
         while !rest.is_empty() {

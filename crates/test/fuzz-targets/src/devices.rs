@@ -2,22 +2,22 @@
 
 use std::fs;
 
-use oci_bundle::cdi::Registry;
+use oci_bundle::cdi::CdiRegistry;
 
 /// Any bytes as a CDI file, as JSON and as YAML: devices or errors of one line; the same bytes
 /// always give the same result; and a device that no file describes is never found.
 pub fn cdi(input: &[u8]) {
-    let Ok(folder) = tempfile::tempdir() else { return };
+    let Ok(dir) = tempfile::tempdir() else { return };
     for name in ["one.json", "one.yaml"] {
-        let path = folder.path().join(name);
+        let path = dir.path().join(name);
         if fs::write(&path, input).is_err() {
             return;
         }
-        let folders = [folder.path().to_owned()];
-        let (one, two) = (Registry::read(&folders), Registry::read(&folders));
-        assert_eq!(one.problems(), two.problems(), "read twice");
-        for problem in one.problems() {
-            assert!(!problem.contains('\n'), "not one line: {problem}");
+        let dirs = [dir.path().to_owned()];
+        let (one, two) = (CdiRegistry::read(&dirs), CdiRegistry::read(&dirs));
+        assert_eq!(one.errors(), two.errors(), "read twice");
+        for diagnostic in one.errors() {
+            assert!(!diagnostic.contains('\n'), "not one line: {diagnostic}");
         }
         for wanted in ["vendor.com/thing=0", "vendor.com/thing=all", "nobody.test/nothing=none"] {
             let names = [wanted.to_owned()];

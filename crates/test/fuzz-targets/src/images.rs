@@ -3,7 +3,9 @@
 use std::fs;
 use std::io::Read as _;
 
-use image_store::{Decoder, Document, Entries, EntryKind, ImageConfig, Limits, unpack_layer};
+use image_store::{
+    ImageConfig, ImageDocument, LayerDecoder, Limits, TarEntries, TarEntryKind, unpack_layer,
+};
 
 /// Small, so that an input can reach them.
 fn limits() -> Limits {
@@ -24,17 +26,17 @@ fn limits() -> Limits {
 /// outside its own directory.
 pub fn layer(input: &[u8]) {
     let limits = limits();
-    if let Ok(plain) = Decoder::new("a layer", input) {
+    if let Ok(plain) = LayerDecoder::new("a layer", input) {
         // As much as the store itself would take.
         let plain = plain.take(limits.layer_bytes);
-        let mut entries = Entries::new("a layer", plain, &limits, limits.layer_entries);
+        let mut entries = TarEntries::new("a layer", plain, &limits, limits.layer_entries);
         let mut seen = 0;
         while let Ok(Some(entry)) = entries.next_entry() {
             seen += 1;
             assert!(seen <= limits.layer_entries, "more entries than allowed");
             assert!(entry.path.len() <= limits.path_bytes, "a path beyond the limit");
             assert!(!entry.path.contains(&0), "a path with a zero byte");
-            if entry.kind == EntryKind::File {
+            if entry.kind == TarEntryKind::File {
                 let mut data = Vec::new();
                 let read = (&mut entries).take(limits.layer_bytes).read_to_end(&mut data);
                 assert!(read.is_err() || data.len() as u64 <= entry.size, "more data than said");
@@ -60,13 +62,17 @@ fn unpacked(input: &[u8], limits: &Limits) {
 /// one sentence; the same bytes always give the same result.
 pub fn image_document(input: &[u8]) {
     let limits = limits();
-    match Document::parse("a document", input, &limits) {
+    match ImageDocument::parse("a document", input, &limits) {
         Ok(document) => {
             match &document {
-                Document::Manifest(manifest) => assert!(manifest.layers.len() <= limits.layers),
-                Document::Index(index) => assert!(index.manifests.len() <= limits.index_entries),
+                ImageDocument::ImageManifest(manifest) => {
+                    assert!(manifest.layers.len() <= limits.layers)
+                }
+                ImageDocument::Index(index) => {
+                    assert!(index.manifests.len() <= limits.index_entries)
+                }
             }
-            let again = Document::parse("a document", input, &limits).ok();
+            let again = ImageDocument::parse("a document", input, &limits).ok();
             assert_eq!(again, Some(document), "read twice");
         }
         Err(error) => assert!(!error.to_string().contains('\n'), "not one line: {error}"),

@@ -72,9 +72,9 @@ pub fn config(input: &[u8]) {
             .then(|| vec![SourceFile { path: "/etc/providers.yaml".into(), bytes: file.to_vec() }]),
     };
     let loaded = node_config::load(flags::parse(&arguments), &files);
-    assert!(loaded.config.is_some() || !loaded.problems.is_empty(), "refused without a word");
-    for problem in &loaded.problems {
-        assert!(!problem.to_string().contains('\n'), "a problem is one line: {problem}");
+    assert!(loaded.config.is_some() || !loaded.diagnostics.is_empty(), "refused without a word");
+    for diagnostic in &loaded.diagnostics {
+        assert!(!diagnostic.to_string().contains('\n'), "a problem is one line: {diagnostic}");
     }
 }
 
@@ -83,7 +83,7 @@ pub fn command_line(input: &[u8]) {
     let text = String::from_utf8_lossy(input);
     let arguments: Vec<String> = text.split('\n').map(ToOwned::to_owned).collect();
     let loaded = node_config::load(flags::parse(&arguments), &ConfigFiles::default());
-    assert!(loaded.config.is_some() || !loaded.problems.is_empty(), "refused without a word");
+    assert!(loaded.config.is_some() || !loaded.diagnostics.is_empty(), "refused without a word");
 }
 
 /// Any bytes as a container's log. What parses is made of pieces of the line, in their order; the

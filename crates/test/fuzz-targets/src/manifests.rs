@@ -1,6 +1,6 @@
 //! Pod manifests from a manifest directory or a URL.
 
-use document::problem::Origin;
+use document::diagnostic::Origin;
 use pod_manifest::static_pod::{SourceKind, identify};
 use pod_manifest::{ListPolicy, PodGates, StaticPodSource, Strictness, decode, read_static_pods};
 use pod_model::pod::{Pod, container_hash};
@@ -20,12 +20,12 @@ pub fn manifest(input: &[u8]) {
         let strict = StaticPodSource { strictness: Strictness::Strict, ..source };
         let strict = read_static_pods(input, &origin, &strict);
         assert!(strict.pods.len() <= lenient.pods.len(), "strict is no kinder");
-        for problem in lenient.problems.iter().chain(&strict.problems) {
-            assert!(!problem.to_string().contains('\n'), "a problem is one line: {problem}");
+        for diagnostic in lenient.diagnostics.iter().chain(&strict.diagnostics) {
+            assert!(!diagnostic.to_string().contains('\n'), "a problem is one line: {diagnostic}");
         }
         if kind == SourceKind::File {
-            let said = !lenient.problems.is_empty();
-            assert!(said || !lenient.pods.is_empty(), "refused without a word");
+            let has_diagnostics = !lenient.diagnostics.is_empty();
+            assert!(has_diagnostics || !lenient.pods.is_empty(), "refused without a word");
         }
         for pod in &lenient.pods {
             sound(pod);

@@ -1,6 +1,6 @@
 //! Results of CNI plugins, and network configurations that administrators and installers write.
 
-use cni_documents::{Configuration, addresses_of};
+use cni_documents::{NetworkConfigList, addresses_of};
 
 /// Any bytes as a plugin's result: valid addresses, the main one first, or an error. Any bytes as a
 /// configuration: a value or an error.
@@ -12,5 +12,5 @@ pub fn cni(input: &[u8]) {
         let mixed = addresses.iter().any(std::net::IpAddr::is_ipv4);
         assert!(addresses[0].is_ipv4() == mixed, "the main one is of version 4 where one is");
     }
-    let _ = Configuration::parse("a text", input);
+    let _ = NetworkConfigList::parse("a text", input);
 }

@@ -1,7 +1,7 @@
 //! Seccomp profiles that administrators and operators write.
 
 use oci_bundle::seccomp::{parse, write};
-use seccomp_filter::{INSTRUCTION_LIMIT, Instruction, compile};
+use seccomp_filter::{INSTRUCTION_LIMIT, SeccompInstruction, compile};
 
 /// Any bytes as a profile: a valid profile survives serialization, compiles to the same program
 /// again, and the kernel accepts the program.
@@ -15,7 +15,7 @@ pub fn seccomp(input: &[u8]) {
 }
 
 /// The kernel's own checks of a BPF program.
-fn check(program: &[Instruction]) {
+fn check(program: &[SeccompInstruction]) {
     assert!(!program.is_empty() && program.len() <= INSTRUCTION_LIMIT, "{}", program.len());
     for (at, instruction) in program.iter().enumerate() {
         let behind = program.len() - at - 1;

@@ -13,7 +13,7 @@ pub(crate) fn cut(input: &[u8]) -> Option<(&[u8], &[u8])> {
 /// without headers are written as they were read.
 pub fn spdy(input: &[u8]) {
     let read = |parts: &[&[u8]]| {
-        let mut decoder = frames::Decoder::default();
+        let mut decoder = frames::SpdyDecoder::default();
         let mut found = Vec::new();
         for part in parts {
             decoder.push(part);
@@ -30,13 +30,13 @@ pub fn spdy(input: &[u8]) {
     let Some((first, second)) = cut(input) else { return };
     let whole = read(&[&input[1..]]);
     assert_eq!(whole, read(&[first, second]), "it depends on the pieces");
-    let mut encoder = frames::Encoder::default();
+    let mut encoder = frames::SpdyEncoder::default();
     for frame in whole.0 {
         let mut bytes = Vec::new();
         encoder.write(&frame, &mut bytes).expect("what was read can be written");
-        use frames::Frame::{Accept, MoreHeaders, Open, Other};
+        use frames::SpdyFrame::{Accept, MoreHeaders, Open, Other};
         if !matches!(frame, Open { .. } | Accept { .. } | MoreHeaders { .. } | Other { .. }) {
-            let mut decoder = frames::Decoder::default();
+            let mut decoder = frames::SpdyDecoder::default();
             decoder.push(&bytes);
             assert_eq!(decoder.next_frame(), Ok(Some(frame)), "written and read again");
         }
@@ -46,7 +46,7 @@ pub fn spdy(input: &[u8]) {
 /// Any bytes from a WebSocket client: messages or an error, the same in one piece and in two.
 pub fn websocket(input: &[u8]) {
     let read = |parts: &[&[u8]]| {
-        let mut decoder = messages::Decoder::default();
+        let mut decoder = messages::WebSocketDecoder::default();
         let mut found = Vec::new();
         for part in parts {
             decoder.push(part);
@@ -64,7 +64,9 @@ pub fn websocket(input: &[u8]) {
     let whole = read(&[&input[1..]]);
     assert_eq!(whole, read(&[first, second]), "it depends on the pieces");
     for message in &whole.0 {
-        let (messages::Message::Binary(bytes) | messages::Message::Text(bytes)) = message else {
+        let (messages::ClientMessage::Binary(bytes) | messages::ClientMessage::Text(bytes)) =
+            message
+        else {
             continue;
         };
         for protocol in WEBSOCKET_PROTOCOLS {

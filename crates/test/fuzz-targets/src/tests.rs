@@ -3,8 +3,8 @@
 use std::path::Path;
 
 fn replay(target: &str, run: fn(&[u8])) {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../fuzz/corpus").join(target);
-    let entries = std::fs::read_dir(&folder).expect("the corpus");
+    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../fuzz/corpus").join(target);
+    let entries = std::fs::read_dir(&dir).expect("the corpus");
     let mut inputs = 0;
     for entry in entries {
         let input = std::fs::read(entry.expect("an entry").path()).expect("an input");
@@ -13,7 +13,7 @@ fn replay(target: &str, run: fn(&[u8])) {
         }
         inputs += 1;
     }
-    assert!(inputs >= 5, "{} holds only {inputs} inputs", folder.display());
+    assert!(inputs >= 5, "{} holds only {inputs} inputs", dir.display());
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! `/etc/passwd` and `/etc/group` of an image.
 
-use container_runtime::{Tables, resolve_identity};
+use container_runtime::{UserTables, resolve_identity};
 use cri_wire::v1;
 
 /// Between the parts of an input; no byte of a text.
@@ -13,7 +13,7 @@ const NEXT: u8 = 0xff;
 pub fn users(input: &[u8]) {
     let mut parts = input.split(|byte| *byte == NEXT);
     let mut next = || parts.next().map(|part| String::from_utf8_lossy(part).into_owned());
-    let tables = Tables { passwd: next(), group: next() };
+    let tables = UserTables { passwd: next(), group: next() };
     let user = next().unwrap_or_default();
     let named = next().unwrap_or_default();
     let policies = [v1::SupplementalGroupsPolicy::Merge, v1::SupplementalGroupsPolicy::Strict];

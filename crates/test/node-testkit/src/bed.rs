@@ -17,10 +17,10 @@
 
 mod cgroups;
 mod handover;
+mod host_dir;
 mod init;
 mod inside;
 mod launch;
-mod lodging;
 mod logs;
 mod network;
 mod warden;
@@ -32,10 +32,10 @@ use anyhow::{Context, Result, bail, ensure};
 pub(crate) use cgroups::{PREFIX as CGROUP_PREFIX, mounted as mounted_hierarchies};
 pub use handover::CommandOutput;
 pub(crate) use handover::ROLE as ROLE_VARIABLE;
+pub use host_dir::{beds_dir, is_occupied, sweep};
 pub use inside::Bed;
-pub(crate) use inside::FOLDER;
-pub use launch::{Outcome, Request, launch};
-pub use lodging::{beds_folder, is_occupied, sweep};
+pub(crate) use inside::DIR;
+pub use launch::{BedOutcome, BedRequest, launch};
 pub(crate) use logs::tail;
 pub use network::{NODE_ADDRESS, free_port};
 
@@ -51,18 +51,18 @@ pub const EXIT_NO_BED: i32 = 125;
 
 /// A test's requirements of its bed.
 #[derive(Debug, Clone)]
-pub struct Test {
+pub struct BedTest {
     deadline: Duration,
     needs: Vec<&'static str>,
 }
 
-impl Default for Test {
+impl Default for BedTest {
     fn default() -> Self {
         Self { deadline: DEFAULT_DEADLINE, needs: Vec::new() }
     }
 }
 
-impl Test {
+impl BedTest {
     #[must_use]
     pub fn new() -> Self {
         Self::default()
@@ -102,31 +102,31 @@ impl Test {
         let executable = std::env::current_exe().context("find this test's executable")?;
         let mut command = vec![executable.to_string_lossy().into_owned()];
         command.extend(reentry.iter().cloned());
-        let request = Request {
+        let request = BedRequest {
             name: test.clone(),
             deadline: self.deadline,
             command,
             output: CommandOutput::Log,
-            keep_logs: logs::folder_for(&test)?,
+            keep_logs: logs::dir_for(&test)?,
             reentry: reentry.to_vec(),
             must_enter: true,
         };
         match launch(&request)? {
-            Outcome::Exited { status: 0, .. } => Ok(()),
+            BedOutcome::Exited { status: 0, .. } => Ok(()),
             outcome => bail!("{test}: {}", outcome.describe()),
         }
     }
 }
 
-/// Runs a test's closure in a bed with the default deadline; see [`Test::run`].
+/// Runs a test's closure in a bed with the default deadline; see [`BedTest::run`].
 ///
 /// # Errors
-/// As [`Test::run`].
+/// As [`BedTest::run`].
 pub fn test<F>(body: F) -> Result<()>
 where
     F: FnOnce(&Bed) -> Result<()>,
 {
-    Test::new().run(body)
+    BedTest::new().run(body)
 }
 
 /// Assumes the role that the environment gives this process; for a warden or an init this never
@@ -136,13 +136,13 @@ where
 /// # Errors
 /// When there is a role but its input cannot be read.
 pub fn enter_role(test: Option<&str>) -> Result<Option<Bed>> {
-    let Some((role, order)) = handover::received()? else { return Ok(None) };
+    let Some((role, spec)) = handover::role_from_environment()? else { return Ok(None) };
     match role {
-        handover::Role::Warden => warden::run(&order),
-        handover::Role::Init => init::run(&order),
-        handover::Role::Inside => {
-            let meant = test.is_none_or(|test| order.must_enter && order.name == test);
-            Ok(meant.then(|| Bed::new(&order)))
+        handover::BedRole::Warden => warden::run(&spec),
+        handover::BedRole::Init => init::run(&spec),
+        handover::BedRole::Inside => {
+            let meant = test.is_none_or(|test| spec.must_enter && spec.name == test);
+            Ok(meant.then(|| Bed::new(&spec)))
         }
     }
 }

@@ -19,8 +19,8 @@ pub fn root() -> Result<PathBuf> {
 
 fn choose(variable: impl Fn(&str) -> Option<PathBuf>) -> Option<PathBuf> {
     variable("KEELSON_CACHE")
-        .or_else(|| variable("XDG_CACHE_HOME").map(|folder| folder.join("keelson")))
-        .or_else(|| variable("HOME").map(|folder| folder.join(".cache/keelson")))
+        .or_else(|| variable("XDG_CACHE_HOME").map(|dir| dir.join("keelson")))
+        .or_else(|| variable("HOME").map(|dir| dir.join(".cache/keelson")))
 }
 
 #[cfg(test)]

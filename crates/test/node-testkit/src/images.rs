@@ -1,6 +1,6 @@
 //! Test images made from local files: no network, no image tool.
 //!
-//! An [`Image`] is a value: a name, a tree of files, what to run. The rule kept here: the same value
+//! An [`TestImage`] is a value: a name, a tree of files, what to run. The rule kept here: the same value
 //! gives the same bytes, whenever and wherever it is built (times fixed, order fixed), and two images
 //! with different names never have the same identity, because the name is also a label in the
 //! configuration. A runtime shows an image's first name, so images that share an identity would
@@ -23,7 +23,7 @@ use anyhow::{Context, Result, ensure};
 use serde::Serialize;
 
 pub(crate) use build::digest;
-pub use build::{Blob, Built};
+pub use build::{Blob, BuiltImage};
 pub use known::{
     AGNHOST, BUSYBOX, CONTAINERD_PAUSE, DOCKER_HUB_BUSYBOX, HOST_PACKAGES, PAUSE, agnhost, busybox,
     busybox_from, pause, static_program,
@@ -57,7 +57,7 @@ pub struct RunConfig {
 
 /// The content of one path of an image.
 #[derive(Clone, Debug)]
-pub enum Content {
+pub enum FileContent {
     Directory,
     /// A symbolic link and where it points.
     Link(String),
@@ -68,23 +68,23 @@ pub enum Content {
 
 /// One path of an image, with its mode and owner.
 #[derive(Clone, Debug)]
-pub struct File {
+pub struct ImageFile {
     pub mode: u32,
     /// User and group.
     pub owner: (u32, u32),
-    pub content: Content,
+    pub content: FileContent,
 }
 
 /// An image: a name, files, and what to run.
 #[derive(Clone, Debug)]
-pub struct Image {
+pub struct TestImage {
     name: String,
     /// Paths without the leading slash; every parent is there too.
-    files: BTreeMap<String, File>,
+    files: BTreeMap<String, ImageFile>,
     config: RunConfig,
 }
 
-impl Image {
+impl TestImage {
     /// An empty image. `name` is a whole reference: `registry/repository:tag`.
     pub fn new(name: &str) -> Self {
         let mut image =
@@ -109,7 +109,7 @@ impl Image {
         &self.config
     }
 
-    pub fn files(&self) -> &BTreeMap<String, File> {
+    pub fn files(&self) -> &BTreeMap<String, ImageFile> {
         &self.files
     }
 
@@ -124,26 +124,29 @@ impl Image {
     /// Adds text or bytes at `path`.
     #[must_use]
     pub fn with_bytes(self, path: &str, mode: u32, bytes: impl Into<Vec<u8>>) -> Self {
-        self.with(path, File { mode, owner: ROOT, content: Content::Bytes(bytes.into()) })
+        self.with(path, ImageFile { mode, owner: ROOT, content: FileContent::Bytes(bytes.into()) })
     }
 
     /// Adds a file of this machine at `path`.
     #[must_use]
     pub fn with_host_file(self, path: &str, mode: u32, host: &Path) -> Self {
-        self.with(path, File { mode, owner: ROOT, content: Content::HostFile(host.to_owned()) })
+        self.with(
+            path,
+            ImageFile { mode, owner: ROOT, content: FileContent::HostFile(host.to_owned()) },
+        )
     }
 
     /// Adds a symbolic link at `path`.
     #[must_use]
     pub fn with_link(self, path: &str, target: &str) -> Self {
-        let content = Content::Link(target.to_owned());
-        self.with(path, File { mode: 0o777, owner: ROOT, content })
+        let content = FileContent::Link(target.to_owned());
+        self.with(path, ImageFile { mode: 0o777, owner: ROOT, content })
     }
 
     /// Adds a directory at `path`.
     #[must_use]
     pub fn with_directory(self, path: &str, mode: u32) -> Self {
-        self.with(path, File { mode, owner: ROOT, content: Content::Directory })
+        self.with(path, ImageFile { mode, owner: ROOT, content: FileContent::Directory })
     }
 
     /// Sets the owner of what was added at `path`.
@@ -155,13 +158,13 @@ impl Image {
         self
     }
 
-    fn with(mut self, path: &str, file: File) -> Self {
+    fn with(mut self, path: &str, file: ImageFile) -> Self {
         let path = path.trim_matches('/');
         for (at, _) in path.match_indices('/') {
-            self.files.entry(path[..at].to_owned()).or_insert(File {
+            self.files.entry(path[..at].to_owned()).or_insert(ImageFile {
                 mode: 0o755,
                 owner: ROOT,
-                content: Content::Directory,
+                content: FileContent::Directory,
             });
         }
         self.files.insert(path.to_owned(), file);
@@ -169,20 +172,20 @@ impl Image {
     }
 
     /// The parts of the name: registry, repository, tag.
-    pub fn reference(&self) -> Result<Reference<'_>> {
-        Reference::parse(&self.name)
+    pub fn reference(&self) -> Result<TestImageName<'_>> {
+        TestImageName::parse(&self.name)
     }
 }
 
 /// A whole image name, split.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Reference<'a> {
+pub struct TestImageName<'a> {
     pub registry: &'a str,
     pub repository: &'a str,
     pub tag: &'a str,
 }
 
-impl<'a> Reference<'a> {
+impl<'a> TestImageName<'a> {
     /// Splits `registry/repository:tag`. Short names are refused: a test says which image it means.
     pub fn parse(name: &'a str) -> Result<Self> {
         let whole = || format!("image name {name:?}: expected registry/repository:tag");

@@ -26,8 +26,8 @@
 //! directory, `bed0`, `pods0` and the node's address, network namespaces called `bed-`, and
 //! directories of beds.
 
-mod look;
-mod marks;
+mod collect;
+mod ownership;
 mod traces;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -40,23 +40,23 @@ use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
 
 /// How long the kernel and dying processes may take to clean up before something counts as left.
-const PATIENCE: Duration = Duration::from_secs(10);
+const SETTLE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// What is there, by kind.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Snapshot {
+pub struct HostSnapshot {
     kinds: BTreeMap<String, BTreeSet<String>>,
 }
 
-impl Snapshot {
+impl HostSnapshot {
     /// Takes a snapshot of this machine.
     ///
     /// # Errors
     /// When something cannot be examined: then there is no result.
     pub fn take() -> Result<Self> {
         let mut kinds = BTreeMap::new();
-        for (kind, look) in look::KINDS {
-            let found = look().with_context(|| format!("look at {kind}"))?;
+        for (kind, collect) in collect::KINDS {
+            let found = collect().with_context(|| format!("look at {kind}"))?;
             kinds.insert((*kind).to_owned(), found);
         }
         Ok(Self { kinds })
@@ -64,7 +64,7 @@ impl Snapshot {
 
     /// What is here and was not there before, as `kind: thing`.
     #[must_use]
-    pub fn beyond(&self, before: &Self) -> Vec<String> {
+    pub fn added_since(&self, before: &Self) -> Vec<String> {
         let none = BTreeSet::new();
         let mut found = Vec::new();
         for (kind, things) in &self.kinds {
@@ -79,13 +79,13 @@ impl Snapshot {
 /// is found in every observation: other programs' short-lived things come and go.
 ///
 /// # Errors
-/// As [`Snapshot::take`].
-pub fn settle(before: &Snapshot) -> Result<Vec<String>> {
+/// As [`HostSnapshot::take`].
+pub fn settle(before: &HostSnapshot) -> Result<Vec<String>> {
     let began = Instant::now();
-    let mut left = Snapshot::take()?.beyond(before);
-    while !left.is_empty() && began.elapsed() < PATIENCE {
+    let mut left = HostSnapshot::take()?.added_since(before);
+    while !left.is_empty() && began.elapsed() < SETTLE_TIMEOUT {
         sleep(Duration::from_millis(100));
-        let now = Snapshot::take()?.beyond(before);
+        let now = HostSnapshot::take()?.added_since(before);
         left.retain(|thing| now.contains(thing));
     }
     Ok(left)
@@ -95,7 +95,7 @@ pub fn settle(before: &Snapshot) -> Result<Vec<String>> {
 /// not wait. Exit code 1 means leftovers, 2 that the check itself failed.
 #[must_use]
 pub fn program(arguments: &[String]) -> ExitCode {
-    match judge(arguments) {
+    match run_command(arguments) {
         Ok(left) if left.is_empty() => ExitCode::SUCCESS,
         Ok(left) => {
             for thing in &left {
@@ -111,17 +111,21 @@ pub fn program(arguments: &[String]) -> ExitCode {
     }
 }
 
-fn judge(arguments: &[String]) -> Result<Vec<String>> {
+fn run_command(arguments: &[String]) -> Result<Vec<String>> {
     match arguments {
         [verb, file] if verb == "snapshot" => {
-            let snapshot = serde_json::to_vec_pretty(&Snapshot::take()?)?;
+            let snapshot = serde_json::to_vec_pretty(&HostSnapshot::take()?)?;
             fs::write(file, snapshot).with_context(|| format!("write {file}"))?;
             Ok(Vec::new())
         }
         [verb, file] if verb == "compare" || verb == "compare-now" => {
             let text = fs::read(file).with_context(|| file.clone())?;
             let before = serde_json::from_slice(&text).with_context(|| file.clone())?;
-            if verb == "compare" { settle(&before) } else { Ok(Snapshot::take()?.beyond(&before)) }
+            if verb == "compare" {
+                settle(&before)
+            } else {
+                Ok(HostSnapshot::take()?.added_since(&before))
+            }
         }
         _ => bail!("usage: leftovers snapshot FILE | compare FILE | compare-now FILE"),
     }

@@ -27,20 +27,20 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 
-pub use recipe::{HOST_PACKAGES, Variant, ensure, ensure_variant};
+pub use recipe::{HOST_PACKAGES, MachineVariant, ensure, ensure_variant};
 
 /// A machine in the cache, ready to boot.
 #[derive(Clone, Debug)]
-pub struct Machine {
-    folder: PathBuf,
-    variant: Variant,
+pub struct EmulatedMachine {
+    dir: PathBuf,
+    variant: MachineVariant,
 }
 
 /// The input of a run, and the machine's size.
 #[derive(Clone, Debug)]
 pub struct Payload {
     /// A directory whose content is at `/payload` in the machine.
-    pub folder: Option<PathBuf>,
+    pub dir: Option<PathBuf>,
     /// Single files: the path under `/payload`, and the file on this machine.
     pub files: Vec<(PathBuf, PathBuf)>,
     /// The text of `/payload/run`; without it, the directory or the files must contain an
@@ -57,7 +57,7 @@ pub struct Payload {
 impl Default for Payload {
     fn default() -> Self {
         Self {
-            folder: None,
+            dir: None,
             files: Vec::new(),
             script: None,
             memory_mb: 2048,
@@ -70,7 +70,7 @@ impl Default for Payload {
 
 /// The result of a run.
 #[derive(Clone, Debug)]
-pub struct Outcome {
+pub struct MachineRun {
     /// Standard output and standard error of the payload, as they came.
     pub output: String,
     /// The exit status of `/payload/run`.
@@ -88,30 +88,30 @@ pub fn fact<'a>(output: &'a str, name: &str) -> Result<&'a str> {
     line.with_context(|| format!("no line {name:?} in the output:\n{output}"))
 }
 
-impl Machine {
+impl EmulatedMachine {
     /// Boots a temporary copy, runs the payload in it and powers it off.
     ///
     /// # Errors
     /// When the payload cannot be packed, or the machine ends or the deadline passes before the
     /// payload has reported its exit status; with the end of the machine's console and of the
     /// output.
-    pub fn run(&self, payload: &Payload) -> Result<Outcome> {
+    pub fn run(&self, payload: &Payload) -> Result<MachineRun> {
         self.run_into(payload, &mut io::sink())
     }
 
     /// The same, with the output also written to `sink` as it arrives.
     ///
     /// # Errors
-    /// As [`Machine::run`].
-    pub fn run_into(&self, payload: &Payload, sink: &mut dyn Write) -> Result<Outcome> {
+    /// As [`EmulatedMachine::run`].
+    pub fn run_into(&self, payload: &Payload, sink: &mut dyn Write) -> Result<MachineRun> {
         let disk = payload::pack(payload)?;
         boot::run(self, payload, &disk, sink)
     }
 
     /// The directory in the cache.
     #[must_use]
-    pub fn folder(&self) -> &Path {
-        &self.folder
+    pub fn dir(&self) -> &Path {
+        &self.dir
     }
 }
 
@@ -119,11 +119,10 @@ impl Machine {
 /// output as it arrives and, when its exit status is not 0, exits with that status.
 ///
 /// # Errors
-/// When the machine cannot be built, or as [`Machine::run`].
-pub fn command(folder: &Path, swap_mb: u32) -> Result<()> {
-    let folder =
-        fs::canonicalize(folder).with_context(|| format!("payload folder {}", folder.display()))?;
-    let payload = Payload { folder: Some(folder), swap_mb, ..Payload::default() };
+/// When the machine cannot be built, or as [`EmulatedMachine::run`].
+pub fn command(dir: &Path, swap_mb: u32) -> Result<()> {
+    let dir = fs::canonicalize(dir).with_context(|| format!("payload folder {}", dir.display()))?;
+    let payload = Payload { dir: Some(dir), swap_mb, ..Payload::default() };
     let outcome = ensure()?.run_into(&payload, &mut io::stdout())?;
     eprintln!("machine: status {} after {:.0} s", outcome.status, outcome.elapsed.as_secs_f64());
     if outcome.status != 0 {

@@ -14,7 +14,7 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
 
-pub use table::{Part, TABLE};
+pub use table::{RealPart, TABLE};
 
 /// A part in the cache.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -52,7 +52,7 @@ pub fn program(part: &str, program: &str) -> Result<PathBuf> {
     if !part.programs.iter().any(|(name, _)| *name == program) {
         bail!("part {} has no program {program}", part.name);
     }
-    let built = build::place(part)?;
+    let built = build::location(part)?;
     if !built.bin.is_dir() {
         bail!(
             "part {} {} is not built: name it in the test's needs, or run `cargo xtask parts {}`",
@@ -99,7 +99,7 @@ pub fn command(names: &[&str]) -> Result<()> {
 /// A go.mod that cannot be read, or no cache directory.
 pub fn list() -> Result<()> {
     for part in TABLE {
-        let built = build::place(part)?;
+        let built = build::location(part)?;
         let state = if built.bin.is_dir() { "built" } else { "-" };
         let packages = part.debian_packages.join(" ");
         println!("{:<24} {:<10} {:<6} {}", part.name, built.version, state, packages);
@@ -122,10 +122,10 @@ pub fn debian_packages(names: &[&str]) -> Result<Vec<&'static str>> {
 }
 
 /// The directory of the Go modules in the work tree that this crate was compiled from.
-fn modules_folder() -> Result<PathBuf> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../tests/real-parts");
-    fs::canonicalize(&folder)
-        .with_context(|| format!("the Go modules of the parts: {}", folder.display()))
+fn modules_dir() -> Result<PathBuf> {
+    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../tests/real-parts");
+    fs::canonicalize(&dir)
+        .with_context(|| format!("the Go modules of the parts: {}", dir.display()))
 }
 
 #[cfg(test)]

@@ -17,7 +17,7 @@ pub fn build(package: &str, program: &str) -> Result<PathBuf> {
     let profile = executable
         .ancestors()
         .skip(1)
-        .find(|folder| folder.file_name().is_some_and(|name| name != "deps"))
+        .find(|dir| dir.file_name().is_some_and(|name| name != "deps"))
         .context("this executable is in no target folder")?;
     let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     cargo.args(["build", "--quiet", "--package", package, "--bin", program]);

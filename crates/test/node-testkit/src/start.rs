@@ -12,10 +12,10 @@ mod process;
 mod reference_kubelet;
 mod registry;
 
-pub use certificates::{Authority, KeyAndCertificate, Subject};
-pub use containerd::{BRIDGE, Containerd, ContainerdOptions, Generation, Mirror};
+pub use certificates::{CertificateAuthority, CertificateSubject, KeyAndCertificate};
+pub use containerd::{BRIDGE, Containerd, ContainerdGeneration, ContainerdOptions, Mirror};
 pub use control_plane::ControlPlane;
-pub use http::{Answer, get};
-pub use process::Running;
+pub use http::{PlainHttpResponse, get};
+pub use process::RunningPart;
 pub use reference_kubelet::{KubeletOptions, ReferenceKubelet};
-pub use registry::{PASSWORD, Registry, RegistryOptions, USER};
+pub use registry::{PASSWORD, RegistryOptions, RegistryServer, USER};

@@ -33,17 +33,17 @@ fn caller() {
     }
 }
 
-struct Place {
-    folder: tempfile::TempDir,
+struct TestCache {
+    dir: tempfile::TempDir,
 }
 
-impl Place {
+impl TestCache {
     fn new() -> Self {
-        Self { folder: tempfile::tempdir().expect("a folder") }
+        Self { dir: tempfile::tempdir().expect("a folder") }
     }
 
     fn file(&self, name: &str) -> PathBuf {
-        self.folder.path().join(name)
+        self.dir.path().join(name)
     }
 
     /// Puts a script in Go's place.
@@ -70,7 +70,7 @@ impl Place {
     }
 
     fn call(&self) -> String {
-        said(&self.caller().output().expect("a caller"))
+        message_of(&self.caller().output().expect("a caller"))
     }
 
     fn calls_of_go(&self) -> usize {
@@ -79,8 +79,8 @@ impl Place {
 
     /// The entries of the directory of parts, without locks and logs.
     fn parts(&self) -> Vec<String> {
-        let names = |folder: &Path| -> Vec<String> {
-            let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+        let names = |dir: &Path| -> Vec<String> {
+            let entries = fs::read_dir(dir).into_iter().flatten().flatten();
             entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect()
         };
         let mut found = names(&self.file("cache/parts"));
@@ -90,7 +90,7 @@ impl Place {
 }
 
 /// The line that the caller printed.
-fn said(output: &Output) -> String {
+fn message_of(output: &Output) -> String {
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     let line = text.lines().find(|line| line.starts_with("BUILT ") || line.starts_with("ERROR "));
     line.unwrap_or(&text).to_owned()
@@ -105,8 +105,8 @@ fn wait_for(what: &str, mut there: impl FnMut() -> bool) {
 }
 
 #[test]
-fn built_once_and_then_without_go() {
-    let place = Place::new();
+fn a_part_is_built_once_and_then_used_without_go() {
+    let place = TestCache::new();
     place.set_go("echo whole > \"$output\"");
     let first = place.call();
     let program = first.strip_prefix("BUILT ").expect(&first);
@@ -120,7 +120,7 @@ fn built_once_and_then_without_go() {
 
 #[test]
 fn failed_build_leaves_no_part_and_one_line() {
-    let place = Place::new();
+    let place = TestCache::new();
     place.set_go("echo half > \"$output\"; echo 'x.go:1: broken' >&2; exit 1");
     let line = place.call();
     assert!(line.starts_with("ERROR cannot build part etcd v"), "{line}");
@@ -131,26 +131,27 @@ fn failed_build_leaves_no_part_and_one_line() {
 /// If Go reports success but writes nothing, there is no part.
 #[test]
 fn build_that_makes_nothing_is_a_failure() {
-    let place = Place::new();
+    let place = TestCache::new();
     place.set_go("exit 0");
     assert!(place.call().starts_with("ERROR cannot build part etcd"));
     assert_eq!(place.parts(), Vec::<String>::new());
 }
 
 #[test]
-fn without_go_the_message_says_so() {
-    let place = Place::new();
+fn a_missing_go_is_named_in_the_message() {
+    let place = TestCache::new();
     fs::create_dir_all(place.file("bin")).expect("a folder");
     let output = place.caller().env("PATH", place.file("bin")).output().expect("a caller");
-    assert!(said(&output).contains("cannot run go"), "{}", said(&output));
+    assert!(message_of(&output).contains("cannot run go"), "{}", message_of(&output));
 }
 
 #[test]
 fn interrupted_build_leaves_no_part_and_the_next_one_succeeds() {
-    let place = Place::new();
+    let place = TestCache::new();
     place.set_go("echo half > \"$output\"; sleep 1000");
     let mut caller = place.caller().process_group(0).spawn().expect("a caller");
-    let abandoned = |place: &Place| place.parts().iter().any(|name| name.contains(".building-"));
+    let abandoned =
+        |place: &TestCache| place.parts().iter().any(|name| name.contains(".building-"));
     wait_for("build", || place.calls_of_go() == 1 && abandoned(&place));
     // The whole group, as a terminal or a watchdog would.
     let group = rustix::process::Pid::from_child(&caller);
@@ -166,10 +167,10 @@ fn interrupted_build_leaves_no_part_and_the_next_one_succeeds() {
 
 #[test]
 fn two_callers_build_once() {
-    let place = Place::new();
+    let place = TestCache::new();
     place.set_go("sleep 0.5; echo whole > \"$output\"");
     let callers = [0, 1].map(|_| place.caller().spawn().expect("a caller"));
-    let lines = callers.map(|caller| said(&caller.wait_with_output().expect("its end")));
+    let lines = callers.map(|caller| message_of(&caller.wait_with_output().expect("its end")));
     assert!(lines[0].starts_with("BUILT "), "{}", lines[0]);
     assert_eq!(lines[0], lines[1]);
     assert_eq!(place.calls_of_go(), 1);

@@ -8,32 +8,32 @@ use ports::{ContentData, ContentError, ContentName, PodContents, PortFuture};
 /// Cheap to clone; clones share state. Objects that were not put there are not found.
 #[derive(Clone, Default)]
 pub struct FakeContents {
-    shared: Arc<Mutex<BTreeMap<String, Answer>>>,
+    shared: Arc<Mutex<BTreeMap<String, ContentResult>>>,
 }
 
 #[derive(Clone)]
-enum Answer {
+enum ContentResult {
     Ready(Result<ContentData, ContentError>),
     Never,
 }
 
 impl FakeContents {
-    fn answers(&self) -> MutexGuard<'_, BTreeMap<String, Answer>> {
+    fn results(&self) -> MutexGuard<'_, BTreeMap<String, ContentResult>> {
         self.shared.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Stores an object (`ConfigMap default/a`) with one key and its value.
     pub fn put(&self, name: &str, key: &str, value: &str) {
         let data = BTreeMap::from([(key.to_owned(), value.as_bytes().to_vec())]);
-        self.answers().insert(name.to_owned(), Answer::Ready(Ok(ContentData(data))));
+        self.results().insert(name.to_owned(), ContentResult::Ready(Ok(ContentData(data))));
     }
 
     pub fn refuse(&self, name: &str, error: ContentError) {
-        self.answers().insert(name.to_owned(), Answer::Ready(Err(error)));
+        self.results().insert(name.to_owned(), ContentResult::Ready(Err(error)));
     }
 
     pub fn hang(&self, name: &str) {
-        self.answers().insert(name.to_owned(), Answer::Never);
+        self.results().insert(name.to_owned(), ContentResult::Never);
     }
 }
 
@@ -43,10 +43,10 @@ impl PodContents for FakeContents {
         wanted: &'a ContentName,
     ) -> PortFuture<'a, Result<ContentData, ContentError>> {
         Box::pin(async move {
-            let answer = self.answers().get(&wanted.to_string()).cloned();
+            let answer = self.results().get(&wanted.to_string()).cloned();
             match answer {
-                Some(Answer::Ready(answer)) => answer,
-                Some(Answer::Never) => std::future::pending().await,
+                Some(ContentResult::Ready(answer)) => answer,
+                Some(ContentResult::Never) => std::future::pending().await,
                 None => Err(ContentError::NotFound),
             }
         })

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use crate::behaviour::{Behaviour, Fault};
-use crate::runtime::{FakeRuntime, Made, State, end};
+use crate::runtime::{CreatedContainer, FakeRuntime, FakeRuntimeState, mark_exited};
 use ports::runtime_objects::{
     ContainerRecord, ContainerState, ExecOutput, ImageRecord, RuntimeEventKind, RuntimeSignal,
     SandboxConfig, SandboxRecord,
@@ -12,13 +12,13 @@ use ports::runtime_objects::{
 
 impl FakeRuntime {
     /// Sets what containers of this name do when they are started.
-    pub fn behave(&self, container: &str, behaviour: Behaviour) {
+    pub fn set_behaviour(&self, container: &str, behaviour: Behaviour) {
         self.shared.state().behaviours.insert(container.to_owned(), behaviour);
     }
 
     /// Sets the exit code and output of commands in containers of this name.
-    pub fn answer_exec(&self, container: &str, exit_code: i32, said: &str) {
-        let output = ExecOutput { exit_code, stdout: said.into(), ..ExecOutput::default() };
+    pub fn set_exec_output(&self, container: &str, exit_code: i32, stdout: &str) {
+        let output = ExecOutput { exit_code, stdout: stdout.into(), ..ExecOutput::default() };
         self.shared.state().execs.insert(container.to_owned(), output);
     }
 
@@ -47,42 +47,42 @@ impl FakeRuntime {
     }
 
     /// Sets whether pulls succeed.
-    pub fn let_pulls_succeed(&self, succeed: bool) {
+    pub fn set_pulls_succeed(&self, succeed: bool) {
         self.shared.state().pullable = succeed;
     }
 
     /// Injects a fault into the next call of this name (`run_sandbox`, `start_container`, …).
-    pub fn spoil(&self, call: &str, fault: Fault) {
+    pub fn inject_fault(&self, call: &str, fault: Fault) {
         self.shared.state().faults.entry(call.to_owned()).or_default().push_back(fault);
     }
 
     /// Delays events by this long.
-    pub fn tell_late(&self, late: Duration) {
-        self.shared.state().events.late = late;
+    pub fn delay_events(&self, delay: Duration) {
+        self.shared.state().events.delay = delay;
     }
 
     /// Puts the timestamps of events this much earlier than they happened.
-    pub fn stamp_early(&self, behind: Duration) {
-        self.shared.state().events.behind = behind;
+    pub fn backdate_events(&self, clock_lag: Duration) {
+        self.shared.state().events.clock_lag = clock_lag;
     }
 
     /// Sets whether a container's event carries its exit status.
-    pub fn tell_ends(&self, tell: bool) {
-        self.shared.state().events.unkindness.tells_no_ends = !tell;
+    pub fn include_exit_in_events(&self, include: bool) {
+        self.shared.state().events.event_faults.omits_exit = !include;
     }
 
     /// From now on observations of these pods are never answered; those of others are, and an
     /// observation of all pods returns only the identities of these.
-    pub fn leave_unanswered(&self, uids: impl IntoIterator<Item = String>) {
+    pub fn hang_observations_of(&self, uids: impl IntoIterator<Item = String>) {
         self.shared.state().unanswered = uids.into_iter().collect();
     }
 
-    pub fn be_away(&self, away: bool) {
+    pub fn set_unavailable(&self, away: bool) {
         let mut state = self.shared.state();
-        state.is_away = away;
+        state.is_unavailable = away;
         let signal =
             if away { RuntimeSignal::Lost("gone".to_owned()) } else { RuntimeSignal::Connected };
-        if !state.events.unkindness.has_no_stream {
+        if !state.events.event_faults.lacks_event_stream {
             state.events.queue.push_back(signal);
         }
         drop(state);
@@ -90,63 +90,63 @@ impl FakeRuntime {
     }
 
     /// Ends the event stream while calls go on working.
-    pub fn refuse_events(&self) {
+    pub fn break_event_stream(&self) {
         let mut state = self.shared.state();
-        state.events.unkindness.loses_events = true;
+        state.events.event_faults.drops_events = true;
         state.events.queue.push_back(RuntimeSignal::Lost("refused".to_owned()));
         state.events.queue.push_back(RuntimeSignal::Refused("refused again".to_owned()));
         drop(state);
         self.shared.changed.notify_one();
     }
 
-    pub fn lose_events(&self, lose: bool) {
-        self.shared.state().events.unkindness.loses_events = lose;
+    pub fn drop_events(&self, lose: bool) {
+        self.shared.state().events.event_faults.drops_events = lose;
     }
 
-    pub fn repeat_events(&self, repeat: bool) {
-        self.shared.state().events.unkindness.repeats_events = repeat;
+    pub fn duplicate_events(&self, repeat: bool) {
+        self.shared.state().events.event_faults.duplicates_events = repeat;
     }
 
     /// Sets whether the runtime supports an event stream. A subscriber learns it on subscribing.
-    pub fn have_stream(&self, has: bool) {
-        self.shared.state().events.unkindness.has_no_stream = !has;
+    pub fn support_event_stream(&self, has: bool) {
+        self.shared.state().events.event_faults.lacks_event_stream = !has;
     }
 
     /// How often a read-only call such as `observe_pod` was made.
-    pub fn looks(&self, call: &str) -> usize {
-        self.shared.state().looks.get(call).copied().unwrap_or_default()
+    pub fn call_counts(&self, call: &str) -> usize {
+        self.shared.state().call_counts.get(call).copied().unwrap_or_default()
     }
 
     /// The names of all calls, in order.
-    pub fn asked(&self) -> Vec<&'static str> {
-        self.shared.state().asked.clone()
+    pub fn call_names(&self) -> Vec<&'static str> {
+        self.shared.state().call_names.clone()
     }
 
-    pub fn take_network_down(&self, down: bool) {
+    pub fn set_network_down(&self, down: bool) {
         self.shared.state().is_network_down = down;
     }
 
     /// Sets the addresses of sandboxes that are created from now on.
-    pub fn give_addresses(&self, addresses: &[&str]) {
+    pub fn set_sandbox_addresses(&self, addresses: &[&str]) {
         self.shared.state().addresses = addresses.iter().map(ToString::to_string).collect();
     }
 
     /// Ends every running container of this name.
     pub fn crash(&self, container: &str, code: i32) {
-        self.crash_with(container, code, "");
+        self.crash_with_message(container, code, "");
     }
 
     /// The same, with this message in the container's status.
-    pub fn crash_with(&self, container: &str, code: i32, message: &str) {
+    pub fn crash_with_message(&self, container: &str, code: i32, message: &str) {
         let mut state = self.shared.state();
-        state.pass_time(&self.shared);
+        state.advance_to_now(&self.shared);
         let now = (self.shared.now)();
-        let State { containers, events, .. } = &mut *state;
-        for made in containers.values_mut() {
-            if made.record.name == container && made.record.state == ContainerState::Running {
-                end(made, code, now);
-                message.clone_into(&mut made.record.message);
-                events.push_end(&made.record, &made.uid);
+        let FakeRuntimeState { containers, events, .. } = &mut *state;
+        for created in containers.values_mut() {
+            if created.record.name == container && created.record.state == ContainerState::Running {
+                mark_exited(created, code, now);
+                message.clone_into(&mut created.record.message);
+                events.push_exit(&created.record, &created.uid);
             }
         }
         drop(state);
@@ -154,17 +154,17 @@ impl FakeRuntime {
     }
 
     /// Kills every sandbox and what runs in it.
-    pub fn lose_sandboxes(&self) {
+    pub fn kill_sandboxes(&self) {
         let mut state = self.shared.state();
         let now = (self.shared.now)();
-        let State { sandboxes, containers, events, .. } = &mut *state;
+        let FakeRuntimeState { sandboxes, containers, events, .. } = &mut *state;
         for sandbox in sandboxes.values_mut().filter(|sandbox| sandbox.ready) {
             sandbox.ready = false;
             events.push(RuntimeEventKind::Stopped, &sandbox.id, &sandbox.uid);
         }
-        for made in containers.values_mut() {
-            if made.record.state == ContainerState::Running {
-                end(made, 137, now);
+        for created in containers.values_mut() {
+            if created.record.state == ContainerState::Running {
+                mark_exited(created, 137, now);
             }
         }
         drop(state);
@@ -172,13 +172,13 @@ impl FakeRuntime {
     }
 
     /// Makes the state of the running containers of this name unknown.
-    pub fn lose_state(&self, container: &str) {
+    pub fn make_state_unknown(&self, container: &str) {
         let mut state = self.shared.state();
-        let State { containers, events, .. } = &mut *state;
-        for made in containers.values_mut() {
-            if made.record.name == container && made.record.state == ContainerState::Running {
-                made.record.state = ContainerState::Unknown;
-                events.push(RuntimeEventKind::Stopped, &made.record.id, &made.uid);
+        let FakeRuntimeState { containers, events, .. } = &mut *state;
+        for created in containers.values_mut() {
+            if created.record.name == container && created.record.state == ContainerState::Running {
+                created.record.state = ContainerState::Unknown;
+                events.push(RuntimeEventKind::Stopped, &created.record.id, &created.uid);
             }
         }
         drop(state);
@@ -186,14 +186,14 @@ impl FakeRuntime {
     }
 
     /// Adds a sandbox that the agent under test did not create.
-    pub fn plant_sandbox(&self, record: SandboxRecord) {
+    pub fn insert_sandbox(&self, record: SandboxRecord) {
         self.shared.state().sandboxes.insert(record.id.clone(), record);
     }
 
-    pub fn plant_container(&self, uid: &str, record: ContainerRecord) {
+    pub fn insert_container(&self, uid: &str, record: ContainerRecord) {
         let behaviour = Behaviour::RunsForEver;
-        let made = Made { uid: uid.to_owned(), behaviour, exits_at: None, record };
-        self.shared.state().containers.insert(made.record.id.clone(), made);
+        let created = CreatedContainer { uid: uid.to_owned(), behaviour, exits_at: None, record };
+        self.shared.state().containers.insert(created.record.id.clone(), created);
     }
 
     /// Mutating calls, in order: `run_sandbox u1`, `start_container main#0`, …
@@ -202,14 +202,14 @@ impl FakeRuntime {
     }
 
     /// The sandbox configurations that pulls were made for, in order.
-    pub fn pulled_for(&self) -> Vec<Option<SandboxConfig>> {
-        self.shared.state().pulled_for.clone()
+    pub fn pull_sandbox_configs(&self) -> Vec<Option<SandboxConfig>> {
+        self.shared.state().pull_sandbox_configs.clone()
     }
 
     pub fn containers(&self) -> Vec<ContainerRecord> {
         let mut state = self.shared.state();
-        state.pass_time(&self.shared);
-        state.containers.values().map(|made| made.record.clone()).collect()
+        state.advance_to_now(&self.shared);
+        state.containers.values().map(|created| created.record.clone()).collect()
     }
 
     pub fn sandboxes(&self) -> Vec<SandboxRecord> {

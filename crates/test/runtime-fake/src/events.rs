@@ -10,57 +10,57 @@ use ports::runtime_objects::{ContainerRecord, RuntimeEvent, RuntimeEventKind, Ru
 
 use tokio::time::Instant;
 
-use crate::runtime::Shared;
+use crate::runtime::FakeRuntimeShared;
 
 /// Faults of event delivery.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) struct Unkindness {
-    pub(crate) loses_events: bool,
-    pub(crate) repeats_events: bool,
-    pub(crate) has_no_stream: bool,
-    pub(crate) tells_no_ends: bool,
+pub(crate) struct EventFaults {
+    pub(crate) drops_events: bool,
+    pub(crate) duplicates_events: bool,
+    pub(crate) lacks_event_stream: bool,
+    pub(crate) omits_exit: bool,
 }
 
 #[derive(Debug, Default)]
-pub(crate) struct Events {
+pub(crate) struct EventQueue {
     pub(crate) queue: VecDeque<RuntimeSignal>,
-    pub(crate) unkindness: Unkindness,
+    pub(crate) event_faults: EventFaults,
     /// How late an event is delivered.
-    pub(crate) late: Duration,
+    pub(crate) delay: Duration,
     waiting: VecDeque<(Instant, RuntimeEvent)>,
     /// How far the runtime's clock lags.
-    pub(crate) behind: Duration,
+    pub(crate) clock_lag: Duration,
     /// The clock's value at the last call.
     pub(crate) now: i64,
 }
 
-impl Events {
+impl EventQueue {
     pub(crate) fn push(&mut self, kind: RuntimeEventKind, id: &str, uid: &str) {
         let (id, pod_uid) = (id.to_owned(), uid.to_owned());
-        self.tell(&RuntimeEvent { kind, id, pod_uid, created_at: self.now, ended: None });
+        self.enqueue(&RuntimeEvent { kind, id, pod_uid, created_at: self.now, ended: None });
     }
 
     /// Records that a container has terminated in a ready sandbox.
-    pub(crate) fn push_end(&mut self, record: &ContainerRecord, uid: &str) {
-        let told = ContainerRecord { sandbox_id: String::new(), ..record.clone() };
-        let ended = (!self.unkindness.tells_no_ends).then(|| Box::new(told));
+    pub(crate) fn push_exit(&mut self, record: &ContainerRecord, uid: &str) {
+        let exited = ContainerRecord { sandbox_id: String::new(), ..record.clone() };
+        let ended = (!self.event_faults.omits_exit).then(|| Box::new(exited));
         let (id, pod_uid) = (record.id.clone(), uid.to_owned());
         let kind = RuntimeEventKind::Stopped;
-        self.tell(&RuntimeEvent { kind, id, pod_uid, created_at: self.now, ended });
+        self.enqueue(&RuntimeEvent { kind, id, pod_uid, created_at: self.now, ended });
     }
 
-    fn tell(&mut self, event: &RuntimeEvent) {
-        if self.unkindness.loses_events || self.unkindness.has_no_stream {
+    fn enqueue(&mut self, event: &RuntimeEvent) {
+        if self.event_faults.drops_events || self.event_faults.lacks_event_stream {
             return;
         }
-        for _ in 0..=usize::from(self.unkindness.repeats_events) {
-            self.waiting.push_back((Instant::now() + self.late, event.clone()));
+        for _ in 0..=usize::from(self.event_faults.duplicates_events) {
+            self.waiting.push_back((Instant::now() + self.delay, event.clone()));
         }
-        self.pass_time();
+        self.advance_to_now();
     }
 
     /// Delivers the events whose delay has passed.
-    pub(crate) fn pass_time(&mut self) {
+    pub(crate) fn advance_to_now(&mut self) {
         while self.next().is_some_and(|at| at <= Instant::now()) {
             let due = self.waiting.pop_front().map(|(_, event)| RuntimeSignal::Event(event));
             self.queue.extend(due);
@@ -73,17 +73,17 @@ impl Events {
     }
 }
 
-pub(crate) struct Stream {
-    pub(crate) shared: Arc<Shared>,
-    pub(crate) greeted: bool,
+pub(crate) struct FakeEventStream {
+    pub(crate) shared: Arc<FakeRuntimeShared>,
+    pub(crate) connected_sent: bool,
 }
 
-impl RuntimeSignals for Stream {
+impl RuntimeSignals for FakeEventStream {
     fn next(&mut self) -> PortFuture<'_, RuntimeSignal> {
         Box::pin(async move {
-            if !self.greeted {
-                self.greeted = true;
-                let has_stream = !self.shared.state().events.unkindness.has_no_stream;
+            if !self.connected_sent {
+                self.connected_sent = true;
+                let has_stream = !self.shared.state().events.event_faults.lacks_event_stream;
                 return if has_stream {
                     RuntimeSignal::Connected
                 } else {
@@ -93,7 +93,7 @@ impl RuntimeSignals for Stream {
             loop {
                 let wake = {
                     let mut state = self.shared.state();
-                    state.pass_time(&self.shared);
+                    state.advance_to_now(&self.shared);
                     if let Some(signal) = state.events.queue.pop_front() {
                         return signal;
                     }

@@ -7,22 +7,22 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use ports::pod_host::{
-    CgroupLimits, HostError, HostFuture, HostVolume, LoadedRecords, PodCgroups, PodFile,
-    PodFolders, Records, SubPath, VolumeDriver, VolumeFile, VolumeOwnership,
+    AgentRecords, CgroupLimits, HostError, HostFuture, HostVolume, LoadedRecords, PodCgroups,
+    PodDirs, PodFile, SubPath, VolumeDriver, VolumeFile, VolumeOwnership,
 };
-use ports::probing::{NetworkProber, NetworkTry, TryAnswer};
+use ports::probing::{NetworkProbeRequest, NetworkProber, ProbeAttemptResult};
 use ports::runtime_objects::CgroupDriver;
-use ports::{HostAddresses, HostTexts, LogFiles, PortFuture, PullRecordKind, PullRecords};
+use ports::{HostAddresses, HostTextFiles, LogFiles, PortFuture, PullRecordKind, PullRecords};
 use tokio::sync::watch;
 
 /// Cheap to clone; clones share one host. It outlives an agent, as a disk does.
 #[derive(Clone)]
 pub struct FakeHost {
-    shared: Arc<Mutex<Disk>>,
+    shared: Arc<Mutex<FakeHostState>>,
     /// The runtime's cgroup driver, each time that the agent reported it.
     drivers: Arc<watch::Sender<Vec<Option<CgroupDriver>>>>,
     /// Number of OOM-killed processes of each container.
-    kills: Arc<watch::Sender<BTreeMap<String, u64>>>,
+    oom_kills: Arc<watch::Sender<BTreeMap<String, u64>>>,
 }
 
 impl Default for FakeHost {
@@ -30,13 +30,13 @@ impl Default for FakeHost {
         Self {
             shared: Arc::default(),
             drivers: Arc::new(watch::Sender::new(Vec::new())),
-            kills: Arc::new(watch::Sender::new(BTreeMap::new())),
+            oom_kills: Arc::new(watch::Sender::new(BTreeMap::new())),
         }
     }
 }
 
 #[derive(Default)]
-struct Disk {
+struct FakeHostState {
     pods: BTreeSet<String>,
     files: BTreeMap<String, Vec<u8>>,
     logs: BTreeMap<String, u32>,
@@ -45,26 +45,26 @@ struct Disk {
     volumes: BTreeSet<(String, String)>,
     records: BTreeMap<(String, String), Vec<u8>>,
     /// Operations on records in order, if a test asked for them.
-    order: Option<Vec<String>>,
+    operations: Option<Vec<String>>,
     is_full: bool,
     refuses_records: bool,
     refuses_cgroups: bool,
-    has_old_cgroups: bool,
-    keeps_logs: bool,
-    listing_takes: Duration,
-    saving_takes: Duration,
-    linking_takes: Duration,
+    is_cgroup_v1: bool,
+    fails_log_removal: bool,
+    list_delay: Duration,
+    record_write_delay: Duration,
+    log_link_delay: Duration,
     /// How many of the next calls that concern a name panic, and how many did.
-    panics_to_come: BTreeMap<String, u32>,
+    pending_panics: BTreeMap<String, u32>,
     panics: u32,
-    answers: VecDeque<TryAnswer>,
-    tries: Vec<NetworkTry>,
+    answers: VecDeque<ProbeAttemptResult>,
+    tries: Vec<NetworkProbeRequest>,
     addresses: Option<Vec<IpAddr>>,
 }
 
-impl Disk {
-    fn panic_if_due(&mut self, call: &str, about: &str) {
-        let mut bad = self.panics_to_come.iter_mut();
+impl FakeHostState {
+    fn panic_if_injected(&mut self, call: &str, about: &str) {
+        let mut bad = self.pending_panics.iter_mut();
         let bad = bad.find(|(name, times)| **times > 0 && about.contains(name.as_str()));
         let Some((_, times)) = bad else { return };
         *times -= 1;
@@ -74,7 +74,7 @@ impl Disk {
 }
 
 impl FakeHost {
-    fn disk(&self) -> MutexGuard<'_, Disk> {
+    fn disk(&self) -> MutexGuard<'_, FakeHostState> {
         self.shared.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -83,13 +83,13 @@ impl FakeHost {
         self.drivers.borrow().clone()
     }
 
-    async fn knows_driver(&self) {
+    async fn wait_for_driver(&self) {
         let _ = self.drivers.subscribe().wait_for(|drivers| !drivers.is_empty()).await;
     }
 
     /// Makes this a cgroup v1 host.
-    pub fn have_old_cgroups(&self) {
-        self.disk().has_old_cgroups = true;
+    pub fn use_cgroup_v1(&self) {
+        self.disk().is_cgroup_v1 = true;
     }
 
     /// Sets whether creating or limiting a cgroup fails.
@@ -98,39 +98,40 @@ impl FakeHost {
     }
 
     /// Sets how long listing the pod directories takes.
-    pub fn list_slowly(&self, takes: Duration) {
-        self.disk().listing_takes = takes;
+    pub fn delay_pod_list(&self, takes: Duration) {
+        self.disk().list_delay = takes;
     }
 
     /// Sets how long saving a record takes; a cancelled save writes nothing.
-    pub fn save_slowly(&self, takes: Duration) {
-        self.disk().saving_takes = takes;
+    pub fn delay_record_writes(&self, takes: Duration) {
+        self.disk().record_write_delay = takes;
     }
 
     /// Makes every removal of a container log fail.
-    pub fn keep_logs(&self) {
-        self.disk().keeps_logs = true;
+    pub fn fail_log_removal(&self) {
+        self.disk().fails_log_removal = true;
     }
 
     /// Sets how long creating a log symlink takes.
-    pub fn link_slowly(&self, takes: Duration) {
-        self.disk().linking_takes = takes;
+    pub fn delay_log_links(&self, takes: Duration) {
+        self.disk().log_link_delay = takes;
     }
 
     /// Counts an OOM kill in the cgroup with this last path component, without a kernel log record.
-    pub fn kill_for_memory(&self, group: &str) {
-        self.kills.send_modify(|kills| *kills.entry(group.to_owned()).or_default() += 1);
+    pub fn count_oom_kill(&self, group: &str) {
+        self.oom_kills
+            .send_modify(|oom_kills| *oom_kills.entry(group.to_owned()).or_default() += 1);
     }
 
     /// Sets whether writes fail with ENOSPC.
-    pub fn fill_disk(&self, full: bool) {
+    pub fn set_disk_full(&self, full: bool) {
         self.disk().is_full = full;
     }
 
     /// The next so many looks for the highest log number of a pod of this name (its worker makes them
     /// itself), or set-ups of a volume of this name, panic.
-    pub fn panic_about(&self, name: &str, times: u32) {
-        self.disk().panics_to_come.insert(name.to_owned(), times);
+    pub fn panic_on_name(&self, name: &str, times: u32) {
+        self.disk().pending_panics.insert(name.to_owned(), times);
     }
 
     pub fn panics(&self) -> u32 {
@@ -143,10 +144,10 @@ impl FakeHost {
     }
 
     /// The files below a directory by relative path, each with its content.
-    pub fn files_below(&self, folder: &str) -> Vec<(String, String)> {
+    pub fn files_below(&self, dir: &str) -> Vec<(String, String)> {
         let disk = self.disk();
         let below = disk.files.iter().filter_map(|(path, content)| {
-            let name = path.strip_prefix(folder)?.trim_start_matches('/');
+            let name = path.strip_prefix(dir)?.trim_start_matches('/');
             Some((name.to_owned(), String::from_utf8_lossy(content).into_owned()))
         });
         below.collect()
@@ -157,12 +158,12 @@ impl FakeHost {
         self.disk().links.clone()
     }
 
-    pub fn lose_links(&self) {
+    pub fn clear_links(&self) {
         self.disk().links.clear();
     }
 
     /// Adds a cgroup that the agent did not create.
-    pub fn make_cgroup(&self, path: &str) {
+    pub fn insert_cgroup(&self, path: &str) {
         let name = path.split('/').skip(1).map(str::to_owned).collect();
         self.disk().cgroups.insert(name, CgroupLimits::default());
     }
@@ -172,7 +173,7 @@ impl FakeHost {
         self.disk().cgroups.get(&name).cloned()
     }
 
-    pub fn pod_folders(&self) -> Vec<String> {
+    pub fn pod_dirs(&self) -> Vec<String> {
         self.disk().pods.iter().cloned().collect()
     }
 
@@ -185,18 +186,18 @@ impl FakeHost {
         disk.volumes.iter().filter(|(of, _)| of == uid).map(|(_, name)| name.clone()).collect()
     }
 
-    pub fn record_names(&self, folder: &str) -> Vec<String> {
+    pub fn record_names(&self, dir: &str) -> Vec<String> {
         let disk = self.disk();
-        disk.records.keys().filter(|(of, _)| of == folder).map(|(_, name)| name.clone()).collect()
+        disk.records.keys().filter(|(of, _)| of == dir).map(|(_, name)| name.clone()).collect()
     }
 
-    pub fn record(&self, folder: &str, name: &str) -> Option<Vec<u8>> {
-        self.disk().records.get(&(folder.to_owned(), name.to_owned())).cloned()
+    pub fn record(&self, dir: &str, name: &str) -> Option<Vec<u8>> {
+        self.disk().records.get(&(dir.to_owned(), name.to_owned())).cloned()
     }
 
     /// From now on the order in which records are written and removed is recorded.
-    pub fn keep_order(&self) {
-        self.disk().order = Some(Vec::new());
+    pub fn record_operations(&self) {
+        self.disk().operations = Some(Vec::new());
     }
 
     /// Sets whether saving a record fails permanently.
@@ -205,13 +206,13 @@ impl FakeHost {
     }
 
     /// `save pods`, `refuse pods`, `remove uids`, …
-    pub fn order_of_records(&self) -> Vec<String> {
-        self.disk().order.clone().unwrap_or_default()
+    pub fn recorded_operations(&self) -> Vec<String> {
+        self.disk().operations.clone().unwrap_or_default()
     }
 
     /// Adds a record as an earlier agent may have left it.
-    pub fn put_record(&self, folder: &str, name: &str, content: &[u8]) {
-        self.disk().records.insert((folder.to_owned(), name.to_owned()), content.to_vec());
+    pub fn put_record(&self, dir: &str, name: &str, content: &[u8]) {
+        self.disk().records.insert((dir.to_owned(), name.to_owned()), content.to_vec());
     }
 
     /// Sets the host's addresses; the default is 192.0.2.1.
@@ -220,36 +221,36 @@ impl FakeHost {
     }
 
     /// Sets the results of the next network probes; later ones succeed.
-    pub fn answer_tries(&self, answers: impl IntoIterator<Item = TryAnswer>) {
+    pub fn answer_tries(&self, answers: impl IntoIterator<Item = ProbeAttemptResult>) {
         self.disk().answers.extend(answers);
     }
 
-    pub fn tries(&self) -> Vec<NetworkTry> {
+    pub fn tries(&self) -> Vec<NetworkProbeRequest> {
         self.disk().tries.clone()
     }
 
     fn done<'a, T: Send + 'a>(
         &'a self,
-        work: impl FnOnce(&mut Disk) -> T + Send + 'a,
+        work: impl FnOnce(&mut FakeHostState) -> T + Send + 'a,
     ) -> HostFuture<'a, T> {
         Box::pin(async move { Ok(work(&mut self.disk())) })
     }
 
     fn written<'a, T: Send + 'a>(
         &'a self,
-        work: impl FnOnce(&mut Disk) -> T + Send + 'a,
+        work: impl FnOnce(&mut FakeHostState) -> T + Send + 'a,
     ) -> HostFuture<'a, T> {
         Box::pin(async move {
             let mut disk = self.disk();
             if disk.is_full {
-                return Err(HostError::Passing("no space left on device".to_owned()));
+                return Err(HostError::Transient("no space left on device".to_owned()));
             }
             Ok(work(&mut disk))
         })
     }
 }
 
-impl PodFolders for FakeHost {
+impl PodDirs for FakeHost {
     fn make_pod<'a>(&'a self, uid: &'a str, _log_directory: &'a str) -> HostFuture<'a, ()> {
         self.written(move |disk| {
             disk.pods.insert(uid.to_owned());
@@ -275,9 +276,11 @@ impl PodFolders for FakeHost {
     }
     fn link_log<'a>(&'a self, link_name: &'a str, target: &'a str) -> HostFuture<'a, ()> {
         Box::pin(async move {
-            let takes = self.disk().linking_takes;
+            let takes = self.disk().log_link_delay;
             tokio::time::sleep(takes).await;
-            let link = |disk: &mut Disk| disk.links.insert(link_name.to_owned(), target.to_owned());
+            let link = |disk: &mut FakeHostState| {
+                disk.links.insert(link_name.to_owned(), target.to_owned())
+            };
             self.written(link).await.map(drop)
         })
     }
@@ -289,13 +292,13 @@ impl PodFolders for FakeHost {
     }
     fn highest_log_number<'a>(&'a self, log_directory: &'a str) -> HostFuture<'a, Option<u32>> {
         self.done(move |disk| {
-            disk.panic_if_due("highest_log_number", log_directory);
+            disk.panic_if_injected("highest_log_number", log_directory);
             disk.logs.get(log_directory).copied()
         })
     }
     fn pods(&self) -> HostFuture<'_, Vec<String>> {
         Box::pin(async move {
-            let takes = self.disk().listing_takes;
+            let takes = self.disk().list_delay;
             tokio::time::sleep(takes).await;
             Ok(self.disk().pods.iter().cloned().collect())
         })
@@ -304,7 +307,7 @@ impl PodFolders for FakeHost {
         Box::pin(async move {
             let mut disk = self.disk();
             if disk.volumes.iter().any(|(of, _)| of == uid) {
-                return Err(HostError::Passing(format!("something is mounted in pods/{uid}")));
+                return Err(HostError::Transient(format!("something is mounted in pods/{uid}")));
             }
             disk.pods.remove(uid);
             Ok(())
@@ -313,13 +316,13 @@ impl PodFolders for FakeHost {
     fn pod_logs(&self) -> HostFuture<'_, Vec<String>> {
         self.done(|_| Vec::new())
     }
-    fn remove_pod_log<'a>(&'a self, _folder: &'a str) -> HostFuture<'a, ()> {
+    fn remove_pod_log<'a>(&'a self, _dir: &'a str) -> HostFuture<'a, ()> {
         self.done(|_| ())
     }
     fn remove_container_log<'a>(&'a self, path: &'a str) -> HostFuture<'a, ()> {
         Box::pin(async move {
-            let kept = self.disk().keeps_logs;
-            if kept { Err(HostError::Lasting(format!("{path} lies elsewhere"))) } else { Ok(()) }
+            let kept = self.disk().fails_log_removal;
+            if kept { Err(HostError::Permanent(format!("{path} lies elsewhere"))) } else { Ok(()) }
         })
     }
     fn remove_dead_links(&self, _keep: BTreeSet<String>) -> HostFuture<'_, ()> {
@@ -328,26 +331,30 @@ impl PodFolders for FakeHost {
 }
 
 impl PodCgroups for FakeHost {
-    fn learn_driver(&self, driver: Option<CgroupDriver>) {
+    fn set_driver(&self, driver: Option<CgroupDriver>) {
         self.drivers.send_modify(|known| known.push(driver));
     }
     fn apply<'a>(&'a self, name: &'a [String], limits: &'a CgroupLimits) -> HostFuture<'a, ()> {
         Box::pin(async move {
-            self.knows_driver().await;
+            self.wait_for_driver().await;
             let mut disk = self.disk();
             if disk.refuses_cgroups {
-                return Err(HostError::Passing("no cgroups today".to_owned()));
+                return Err(HostError::Transient("no cgroups today".to_owned()));
             }
             disk.cgroups.insert(name.to_vec(), limits.clone());
             Ok(())
         })
     }
-    fn limit_existing<'a>(&'a self, path: &'a str, limits: &'a CgroupLimits) -> HostFuture<'a, ()> {
+    fn set_limits_of_existing<'a>(
+        &'a self,
+        path: &'a str,
+        limits: &'a CgroupLimits,
+    ) -> HostFuture<'a, ()> {
         Box::pin(async move {
             let name: Vec<String> = path.split('/').skip(1).map(str::to_owned).collect();
             match self.disk().cgroups.get_mut(&name) {
                 Some(there) => *there = limits.clone(),
-                None => return Err(HostError::Lasting(format!("there is no cgroup {path}"))),
+                None => return Err(HostError::Permanent(format!("there is no cgroup {path}"))),
             }
             Ok(())
         })
@@ -363,29 +370,29 @@ impl PodCgroups for FakeHost {
     }
     fn runtime_name<'a>(&'a self, name: &'a [String]) -> HostFuture<'a, String> {
         Box::pin(async move {
-            self.knows_driver().await;
+            self.wait_for_driver().await;
             Ok(format!("/{}", name.join("/")))
         })
     }
-    fn more_memory_kills<'a>(
+    fn wait_for_oom_kills<'a>(
         &'a self,
         _name: &'a [String],
         known: &'a BTreeMap<String, u64>,
     ) -> HostFuture<'a, BTreeMap<String, u64>> {
         Box::pin(async move {
-            let is_more = |kills: &BTreeMap<String, u64>| {
-                kills.iter().any(|(group, count)| known.get(group).is_none_or(|k| k < count))
+            let is_more = |oom_kills: &BTreeMap<String, u64>| {
+                oom_kills.iter().any(|(group, count)| known.get(group).is_none_or(|k| k < count))
             };
-            let mut kills = self.kills.subscribe();
-            let more = kills.wait_for(is_more).await.map(|kills| kills.clone());
-            more.map_err(|_| HostError::Lasting("this host is gone".to_owned()))
+            let mut oom_kills = self.oom_kills.subscribe();
+            let more = oom_kills.wait_for(is_more).await.map(|oom_kills| oom_kills.clone());
+            more.map_err(|_| HostError::Permanent("this host is gone".to_owned()))
         })
     }
-    fn memory_kills<'a>(&'a self, _name: &'a [String]) -> HostFuture<'a, Option<u64>> {
+    fn oom_kills<'a>(&'a self, _name: &'a [String]) -> HostFuture<'a, Option<u64>> {
         self.done(|_| None)
     }
     fn is_unified(&self) -> bool {
-        !self.disk().has_old_cgroups
+        !self.disk().is_cgroup_v1
     }
 }
 
@@ -397,7 +404,7 @@ impl VolumeDriver for FakeHost {
         _ownership: &'a VolumeOwnership,
     ) -> HostFuture<'a, PathBuf> {
         self.written(move |disk| {
-            disk.panic_if_due("set_up", volume.name());
+            disk.panic_if_injected("set_up", volume.name());
             disk.volumes.insert((uid.to_owned(), volume.name().to_owned()));
             PathBuf::from(format!("/pods/{uid}/volumes/{}", volume.name()))
         })
@@ -409,7 +416,7 @@ impl VolumeDriver for FakeHost {
         Box::pin(async move {
             let path = file.volume_path.join(&file.path).display().to_string();
             let found = self.disk().files.get(&path).cloned();
-            found.ok_or_else(|| HostError::Lasting(format!("{path} is not there")))
+            found.ok_or_else(|| HostError::Permanent(format!("{path} is not there")))
         })
     }
     fn release_sub_paths<'a>(&'a self, _uid: &'a str, _container: &'a str) -> HostFuture<'a, ()> {
@@ -420,41 +427,45 @@ impl VolumeDriver for FakeHost {
     }
 }
 
-impl Records for FakeHost {
-    fn load<'a>(&'a self, folder: &'a str) -> HostFuture<'a, LoadedRecords> {
+impl AgentRecords for FakeHost {
+    fn load<'a>(&'a self, dir: &'a str) -> HostFuture<'a, LoadedRecords> {
         self.done(move |disk| LoadedRecords {
             records: disk
                 .records
                 .iter()
-                .filter(|((of, _), _)| of == folder)
+                .filter(|((of, _), _)| of == dir)
                 .map(|((_, name), content)| (name.clone(), content.clone()))
                 .collect(),
             unreadable: Vec::new(),
         })
     }
-    fn save<'a>(&'a self, folder: &'a str, name: &'a str, content: Vec<u8>) -> HostFuture<'a, ()> {
+    fn save<'a>(&'a self, dir: &'a str, name: &'a str, content: Vec<u8>) -> HostFuture<'a, ()> {
         let saved = self.written(move |disk| {
             let refuses = disk.refuses_records;
             let done = if refuses { "refuse" } else { "save" };
-            disk.order.iter_mut().for_each(|order| order.push(format!("{done} {folder}")));
+            disk.operations
+                .iter_mut()
+                .for_each(|operations| operations.push(format!("{done} {dir}")));
             if !refuses {
-                disk.records.insert((folder.to_owned(), name.to_owned()), content);
+                disk.records.insert((dir.to_owned(), name.to_owned()), content);
             }
             !refuses
         });
         Box::pin(async move {
-            let takes = self.disk().saving_takes;
+            let takes = self.disk().record_write_delay;
             if !takes.is_zero() {
                 tokio::time::sleep(takes).await;
             }
-            let refused = || HostError::Lasting("records are not written here".to_owned());
+            let refused = || HostError::Permanent("records are not written here".to_owned());
             saved.await?.then_some(()).ok_or_else(refused)
         })
     }
-    fn remove<'a>(&'a self, folder: &'a str, name: &'a str) -> HostFuture<'a, ()> {
+    fn remove<'a>(&'a self, dir: &'a str, name: &'a str) -> HostFuture<'a, ()> {
         self.done(move |disk| {
-            disk.order.iter_mut().for_each(|order| order.push(format!("remove {folder}")));
-            disk.records.remove(&(folder.to_owned(), name.to_owned()));
+            disk.operations
+                .iter_mut()
+                .for_each(|operations| operations.push(format!("remove {dir}")));
+            disk.records.remove(&(dir.to_owned(), name.to_owned()));
         })
     }
 }
@@ -466,10 +477,10 @@ impl PullRecords for FakeHost {
         kind: PullRecordKind,
         subject: &'a str,
     ) -> HostFuture<'a, Option<Vec<u8>>> {
-        self.done(move |disk| disk.records.get(&(pull_folder(kind), subject.to_owned())).cloned())
+        self.done(move |disk| disk.records.get(&(pull_dir(kind), subject.to_owned())).cloned())
     }
     fn all(&self, kind: PullRecordKind) -> HostFuture<'_, LoadedRecords> {
-        Box::pin(async move { Records::load(self, &pull_folder(kind)).await })
+        Box::pin(async move { AgentRecords::load(self, &pull_dir(kind)).await })
     }
     fn save<'a>(
         &'a self,
@@ -477,14 +488,14 @@ impl PullRecords for FakeHost {
         subject: &'a str,
         content: Vec<u8>,
     ) -> HostFuture<'a, ()> {
-        Box::pin(async move { Records::save(self, &pull_folder(kind), subject, content).await })
+        Box::pin(async move { AgentRecords::save(self, &pull_dir(kind), subject, content).await })
     }
     fn remove<'a>(&'a self, kind: PullRecordKind, subject: &'a str) -> HostFuture<'a, ()> {
-        Box::pin(async move { Records::remove(self, &pull_folder(kind), subject).await })
+        Box::pin(async move { AgentRecords::remove(self, &pull_dir(kind), subject).await })
     }
 }
 
-fn pull_folder(kind: PullRecordKind) -> String {
+fn pull_dir(kind: PullRecordKind) -> String {
     match kind {
         PullRecordKind::Intent => "pulling".to_owned(),
         PullRecordKind::Pulled => "pulled".to_owned(),
@@ -500,11 +511,11 @@ impl LogFiles for FakeHost {
         })
     }
     fn names<'a>(&'a self, log: &'a str) -> HostFuture<'a, Vec<String>> {
-        let folder = beside(log, "");
+        let dir = beside(log, "");
         self.done(move |disk| {
             disk.files
                 .keys()
-                .filter_map(|path| path.strip_prefix(&folder))
+                .filter_map(|path| path.strip_prefix(&dir))
                 .map(str::to_owned)
                 .collect()
         })
@@ -514,10 +525,10 @@ impl LogFiles for FakeHost {
             let mut disk = self.disk();
             let (from, to) = (beside(log, from), beside(log, to));
             if disk.files.contains_key(&to) {
-                return Err(HostError::Lasting(format!("{to} is there")));
+                return Err(HostError::Permanent(format!("{to} is there")));
             }
             let Some(content) = disk.files.remove(&from) else {
-                return Err(HostError::Lasting(format!("{from} is not there")));
+                return Err(HostError::Permanent(format!("{from} is not there")));
             };
             disk.files.insert(to, content);
             Ok(())
@@ -538,8 +549,8 @@ impl LogFiles for FakeHost {
 }
 
 fn beside(log: &str, name: &str) -> String {
-    let folder = log.rsplit_once('/').map_or("", |(folder, _)| folder);
-    format!("{folder}/{name}")
+    let dir = log.rsplit_once('/').map_or("", |(dir, _)| dir);
+    format!("{dir}/{name}")
 }
 
 impl HostAddresses for FakeHost {
@@ -548,7 +559,7 @@ impl HostAddresses for FakeHost {
     }
 }
 
-impl HostTexts for FakeHost {
+impl HostTextFiles for FakeHost {
     fn read<'a>(&'a self, path: &'a str) -> HostFuture<'a, Option<String>> {
         self.done(move |disk| {
             disk.files.get(path).map(|bytes| String::from_utf8_lossy(bytes).into_owned())
@@ -557,11 +568,15 @@ impl HostTexts for FakeHost {
 }
 
 impl NetworkProber for FakeHost {
-    fn attempt<'a>(&'a self, what: &'a NetworkTry, _limit: Duration) -> PortFuture<'a, TryAnswer> {
+    fn attempt<'a>(
+        &'a self,
+        what: &'a NetworkProbeRequest,
+        _limit: Duration,
+    ) -> PortFuture<'a, ProbeAttemptResult> {
         Box::pin(async move {
             let mut disk = self.disk();
             disk.tries.push(what.clone());
-            disk.answers.pop_front().unwrap_or_else(|| TryAnswer::Success(String::new()))
+            disk.answers.pop_front().unwrap_or_else(|| ProbeAttemptResult::Success(String::new()))
         })
     }
 }

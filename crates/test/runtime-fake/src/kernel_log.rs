@@ -1,13 +1,13 @@
 //! A kernel log in memory: it outlives every agent, and each reader starts at its beginning.
 
 use ports::PortFuture;
-use ports::pod_host::{MemoryKill, MemoryKills};
+use ports::pod_host::{OomKill, OomKillLog};
 use std::sync::Arc;
 use tokio::sync::watch;
 
 /// Cheap to clone; clones share one log.
 #[derive(Debug, Clone)]
-pub struct FakeKernelLog(Arc<watch::Sender<Vec<MemoryKill>>>);
+pub struct FakeKernelLog(Arc<watch::Sender<Vec<OomKill>>>);
 
 impl Default for FakeKernelLog {
     fn default() -> Self {
@@ -17,20 +17,20 @@ impl Default for FakeKernelLog {
 
 impl FakeKernelLog {
     /// Records an OOM kill in that cgroup.
-    pub fn tell(&self, victim_cgroup: &str, process: &str, pid: i32) {
-        self.tell_at(0, victim_cgroup, (process, pid), false);
+    pub fn emit(&self, victim_cgroup: &str, process: &str, pid: i32) {
+        self.emit_at(0, victim_cgroup, (process, pid), false);
     }
 
     /// The same with a timestamp, and whether it belongs to the previous record's group kill.
-    pub fn tell_at(
+    pub fn emit_at(
         &self,
         at: i64,
         victim_cgroup: &str,
         (process, pid): (&str, i32),
-        with_its_group: bool,
+        is_group_kill: bool,
     ) {
         self.0.send_modify(|kills| {
-            kills.push(MemoryKill {
+            kills.push(OomKill {
                 at,
                 order: kills.len() as u64 + 1,
                 process: process.to_owned(),
@@ -38,24 +38,24 @@ impl FakeKernelLog {
                 limited_cgroup: victim_cgroup.to_owned(),
                 victim_cgroup: victim_cgroup.to_owned(),
                 resident_bytes: 4096,
-                with_its_group,
+                is_group_kill,
             });
         });
     }
 
     /// A reader that begins with the oldest record.
-    pub fn read(&self) -> Box<dyn MemoryKills> {
-        Box::new(Reader { log: self.0.subscribe(), next: 0 })
+    pub fn read(&self) -> Box<dyn OomKillLog> {
+        Box::new(KernelLogReader { log: self.0.subscribe(), next: 0 })
     }
 }
 
-struct Reader {
-    log: watch::Receiver<Vec<MemoryKill>>,
+struct KernelLogReader {
+    log: watch::Receiver<Vec<OomKill>>,
     next: usize,
 }
 
-impl MemoryKills for Reader {
-    fn next(&mut self) -> PortFuture<'_, MemoryKill> {
+impl OomKillLog for KernelLogReader {
+    fn next(&mut self) -> PortFuture<'_, OomKill> {
         Box::pin(async move {
             let next = self.next;
             let more = self.log.wait_for(|kills| kills.len() > next).await;

@@ -9,47 +9,47 @@ use ports::{CredentialProgramError, CredentialPrograms, PortFuture};
 
 /// Cheap to clone; clones share one set of programs.
 #[derive(Clone, Default)]
-pub struct FakePrograms {
-    shared: Arc<Mutex<Folder>>,
+pub struct FakeCredentialPrograms {
+    shared: Arc<Mutex<FakeProgramsState>>,
 }
 
 #[derive(Default)]
-struct Folder {
+struct FakeProgramsState {
     answers: BTreeMap<String, Result<String, String>>,
     takes: Duration,
-    asked: Vec<String>,
+    requests: Vec<String>,
     running: usize,
     most_running: usize,
 }
 
-impl FakePrograms {
-    fn folder(&self) -> MutexGuard<'_, Folder> {
+impl FakeCredentialPrograms {
+    fn state(&self) -> MutexGuard<'_, FakeProgramsState> {
         self.shared.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Sets what a program prints, or its error.
     pub fn answer(&self, provider: &str, answer: Result<&str, &str>) {
         let answer = answer.map(str::to_owned).map_err(str::to_owned);
-        self.folder().answers.insert(provider.to_owned(), answer);
+        self.state().answers.insert(provider.to_owned(), answer);
     }
 
     /// Sets how long every run takes.
     pub fn take(&self, time: Duration) {
-        self.folder().takes = time;
+        self.state().takes = time;
     }
 
     /// The program and request of each run.
-    pub fn asked(&self) -> Vec<String> {
-        self.folder().asked.clone()
+    pub fn requests(&self) -> Vec<String> {
+        self.state().requests.clone()
     }
 
     /// The maximum number of concurrent runs.
     pub fn most_running(&self) -> usize {
-        self.folder().most_running
+        self.state().most_running
     }
 }
 
-impl CredentialPrograms for FakePrograms {
+impl CredentialPrograms for FakeCredentialPrograms {
     fn ask<'a>(
         &'a self,
         provider: &'a str,
@@ -57,18 +57,18 @@ impl CredentialPrograms for FakePrograms {
     ) -> PortFuture<'a, Result<Vec<u8>, CredentialProgramError>> {
         Box::pin(async move {
             let takes = {
-                let mut folder = self.folder();
+                let mut state = self.state();
                 let request = String::from_utf8_lossy(&request).trim_end().to_owned();
-                folder.asked.push(format!("{provider} {request}"));
-                folder.running += 1;
-                folder.most_running = folder.most_running.max(folder.running);
-                folder.takes
+                state.requests.push(format!("{provider} {request}"));
+                state.running += 1;
+                state.most_running = state.most_running.max(state.running);
+                state.takes
             };
             tokio::time::sleep(takes).await;
-            let mut folder = self.folder();
-            folder.running -= 1;
+            let mut state = self.state();
+            state.running -= 1;
             let failed = |cause| CredentialProgramError { provider: provider.to_owned(), cause };
-            match folder.answers.get(provider).cloned() {
+            match state.answers.get(provider).cloned() {
                 Some(answer) => answer.map(String::into_bytes).map_err(failed),
                 None => Err(failed("not there".to_owned())),
             }

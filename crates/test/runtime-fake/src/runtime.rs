@@ -13,81 +13,81 @@ use ports::pod_runtime::{PodRuntime, RuntimeFuture, RuntimeSignals};
 use ports::runtime_objects::{
     CgroupDriver, ContainerConfig, ContainerRecord, ContainerState, ContainerUsage, ExecOutput,
     FilesystemUsage, HandlerFeatures, ImageRecord, ImageSpec, LinuxResources, ListedPods,
-    PullRequest, RuntimeEventKind, RuntimePods, SandboxConfig, SandboxRecord, UnreadPod,
+    PullRequest, RuntimeEventKind, RuntimePods, SandboxConfig, SandboxRecord, UnreadablePod,
 };
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use crate::behaviour::{Behaviour, Fault};
-use crate::events::{Events, Stream};
+use crate::events::{EventQueue, FakeEventStream};
 
 /// Half of a call's latency: no call returns at once, and its work is done halfway.
 const HALF_LATENCY: Duration = Duration::from_millis(2);
 /// How long observing all pods waits for pods that do not answer.
-const STANDSTILL: Duration = Duration::from_secs(2);
+const OBSERVE_ALL_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Cheap to clone; clones share one runtime.
 #[derive(Clone)]
 pub struct FakeRuntime {
-    pub(crate) shared: Arc<Shared>,
+    pub(crate) shared: Arc<FakeRuntimeShared>,
 }
 
-pub(crate) struct Shared {
-    state: Mutex<State>,
+pub(crate) struct FakeRuntimeShared {
+    state: Mutex<FakeRuntimeState>,
     pub(crate) changed: Notify,
     pub(crate) now: Box<dyn Fn() -> i64 + Send + Sync>,
 }
 
 #[derive(Default)]
-pub(crate) struct State {
+pub(crate) struct FakeRuntimeState {
     pub(crate) sandboxes: BTreeMap<String, SandboxRecord>,
-    pub(crate) containers: BTreeMap<String, Made>,
+    pub(crate) containers: BTreeMap<String, CreatedContainer>,
     pub(crate) images: BTreeMap<String, ImageRecord>,
     pub(crate) pullable: bool,
     /// The sandbox configurations that pulls were made for, in order.
-    pub(crate) pulled_for: Vec<Option<SandboxConfig>>,
+    pub(crate) pull_sandbox_configs: Vec<Option<SandboxConfig>>,
     pub(crate) behaviours: BTreeMap<String, Behaviour>,
     pub(crate) execs: BTreeMap<String, ExecOutput>,
     pub(crate) faults: BTreeMap<String, VecDeque<Fault>>,
     pub(crate) calls: Vec<String>,
-    pub(crate) looks: BTreeMap<&'static str, usize>,
+    pub(crate) call_counts: BTreeMap<&'static str, usize>,
     /// The names of all calls, in order.
-    pub(crate) asked: Vec<&'static str>,
+    pub(crate) call_names: Vec<&'static str>,
     /// UIDs of pods that cannot be observed.
     pub(crate) unanswered: BTreeSet<String>,
-    pub(crate) is_away: bool,
+    pub(crate) is_unavailable: bool,
     pub(crate) is_network_down: bool,
     /// Addresses of every sandbox with a network of its own; if empty, each gets its own address.
     pub(crate) addresses: Vec<String>,
-    pub(crate) made: u32,
-    pub(crate) events: Events,
+    pub(crate) created: u32,
+    pub(crate) events: EventQueue,
 }
 
-pub(crate) struct Made {
+pub(crate) struct CreatedContainer {
     pub(crate) record: ContainerRecord,
     pub(crate) uid: String,
     pub(crate) behaviour: Behaviour,
     pub(crate) exits_at: Option<(Instant, i32)>,
 }
 
-impl Shared {
-    pub(crate) fn state(&self) -> MutexGuard<'_, State> {
+impl FakeRuntimeShared {
+    pub(crate) fn state(&self) -> MutexGuard<'_, FakeRuntimeState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl State {
+impl FakeRuntimeState {
     /// Ends the containers that are due to end by themselves.
-    pub(crate) fn pass_time(&mut self, shared: &Shared) {
+    pub(crate) fn advance_to_now(&mut self, shared: &FakeRuntimeShared) {
         let now = Instant::now();
-        let behind = i64::try_from(self.events.behind.as_nanos()).unwrap_or(i64::MAX);
-        self.events.now = (shared.now)().saturating_sub(behind);
-        self.events.pass_time();
-        for made in self.containers.values_mut() {
-            let Some((at, code)) = made.exits_at else { continue };
+        let clock_lag = i64::try_from(self.events.clock_lag.as_nanos()).unwrap_or(i64::MAX);
+        self.events.now = (shared.now)().saturating_sub(clock_lag);
+        self.events.advance_to_now();
+        for created in self.containers.values_mut() {
+            let Some((at, code)) = created.exits_at else { continue };
             if at <= now {
-                end(made, code, (shared.now)());
-                self.events.push_end(&made.record, &made.uid);
+                mark_exited(created, code, (shared.now)());
+                self.events.push_exit(&created.record, &created.uid);
             }
         }
     }
@@ -95,45 +95,50 @@ impl State {
     /// All pods; of those that cannot be observed, only the identity.
     fn all_pods(&self) -> RuntimePods {
         let is_read = |uid: &str| !self.unanswered.contains(uid);
-        let (read, unread): (Vec<_>, Vec<_>) =
+        let (read, unreadable_pods): (Vec<_>, Vec<_>) =
             self.sandboxes.values().cloned().partition(|sandbox| is_read(&sandbox.uid));
-        let unread = unread.into_iter().map(|sandbox| UnreadPod {
-            of_kubelet: sandbox.labels.contains_key("io.kubernetes.pod.uid"),
+        let unreadable_pods = unreadable_pods.into_iter().map(|sandbox| UnreadablePod {
+            is_kubelet_pod: sandbox.labels.contains_key("io.kubernetes.pod.uid"),
             uid: sandbox.uid,
             namespace: sandbox.namespace,
             name: sandbox.name,
             why: "no answer".to_owned(),
         });
-        let containers = self.containers.values().filter(|made| is_read(&made.uid));
+        let containers = self.containers.values().filter(|created| is_read(&created.uid));
         RuntimePods {
             sandboxes: read,
-            containers: containers.map(|made| made.record.clone()).collect(),
-            unread: unread.collect(),
+            containers: containers.map(|created| created.record.clone()).collect(),
+            unreadable_pods: unreadable_pods.collect(),
         }
     }
 
     pub(crate) fn next_exit(&self) -> Option<Instant> {
-        let exits = self.containers.values().filter_map(|made| made.exits_at.map(|(at, _)| at));
+        let exits =
+            self.containers.values().filter_map(|created| created.exits_at.map(|(at, _)| at));
         exits.chain(self.events.next()).min()
     }
 }
 
-pub(crate) fn end(made: &mut Made, code: i32, now: i64) {
-    made.exits_at = None;
-    made.record.state = ContainerState::Exited;
-    made.record.exit_code = code;
-    made.record.finished_at = now;
-    made.record.reason = if code == 0 { "Completed" } else { "Error" }.to_owned();
+pub(crate) fn mark_exited(created: &mut CreatedContainer, code: i32, now: i64) {
+    created.exits_at = None;
+    created.record.state = ContainerState::Exited;
+    created.record.exit_code = code;
+    created.record.finished_at = now;
+    created.record.reason = if code == 0 { "Completed" } else { "Error" }.to_owned();
 }
 
 impl FakeRuntime {
     /// `now` is wall time in nanoseconds, as the agent's clock shows it.
     pub fn new(now: impl Fn() -> i64 + Send + Sync + 'static) -> Self {
-        let shared = Shared { state: Mutex::default(), changed: Notify::new(), now: Box::new(now) };
+        let shared = FakeRuntimeShared {
+            state: Mutex::default(),
+            changed: Notify::new(),
+            now: Box::new(now),
+        };
         Self { shared: Arc::new(shared) }
     }
 
-    fn note(&self, call: String) {
+    fn record_call(&self, call: String) {
         self.shared.state().calls.push(call);
     }
 
@@ -141,20 +146,20 @@ impl FakeRuntime {
     async fn call<T>(
         &self,
         call: &'static str,
-        work: impl FnOnce(&mut State, i64) -> Result<T, ContainerRuntimeError>,
+        work: impl FnOnce(&mut FakeRuntimeState, i64) -> Result<T, ContainerRuntimeError>,
     ) -> Result<T, ContainerRuntimeError> {
         let fault = {
             let mut state = self.shared.state();
-            if state.is_away {
+            if state.is_unavailable {
                 return Err(ContainerRuntimeError::Unavailable {
                     call,
                     endpoint: "fake".to_owned(),
-                    cause: UnavailableCause::NobodyListens,
+                    cause: UnavailableCause::NotListening,
                     message: "it is away".to_owned(),
                 });
             }
-            *state.looks.entry(call).or_default() += 1;
-            state.asked.push(call);
+            *state.call_counts.entry(call).or_default() += 1;
+            state.call_names.push(call);
             state.faults.get_mut(call).and_then(VecDeque::pop_front)
         };
         match fault {
@@ -172,13 +177,13 @@ impl FakeRuntime {
         tokio::time::sleep(HALF_LATENCY).await;
         let done = {
             let mut state = self.shared.state();
-            state.pass_time(&self.shared);
+            state.advance_to_now(&self.shared);
             work(&mut state, (self.shared.now)())
         };
         self.shared.changed.notify_one();
         tokio::time::sleep(HALF_LATENCY).await;
-        if let Some(Fault::AnswersLate(late)) = fault {
-            tokio::time::sleep(late).await;
+        if let Some(Fault::AnswersLate(delay)) = fault {
+            tokio::time::sleep(delay).await;
         }
         match fault {
             Some(Fault::LosesAnswer) => {
@@ -222,7 +227,7 @@ impl ContainerRuntime for FakeRuntime {
                     condition(RuntimeConditionKind::RuntimeReady, true),
                     condition(RuntimeConditionKind::NetworkReady, !state.is_network_down),
                 ],
-                strict_groups: true,
+                strict_supplemental_groups: true,
             })
         }))
     }
@@ -233,7 +238,7 @@ impl PodRuntime for FakeRuntime {
         Box::pin(async move {
             let hangs = !self.shared.state().unanswered.is_empty();
             if hangs {
-                tokio::time::sleep(STANDSTILL).await;
+                tokio::time::sleep(OBSERVE_ALL_TIMEOUT).await;
             }
             self.call("observe_all", |state, _| Ok(state.all_pods())).await
         })
@@ -247,7 +252,7 @@ impl PodRuntime for FakeRuntime {
                 std::future::pending::<()>().await;
             }
             self.call("observe_pod", move |state, _| {
-                let of_pod = |made: &&Made| made.uid == uid;
+                let of_pod = |created: &&CreatedContainer| created.uid == uid;
                 Ok(RuntimePods {
                     sandboxes: state
                         .sandboxes
@@ -275,23 +280,23 @@ impl PodRuntime for FakeRuntime {
                 let word = format!("{} {}", sandbox.id, sandbox.ready);
                 pods.entry(sandbox.uid.clone()).or_default().insert(word);
             }
-            for made in state.containers.values() {
-                let word = format!("{} {:?}", made.record.id, made.record.state);
-                pods.entry(made.uid.clone()).or_default().insert(word);
+            for created in state.containers.values() {
+                let word = format!("{} {:?}", created.record.id, created.record.state);
+                pods.entry(created.uid.clone()).or_default().insert(word);
             }
             Ok(pods)
         }))
     }
 
     fn signals(&self) -> Box<dyn RuntimeSignals> {
-        Box::new(Stream { shared: self.shared.clone(), greeted: false })
+        Box::new(FakeEventStream { shared: self.shared.clone(), connected_sent: false })
     }
 
     fn run_sandbox<'a>(&'a self, config: &'a SandboxConfig) -> RuntimeFuture<'a, String> {
-        self.note(format!("run_sandbox {}", config.uid));
+        self.record_call(format!("run_sandbox {}", config.uid));
         Box::pin(self.call("run_sandbox", move |state, now| {
-            state.made += 1;
-            let id = format!("sandbox-{}", state.made);
+            state.created += 1;
+            let id = format!("sandbox-{}", state.created);
             let host =
                 config.security.namespaces.network == ports::runtime_objects::NamespaceMode::Node;
             let record = SandboxRecord {
@@ -304,7 +309,7 @@ impl PodRuntime for FakeRuntime {
                 created_at: now,
                 ips: match (host, state.addresses.as_slice()) {
                     (true, _) => Vec::new(),
-                    (false, []) => vec![format!("10.0.0.{}", state.made)],
+                    (false, []) => vec![format!("10.0.0.{}", state.created)],
                     (false, given) => given.to_vec(),
                 },
                 host_network: Some(host),
@@ -319,15 +324,17 @@ impl PodRuntime for FakeRuntime {
     }
 
     fn stop_sandbox<'a>(&'a self, id: &'a str) -> RuntimeFuture<'a, ()> {
-        self.note(format!("stop_sandbox {id}"));
+        self.record_call(format!("stop_sandbox {id}"));
         Box::pin(self.call("stop_sandbox", move |state, now| {
             let Some(sandbox) = state.sandboxes.get_mut(id) else { return Ok(()) };
             sandbox.ready = false;
             sandbox.ips.clear();
             let uid = sandbox.uid.clone();
-            for made in state.containers.values_mut() {
-                if made.record.sandbox_id == id && made.record.state == ContainerState::Running {
-                    end(made, 137, now);
+            for created in state.containers.values_mut() {
+                if created.record.sandbox_id == id
+                    && created.record.state == ContainerState::Running
+                {
+                    mark_exited(created, 137, now);
                 }
             }
             state.events.push(RuntimeEventKind::Stopped, id, &uid);
@@ -336,9 +343,9 @@ impl PodRuntime for FakeRuntime {
     }
 
     fn remove_sandbox<'a>(&'a self, id: &'a str) -> RuntimeFuture<'a, ()> {
-        self.note(format!("remove_sandbox {id}"));
+        self.record_call(format!("remove_sandbox {id}"));
         Box::pin(self.call("remove_sandbox", move |state, _| {
-            state.containers.retain(|_, made| made.record.sandbox_id != id);
+            state.containers.retain(|_, created| created.record.sandbox_id != id);
             if let Some(sandbox) = state.sandboxes.remove(id) {
                 state.events.push(RuntimeEventKind::Deleted, id, &sandbox.uid);
             }
@@ -352,16 +359,16 @@ impl PodRuntime for FakeRuntime {
         config: &'a ContainerConfig,
         sandbox: &'a SandboxConfig,
     ) -> RuntimeFuture<'a, String> {
-        self.note(format!("create_container {}#{}", config.name, config.attempt));
+        self.record_call(format!("create_container {}#{}", config.name, config.attempt));
         Box::pin(self.call("create_container", move |state, now| {
             let ready = state.sandboxes.get(sandbox_id).is_some_and(|it| it.ready);
             if !ready {
                 return Err(not_found("create_container", sandbox_id));
             }
-            let same = |made: &Made| {
-                made.record.sandbox_id == sandbox_id
-                    && made.record.name == config.name
-                    && made.record.attempt == config.attempt
+            let same = |created: &CreatedContainer| {
+                created.record.sandbox_id == sandbox_id
+                    && created.record.name == config.name
+                    && created.record.attempt == config.attempt
             };
             if state.containers.values().any(same) {
                 return Err(refused("create_container", "the name is reserved"));
@@ -369,9 +376,9 @@ impl PodRuntime for FakeRuntime {
             if !state.images.values().any(|image| image.id == config.image.image) {
                 return Err(not_found("create_container", &config.image.image));
             }
-            state.made += 1;
+            state.created += 1;
             // As long as containerd's.
-            let id = format!("{:064x}", state.made);
+            let id = format!("{:064x}", state.created);
             let record = ContainerRecord {
                 id: id.clone(),
                 sandbox_id: sandbox_id.to_owned(),
@@ -392,24 +399,29 @@ impl PodRuntime for FakeRuntime {
             let behaviour = behaviour.unwrap_or(Behaviour::RunsForEver);
             let uid = sandbox.uid.clone();
             state.events.push(RuntimeEventKind::Created, &id, &uid);
-            state.containers.insert(id.clone(), Made { record, uid, behaviour, exits_at: None });
+            state
+                .containers
+                .insert(id.clone(), CreatedContainer { record, uid, behaviour, exits_at: None });
             Ok(id)
         }))
     }
 
     fn start_container<'a>(&'a self, id: &'a str) -> RuntimeFuture<'a, ()> {
         Box::pin(self.call("start_container", move |state, now| {
-            let State { containers, calls, events, .. } = state;
-            let Some(made) = containers.get_mut(id) else {
+            let FakeRuntimeState { containers, calls, events, .. } = state;
+            let Some(created) = containers.get_mut(id) else {
                 return Err(not_found("start_container", id));
             };
-            calls.push(format!("start_container {}#{}", made.record.name, made.record.attempt));
-            made.record.state = ContainerState::Running;
-            made.record.started_at = now;
-            if let Behaviour::Exits { after, code } = made.behaviour {
-                made.exits_at = Some((Instant::now() + after, code));
+            calls.push(format!(
+                "start_container {}#{}",
+                created.record.name, created.record.attempt
+            ));
+            created.record.state = ContainerState::Running;
+            created.record.started_at = now;
+            if let Behaviour::Exits { after, code } = created.behaviour {
+                created.exits_at = Some((Instant::now() + after, code));
             }
-            events.push(RuntimeEventKind::Started, id, &made.uid);
+            events.push(RuntimeEventKind::Started, id, &created.uid);
             Ok(())
         }))
     }
@@ -418,23 +430,24 @@ impl PodRuntime for FakeRuntime {
         Box::pin(async move {
             let ignores = {
                 let mut state = self.shared.state();
-                let State { containers, calls, .. } = &mut *state;
-                let made = containers.get(id);
-                let name = made.map(|made| made.record.name.clone()).unwrap_or_default();
+                let FakeRuntimeState { containers, calls, .. } = &mut *state;
+                let created = containers.get(id);
+                let name = created.map(|created| created.record.name.clone()).unwrap_or_default();
                 calls.push(format!("stop_container {name} {}", grace.as_secs()));
-                made.is_some_and(|made| made.behaviour == Behaviour::IgnoresStop)
+                created.is_some_and(|created| created.behaviour == Behaviour::IgnoresStop)
             };
             if ignores {
                 tokio::time::sleep(grace).await;
             }
             self.call("stop_container", move |state, now| {
-                let State { containers, events, .. } = state;
-                let Some(made) = containers.get_mut(id) else {
+                let FakeRuntimeState { containers, events, .. } = state;
+                let Some(created) = containers.get_mut(id) else {
                     return Err(not_found("stop_container", id));
                 };
-                if matches!(made.record.state, ContainerState::Running | ContainerState::Unknown) {
-                    end(made, if ignores { 137 } else { 143 }, now);
-                    events.push_end(&made.record, &made.uid);
+                if matches!(created.record.state, ContainerState::Running | ContainerState::Unknown)
+                {
+                    mark_exited(created, if ignores { 137 } else { 143 }, now);
+                    events.push_exit(&created.record, &created.uid);
                 }
                 Ok(())
             })
@@ -444,10 +457,10 @@ impl PodRuntime for FakeRuntime {
 
     fn remove_container<'a>(&'a self, id: &'a str) -> RuntimeFuture<'a, ()> {
         Box::pin(self.call("remove_container", move |state, _| {
-            if let Some(made) = state.containers.remove(id) {
-                let record = &made.record;
+            if let Some(created) = state.containers.remove(id) {
+                let record = &created.record;
                 state.calls.push(format!("remove_container {}#{}", record.name, record.attempt));
-                state.events.push(RuntimeEventKind::Deleted, id, &made.uid);
+                state.events.push(RuntimeEventKind::Deleted, id, &created.uid);
             }
             Ok(())
         }))
@@ -462,7 +475,7 @@ impl PodRuntime for FakeRuntime {
     }
 
     fn reopen_log<'a>(&'a self, id: &'a str) -> RuntimeFuture<'a, ()> {
-        self.note(format!("reopen_log {id}"));
+        self.record_call(format!("reopen_log {id}"));
         Box::pin(self.call("reopen_log", |_, _| Ok(())))
     }
 
@@ -476,9 +489,9 @@ impl PodRuntime for FakeRuntime {
             let running = state
                 .containers
                 .get(id)
-                .filter(|made| made.record.state == ContainerState::Running);
-            let Some(made) = running else { return Err(not_found("exec_sync", id)) };
-            let name = made.record.name.clone();
+                .filter(|created| created.record.state == ContainerState::Running);
+            let Some(created) = running else { return Err(not_found("exec_sync", id)) };
+            let name = created.record.name.clone();
             let answer = state.execs.get(&name).cloned().unwrap_or_default();
             state.calls.push(format!("exec {name} {}", command.join(" ")));
             Ok(answer)
@@ -503,8 +516,12 @@ impl PodRuntime for FakeRuntime {
 
     fn pull_image<'a>(&'a self, request: &'a PullRequest) -> RuntimeFuture<'a, String> {
         let login = request.login.as_ref().map(|login| format!(" as {}", login.username));
-        self.note(format!("pull_image {}{}", request.image.image, login.unwrap_or_default()));
-        self.shared.state().pulled_for.push(request.sandbox.clone());
+        self.record_call(format!(
+            "pull_image {}{}",
+            request.image.image,
+            login.unwrap_or_default()
+        ));
+        self.shared.state().pull_sandbox_configs.push(request.sandbox.clone());
         Box::pin(async move {
             let name = &request.image.image;
             let pulled = self

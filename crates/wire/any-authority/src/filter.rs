@@ -8,7 +8,7 @@
 //! ones count too), and the output of one block. Other frames are passed on as they arrive and
 //! never buffered; their number is the server's to limit.
 
-use crate::hpack::{BlockError, Decoder, Field, encode};
+use crate::hpack::{BlockError, Field, HpackDecoder, encode};
 
 #[cfg(test)]
 mod tests;
@@ -16,7 +16,7 @@ mod tests;
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 const FRAME_HEADER: usize = 9;
 /// The default limit of a server, which ours do not change.
-const LARGEST_FRAME: usize = 16_384;
+const MAX_FRAME_BYTES: usize = 16_384;
 const HEADERS: u8 = 1;
 const CONTINUATION: u8 = 9;
 const END_HEADERS: u8 = 4;
@@ -24,9 +24,9 @@ const PADDED: u8 = 8;
 const PRIORITY: u8 = 0x20;
 /// Four times what the server behind accepts, which answers a block that is somewhat too large and
 /// closes a connection above that.
-const BLOCK_BYTES: usize = 1 << 16;
+const MAX_BLOCK_BYTES: usize = 1 << 16;
 /// A block of the largest size needs four; the server behind accepts five (RFC 9113, 10.5.1).
-const MOST_CONTINUATIONS: usize = 16;
+const MAX_CONTINUATIONS: usize = 16;
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum FilterError {
@@ -34,7 +34,7 @@ pub enum FilterError {
     Block(String),
     #[error("a frame of the client breaks the order of header blocks")]
     Order,
-    #[error("a header block of the client comes in more than {MOST_CONTINUATIONS} further frames")]
+    #[error("a header block of the client comes in more than {MAX_CONTINUATIONS} further frames")]
     Continuations,
 }
 
@@ -45,30 +45,30 @@ impl From<BlockError> for FilterError {
 }
 
 #[derive(Debug, Default)]
-enum Stage {
+enum FilterStage {
     #[default]
     Preface,
     Frames,
     /// Inside a frame that is passed on: so many bytes are left.
-    Passing(usize),
+    PassingFrame(usize),
     /// Not HTTP/2, or nothing that this filter understands.
-    Unread,
+    NotHttp2,
 }
 
 /// The direction from client to server of one connection.
 #[derive(Debug, Default)]
-pub struct Filter {
-    stage: Stage,
+pub struct AuthorityFilter {
+    stage: FilterStage,
     /// The beginning of something that is incomplete.
-    held: Vec<u8>,
-    decoder: Decoder,
+    buffered: Vec<u8>,
+    decoder: HpackDecoder,
     /// A header block whose last part has not arrived.
-    open: Option<Open>,
+    open: Option<PartialHeaderBlock>,
     rewriting: bool,
 }
 
 #[derive(Debug)]
-struct Open {
+struct PartialHeaderBlock {
     stream: [u8; 4],
     flags: u8,
     priority: Option<[u8; 5]>,
@@ -78,7 +78,7 @@ struct Open {
     continuations: usize,
 }
 
-struct Frame<'a> {
+struct Http2Frame<'a> {
     kind: u8,
     flags: u8,
     stream: [u8; 4],
@@ -86,7 +86,7 @@ struct Frame<'a> {
     whole: &'a [u8],
 }
 
-impl Filter {
+impl AuthorityFilter {
     /// Consumes bytes that a client sent, appends the bytes for the server, and returns how many it
     /// consumed. It stops after a header block, since a rewritten one may be far larger than it
     /// was.
@@ -95,34 +95,38 @@ impl Filter {
         let all = |rest: &[u8]| Ok(input.len() - rest.len());
         loop {
             match self.stage {
-                Stage::Unread => {
-                    output.append(&mut self.held);
+                FilterStage::NotHttp2 => {
+                    output.append(&mut self.buffered);
                     output.extend_from_slice(rest);
                     return all(&[]);
                 }
-                Stage::Passing(left) => {
+                FilterStage::PassingFrame(left) => {
                     let now = left.min(rest.len());
                     output.extend_from_slice(&rest[..now]);
                     rest = &rest[now..];
                     if now < left {
-                        self.stage = Stage::Passing(left - now);
+                        self.stage = FilterStage::PassingFrame(left - now);
                         return all(rest);
                     }
-                    self.stage = Stage::Frames;
+                    self.stage = FilterStage::Frames;
                 }
-                Stage::Preface => {
+                FilterStage::Preface => {
                     if !self.fill(PREFACE.len(), &mut rest) {
                         // Another protocol shows early: do not withhold it from the server.
-                        if !PREFACE.starts_with(&self.held) {
-                            self.stage = Stage::Unread;
+                        if !PREFACE.starts_with(&self.buffered) {
+                            self.stage = FilterStage::NotHttp2;
                             continue;
                         }
                         return all(rest);
                     }
-                    self.stage = if self.held == PREFACE { Stage::Frames } else { Stage::Unread };
-                    output.append(&mut self.held);
+                    self.stage = if self.buffered == PREFACE {
+                        FilterStage::Frames
+                    } else {
+                        FilterStage::NotHttp2
+                    };
+                    output.append(&mut self.buffered);
                 }
-                Stage::Frames => {
+                FilterStage::Frames => {
                     let before = output.len();
                     if !self.frame(&mut rest, output)? || output.len() > before + FRAME_HEADER {
                         return all(rest);
@@ -132,12 +136,12 @@ impl Filter {
         }
     }
 
-    /// Fills `held` up to `size`; `false` if the input ended before.
+    /// Fills `buffered` up to `size`; `false` if the input ended before.
     fn fill(&mut self, size: usize, rest: &mut &[u8]) -> bool {
-        let wanted = size.saturating_sub(self.held.len()).min(rest.len());
-        self.held.extend_from_slice(&rest[..wanted]);
+        let wanted = size.saturating_sub(self.buffered.len()).min(rest.len());
+        self.buffered.extend_from_slice(&rest[..wanted]);
         *rest = &rest[wanted..];
-        self.held.len() >= size
+        self.buffered.len() >= size
     }
 
     /// One frame; `false` if it is incomplete.
@@ -145,24 +149,24 @@ impl Filter {
         if !self.fill(FRAME_HEADER, rest) {
             return Ok(false);
         }
-        let size = usize::from(self.held[0]) << 16
-            | usize::from(self.held[1]) << 8
-            | usize::from(self.held[2]);
-        let kind = self.held[3];
+        let size = usize::from(self.buffered[0]) << 16
+            | usize::from(self.buffered[1]) << 8
+            | usize::from(self.buffered[2]);
+        let kind = self.buffered[3];
         // A frame that is too large is the server's to reject, and not buffered here.
-        if (kind != HEADERS && kind != CONTINUATION) || size > LARGEST_FRAME {
+        if (kind != HEADERS && kind != CONTINUATION) || size > MAX_FRAME_BYTES {
             if self.open.is_some() {
                 return Err(FilterError::Order);
             }
-            output.append(&mut self.held);
-            self.stage = Stage::Passing(size);
+            output.append(&mut self.buffered);
+            self.stage = FilterStage::PassingFrame(size);
             return Ok(true);
         }
         if !self.fill(FRAME_HEADER + size, rest) {
             return Ok(false);
         }
-        let whole = std::mem::take(&mut self.held);
-        let frame = Frame {
+        let whole = std::mem::take(&mut self.buffered);
+        let frame = Http2Frame {
             kind,
             flags: whole[4],
             stream: [whole[5], whole[6], whole[7], whole[8]],
@@ -173,12 +177,16 @@ impl Filter {
         Ok(true)
     }
 
-    fn header_frame(&mut self, frame: &Frame<'_>, output: &mut Vec<u8>) -> Result<(), FilterError> {
+    fn header_frame(
+        &mut self,
+        frame: &Http2Frame<'_>,
+        output: &mut Vec<u8>,
+    ) -> Result<(), FilterError> {
         let mut open = match (self.open.take(), frame.kind) {
-            (None, HEADERS) => opened(frame)?,
+            (None, HEADERS) => begin_header_block(frame)?,
             (Some(mut open), CONTINUATION) if open.stream == frame.stream => {
                 open.continuations += 1;
-                if open.continuations > MOST_CONTINUATIONS {
+                if open.continuations > MAX_CONTINUATIONS {
                     return Err(FilterError::Continuations);
                 }
                 open.block.extend_from_slice(frame.payload);
@@ -187,7 +195,7 @@ impl Filter {
             }
             _ => return Err(FilterError::Order),
         };
-        if open.block.len() > BLOCK_BYTES {
+        if open.block.len() > MAX_BLOCK_BYTES {
             return Err(BlockError::TooLarge.into());
         }
         if frame.flags & END_HEADERS == 0 {
@@ -195,7 +203,7 @@ impl Filter {
             return Ok(());
         }
         let mut fields = self.decoder.decode(&open.block)?;
-        self.rewriting |= correct(&mut fields);
+        self.rewriting |= replace_invalid_authorities(&mut fields);
         if self.rewriting {
             write(&open, &encode(&fields), output);
         } else {
@@ -205,7 +213,7 @@ impl Filter {
     }
 }
 
-fn opened(frame: &Frame<'_>) -> Result<Open, FilterError> {
+fn begin_header_block(frame: &Http2Frame<'_>) -> Result<PartialHeaderBlock, FilterError> {
     let mut payload = frame.payload;
     if frame.flags & PADDED != 0 {
         let (padding, rest) = payload.split_first().ok_or(FilterError::Order)?;
@@ -218,7 +226,7 @@ fn opened(frame: &Frame<'_>) -> Result<Open, FilterError> {
         priority = Some(*first);
         payload = rest;
     }
-    Ok(Open {
+    Ok(PartialHeaderBlock {
         stream: frame.stream,
         flags: frame.flags,
         priority,
@@ -229,7 +237,7 @@ fn opened(frame: &Frame<'_>) -> Result<Open, FilterError> {
 }
 
 /// Replaces an authority that is no host. `true` if something was changed.
-fn correct(fields: &mut [Field]) -> bool {
+fn replace_invalid_authorities(fields: &mut [Field]) -> bool {
     let mut changed = false;
     for (name, value) in fields {
         if (name == b":authority" || name == b"host") && !is_host(value) {
@@ -246,11 +254,12 @@ fn is_host(value: &[u8]) -> bool {
         Some(at) if !value.ends_with(b"]") => (&value[..at], Some(&value[at + 1..])),
         _ => (value, None),
     };
-    let letter = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'_');
+    let huffman_symbol =
+        |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'_');
     let in_brackets = |byte: &u8| byte.is_ascii_hexdigit() || matches!(byte, b'.' | b':');
     let host = match host.strip_prefix(b"[").and_then(|host| host.strip_suffix(b"]")) {
         Some(address) => !address.is_empty() && address.iter().all(in_brackets),
-        None => !host.is_empty() && host.iter().all(letter),
+        None => !host.is_empty() && host.iter().all(huffman_symbol),
     };
     let port = port.is_none_or(|port| {
         !port.is_empty() && port.len() <= 5 && port.iter().all(u8::is_ascii_digit)
@@ -258,16 +267,16 @@ fn is_host(value: &[u8]) -> bool {
     host && port
 }
 
-fn write(open: &Open, block: &[u8], output: &mut Vec<u8>) {
+fn write(open: &PartialHeaderBlock, block: &[u8], output: &mut Vec<u8>) {
     let mut first = open.priority.map_or_else(Vec::new, |priority| priority.to_vec());
-    let room = LARGEST_FRAME - first.len();
+    let room = MAX_FRAME_BYTES - first.len();
     let (head, mut rest) = block.split_at(block.len().min(room));
     first.extend_from_slice(head);
     let end = |rest: &[u8]| if rest.is_empty() { END_HEADERS } else { 0 };
     let flags = open.flags & !(PADDED | END_HEADERS) | end(rest);
     write_frame(HEADERS, flags, open.stream, &first, output);
     while !rest.is_empty() {
-        let (part, after) = rest.split_at(rest.len().min(LARGEST_FRAME));
+        let (part, after) = rest.split_at(rest.len().min(MAX_FRAME_BYTES));
         rest = after;
         write_frame(CONTINUATION, end(rest), open.stream, part, output);
     }

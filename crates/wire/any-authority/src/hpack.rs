@@ -4,7 +4,7 @@
 //! nor Huffman codes, so that it has no state that could differ from the server's. Input is
 //! untrusted: every length is checked, and a block's decoded size has a limit.
 
-mod letters;
+mod huffman;
 mod table;
 
 use std::collections::VecDeque;
@@ -18,7 +18,7 @@ const TABLE_BYTES: usize = 4096;
 const ENTRY_BYTES: usize = 32;
 /// Four times what the servers behind accept; a block of references could otherwise grow without
 /// end.
-const BLOCK_BYTES: usize = 1 << 16;
+const MAX_BLOCK_BYTES: usize = 1 << 16;
 
 pub(crate) type Field = (Vec<u8>, Vec<u8>);
 
@@ -31,7 +31,7 @@ pub(crate) enum BlockError {
     #[error("it refers to a field that no table has")]
     Reference,
     #[error("its letters are coded wrongly")]
-    Letters,
+    Huffman,
     #[error("it asks for a larger table than was offered")]
     TableSize,
     #[error("it and its fields exceed 64 KiB")]
@@ -40,29 +40,29 @@ pub(crate) enum BlockError {
 
 /// The dynamic table, newest entry first.
 #[derive(Debug)]
-pub(crate) struct Decoder {
+pub(crate) struct HpackDecoder {
     entries: VecDeque<Field>,
     bytes: usize,
     limit: usize,
 }
 
-impl Default for Decoder {
+impl Default for HpackDecoder {
     fn default() -> Self {
         Self { entries: VecDeque::new(), bytes: 0, limit: TABLE_BYTES }
     }
 }
 
-impl Decoder {
+impl HpackDecoder {
     pub(crate) fn decode(&mut self, block: &[u8]) -> Result<Vec<Field>, BlockError> {
-        let mut input = Input(block);
+        let mut input = BlockReader(block);
         let mut fields = Vec::new();
         let mut total = 0;
         while let Some(first) = input.peek() {
             let field = if first & 0x80 != 0 {
-                self.known(input.number(7)?)?
+                self.field_at(input.number(7)?)?
             } else if first & 0x40 != 0 {
                 let field = self.literal(&mut input, 6)?;
-                self.remember(field.clone());
+                self.insert(field.clone());
                 field
             } else if first & 0x20 != 0 {
                 let limit = input.number(5)?;
@@ -76,7 +76,7 @@ impl Decoder {
                 self.literal(&mut input, 4)?
             };
             total += field.0.len() + field.1.len() + ENTRY_BYTES;
-            if total > BLOCK_BYTES {
+            if total > MAX_BLOCK_BYTES {
                 return Err(BlockError::TooLarge);
             }
             fields.push(field);
@@ -84,15 +84,15 @@ impl Decoder {
         Ok(fields)
     }
 
-    fn literal(&self, input: &mut Input<'_>, prefix: u8) -> Result<Field, BlockError> {
+    fn literal(&self, input: &mut BlockReader<'_>, prefix: u8) -> Result<Field, BlockError> {
         let name = match input.number(prefix)? {
             0 => input.text()?,
-            index => self.known(index)?.0,
+            index => self.field_at(index)?.0,
         };
         Ok((name, input.text()?))
     }
 
-    fn known(&self, index: usize) -> Result<Field, BlockError> {
+    fn field_at(&self, index: usize) -> Result<Field, BlockError> {
         let at = index.checked_sub(1).ok_or(BlockError::Reference)?;
         if let Some((name, value)) = table::FIELDS.get(at) {
             return Ok((name.as_bytes().to_vec(), value.as_bytes().to_vec()));
@@ -100,7 +100,7 @@ impl Decoder {
         self.entries.get(at - table::FIELDS.len()).cloned().ok_or(BlockError::Reference)
     }
 
-    fn remember(&mut self, field: Field) {
+    fn insert(&mut self, field: Field) {
         let size = field.0.len() + field.1.len() + ENTRY_BYTES;
         // An entry larger than the table empties it, as the standard requires.
         self.shrink_to(self.limit.saturating_sub(size));
@@ -119,9 +119,9 @@ impl Decoder {
     }
 }
 
-struct Input<'a>(&'a [u8]);
+struct BlockReader<'a>(&'a [u8]);
 
-impl Input<'_> {
+impl BlockReader<'_> {
     fn peek(&self) -> Option<u8> {
         self.0.first().copied()
     }
@@ -157,7 +157,7 @@ impl Input<'_> {
         }
         let (bytes, rest) = self.0.split_at(length);
         self.0 = rest;
-        if coded { letters::decode(bytes).ok_or(BlockError::Letters) } else { Ok(bytes.to_vec()) }
+        if coded { huffman::decode(bytes).ok_or(BlockError::Huffman) } else { Ok(bytes.to_vec()) }
     }
 }
 

@@ -10,29 +10,29 @@ use std::task::{Context, Poll, ready};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use crate::filter::Filter;
+use crate::filter::AuthorityFilter;
 
 const READ_BYTES: usize = 16 * 1024;
 
 /// A server's end of a connection, with the client's authorities corrected.
 #[derive(Debug)]
-pub struct AnyAuthority<Stream> {
+pub struct AuthorityFilterStream<Stream> {
     stream: Stream,
-    filter: Filter,
+    filter: AuthorityFilter,
     /// Received and not filtered yet.
     received: Vec<u8>,
     filtered: Vec<u8>,
-    given: usize,
+    delivered: usize,
 }
 
-impl<Stream> AnyAuthority<Stream> {
+impl<Stream> AuthorityFilterStream<Stream> {
     pub fn new(stream: Stream) -> Self {
         Self {
             stream,
-            filter: Filter::default(),
+            filter: AuthorityFilter::default(),
             received: Vec::new(),
             filtered: Vec::new(),
-            given: 0,
+            delivered: 0,
         }
     }
 
@@ -41,7 +41,7 @@ impl<Stream> AnyAuthority<Stream> {
     }
 }
 
-impl<Stream: AsyncRead + Unpin> AsyncRead for AnyAuthority<Stream> {
+impl<Stream: AsyncRead + Unpin> AsyncRead for AuthorityFilterStream<Stream> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -49,16 +49,16 @@ impl<Stream: AsyncRead + Unpin> AsyncRead for AnyAuthority<Stream> {
     ) -> Poll<io::Result<()>> {
         let this = &mut *self;
         loop {
-            let left = &this.filtered[this.given..];
+            let left = &this.filtered[this.delivered..];
             if !left.is_empty() {
                 let now = left.len().min(buffer.remaining());
                 buffer.put_slice(&left[..now]);
-                this.given += now;
+                this.delivered += now;
                 return Poll::Ready(Ok(()));
             }
             this.filtered.clear();
             this.filtered.shrink_to(READ_BYTES);
-            this.given = 0;
+            this.delivered = 0;
             if !this.received.is_empty() {
                 let received = std::mem::take(&mut this.received);
                 this.filter(&received)?;
@@ -75,7 +75,7 @@ impl<Stream: AsyncRead + Unpin> AsyncRead for AnyAuthority<Stream> {
     }
 }
 
-impl<Stream> AnyAuthority<Stream> {
+impl<Stream> AuthorityFilterStream<Stream> {
     /// Filters up to the next header block and keeps the rest.
     fn filter(&mut self, received: &[u8]) -> io::Result<()> {
         let taken = self
@@ -90,7 +90,7 @@ impl<Stream> AnyAuthority<Stream> {
 #[cfg(test)]
 mod tests;
 
-impl<Stream: AsyncWrite + Unpin> AsyncWrite for AnyAuthority<Stream> {
+impl<Stream: AsyncWrite + Unpin> AsyncWrite for AuthorityFilterStream<Stream> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,

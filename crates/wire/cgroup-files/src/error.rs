@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 /// Larger than any cgroup file that is read; `memory.stat` of a big machine has 8 KiB,
 /// `cgroup.procs` 7 bytes per process.
-const LONGEST_FILE: u64 = 32 * 1024 * 1024;
+const MAX_FILE_BYTES: u64 = 32 * 1024 * 1024;
 
 pub type Result<T, E = CgroupError> = std::result::Result<T, E>;
 
@@ -18,8 +18,8 @@ pub enum CgroupError {
     NotMounted(PathBuf),
     #[error("control group {0:?}: expected an absolute path without . and ..")]
     BadPath(String),
-    #[error("the machine has no {controller} controller, which {wanted} needs")]
-    NoController { controller: &'static str, wanted: String },
+    #[error("the machine has no {controller} controller, which {needed_for} needs")]
+    NoController { controller: &'static str, needed_for: String },
     #[error("reading {path}: {source}")]
     Read { path: PathBuf, source: io::Error },
     #[error("writing {value:?} to {path}: {source}")]
@@ -31,7 +31,7 @@ pub enum CgroupError {
     #[error("{path} holds {text:?}; expected {expected}")]
     Malformed { path: PathBuf, text: String, expected: &'static str },
     #[error("processes remain in {path} after {rounds} rounds of killing")]
-    WillNotDie { path: PathBuf, rounds: u32 },
+    ProcessesRemain { path: PathBuf, rounds: u32 },
 }
 
 impl CgroupError {
@@ -72,12 +72,12 @@ pub(crate) fn read_bytes(path: &Path) -> Result<Vec<u8>> {
     let failed = |source| CgroupError::Read { path: path.to_owned(), source };
     let file = OpenOptions::new().read(true).open(path).map_err(failed)?;
     let mut bytes = Vec::new();
-    file.take(LONGEST_FILE).read_to_end(&mut bytes).map_err(failed)?;
+    file.take(MAX_FILE_BYTES).read_to_end(&mut bytes).map_err(failed)?;
     Ok(bytes)
 }
 
 /// The file's text, or `None` if this kernel, controller or cgroup has no such file.
-pub(crate) fn read_if_there(path: &Path) -> Result<Option<String>> {
+pub(crate) fn read_if_exists(path: &Path) -> Result<Option<String>> {
     match read(path) {
         Ok(text) => Ok(Some(text)),
         Err(error) if error.is_missing() => Ok(None),
@@ -88,7 +88,7 @@ pub(crate) fn read_if_there(path: &Path) -> Result<Option<String>> {
 }
 
 pub(crate) fn read_number(path: &Path) -> Result<Option<u64>> {
-    let Some(text) = read_if_there(path)? else { return Ok(None) };
+    let Some(text) = read_if_exists(path)? else { return Ok(None) };
     number(path, text.trim()).map(Some)
 }
 

@@ -12,26 +12,26 @@ use rustix::event::{EventfdFlags, PollFlags, eventfd};
 
 use crate::error::{CgroupError, Result, read, write};
 use crate::group::Cgroup;
-use crate::hierarchy::{Controller, Version};
+use crate::hierarchy::{CgroupVersion, Controller};
 
-/// A descriptor that becomes ready (see [`MemoryWatch::interest`]) on a memory event of the cgroup.
+/// A descriptor that becomes ready (see [`MemoryEventsWatch::interest`]) on a memory event of the cgroup.
 #[derive(Debug)]
-pub struct MemoryWatch {
+pub struct MemoryEventsWatch {
     descriptor: OwnedFd,
     /// Version 1 drops the registration when this is closed.
     _control: Option<File>,
-    version: Version,
+    version: CgroupVersion,
 }
 
-impl MemoryWatch {
+impl MemoryEventsWatch {
     pub fn new(group: &Cgroup) -> Result<Self> {
         let version = group.hierarchy().version();
-        let folder = group.folder_for(Controller::Memory, "watching memory")?;
+        let dir = group.dir_for(Controller::Memory, "watching memory")?;
         let open = |file: &str| {
-            let path = folder.join(file);
+            let path = dir.join(file);
             File::open(&path).map_err(|source| CgroupError::Read { path, source })
         };
-        if version == Version::V2 {
+        if version == CgroupVersion::V2 {
             let mut file = open("memory.events")?;
             // The first read arms the notification.
             let _ = file.read(&mut [0; 1024]);
@@ -44,29 +44,29 @@ impl MemoryWatch {
             })?;
         use std::os::fd::AsRawFd;
         let registration = format!("{} {}", event.as_raw_fd(), control.as_raw_fd());
-        write(&folder.join("cgroup.event_control"), &registration)?;
+        write(&dir.join("cgroup.event_control"), &registration)?;
         Ok(Self { descriptor: event, _control: Some(control), version })
     }
 
     /// What to poll the descriptor for.
     pub fn interest(&self) -> PollFlags {
         match self.version {
-            Version::V1 => PollFlags::IN,
-            Version::V2 => PollFlags::PRI,
+            CgroupVersion::V1 => PollFlags::IN,
+            CgroupVersion::V2 => PollFlags::PRI,
         }
     }
 
     /// Arms the descriptor for the next event; call it before reading the count.
-    pub fn acknowledge(&self) {
+    pub fn rearm(&self) {
         let mut buffer = [0; 1024];
         match self.version {
-            Version::V1 => drop(rustix::io::read(&self.descriptor, &mut buffer)),
-            Version::V2 => drop(rustix::io::pread(&self.descriptor, &mut buffer, 0)),
+            CgroupVersion::V1 => drop(rustix::io::read(&self.descriptor, &mut buffer)),
+            CgroupVersion::V2 => drop(rustix::io::pread(&self.descriptor, &mut buffer, 0)),
         }
     }
 }
 
-impl AsFd for MemoryWatch {
+impl AsFd for MemoryEventsWatch {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.descriptor.as_fd()
     }
@@ -75,12 +75,12 @@ impl AsFd for MemoryWatch {
 impl Cgroup {
     /// How many processes of the cgroup (version 2: and of its descendants) were OOM killed since
     /// it was created.
-    pub fn out_of_memory_kills(&self) -> Result<u64> {
+    pub fn oom_kill_count(&self) -> Result<u64> {
         let file = match self.hierarchy().version() {
-            Version::V1 => "memory.oom_control",
-            Version::V2 => "memory.events",
+            CgroupVersion::V1 => "memory.oom_control",
+            CgroupVersion::V2 => "memory.events",
         };
-        let path = self.folder_for(Controller::Memory, file)?.join(file);
+        let path = self.dir_for(Controller::Memory, file)?.join(file);
         let text = read(&path)?;
         let count = text.lines().find_map(|line| line.strip_prefix("oom_kill "));
         count.map_or(Ok(0), |count| crate::error::number(&path, count.trim()))

@@ -15,7 +15,7 @@ use crate::group::Cgroup;
 mod tests;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Version {
+pub enum CgroupVersion {
     V1,
     V2,
 }
@@ -81,12 +81,12 @@ impl Controller {
 
 /// All hierarchies of this machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Hierarchy {
-    pub(crate) layout: Layout,
+pub struct CgroupHierarchies {
+    pub(crate) layout: CgroupLayout,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Layout {
+pub(crate) enum CgroupLayout {
     V1 {
         /// Where each controller's hierarchy is mounted; several may share one.
         points: BTreeMap<Controller, PathBuf>,
@@ -99,7 +99,7 @@ pub(crate) enum Layout {
     },
 }
 
-impl Hierarchy {
+impl CgroupHierarchies {
     /// Detects the hierarchies that this process sees mounted under `/sys/fs/cgroup`.
     pub fn detect() -> Result<Self> {
         let path = Path::new(mount_table::PATH);
@@ -128,47 +128,47 @@ impl Hierarchy {
             return Err(CgroupError::NotMounted(base.to_owned()));
         }
         let unified = unified.first().map(|mount| mount.point.to_path_buf());
-        Ok(Self { layout: Layout::V1 { points, unified } })
+        Ok(Self { layout: CgroupLayout::V1 { points, unified } })
     }
 
     /// A version 2 hierarchy whose root is this directory.
     pub fn unified(root: &Path) -> Result<Self> {
         let text = read(&root.join("cgroup.controllers"))?;
         let controllers = text.split_whitespace().filter_map(Controller::from_v2).collect();
-        Ok(Self { layout: Layout::V2 { root: root.to_owned(), controllers } })
+        Ok(Self { layout: CgroupLayout::V2 { root: root.to_owned(), controllers } })
     }
 
-    pub fn version(&self) -> Version {
+    pub fn version(&self) -> CgroupVersion {
         match self.layout {
-            Layout::V1 { .. } => Version::V1,
-            Layout::V2 { .. } => Version::V2,
+            CgroupLayout::V1 { .. } => CgroupVersion::V1,
+            CgroupLayout::V2 { .. } => CgroupVersion::V2,
         }
     }
 
     /// The controllers that the machine has, whether or not a cgroup uses them.
     pub fn controllers(&self) -> BTreeSet<Controller> {
         match &self.layout {
-            Layout::V1 { points, .. } => points.keys().copied().collect(),
-            Layout::V2 { controllers, .. } => controllers.clone(),
+            CgroupLayout::V1 { points, .. } => points.keys().copied().collect(),
+            CgroupLayout::V2 { controllers, .. } => controllers.clone(),
         }
     }
 
     /// The mount point of a controller (version 1), or of the one hierarchy (version 2).
     pub fn point(&self, controller: Controller) -> Option<&Path> {
         match &self.layout {
-            Layout::V1 { points, .. } => points.get(&controller).map(PathBuf::as_path),
-            Layout::V2 { root, .. } => Some(root),
+            CgroupLayout::V1 { points, .. } => points.get(&controller).map(PathBuf::as_path),
+            CgroupLayout::V2 { root, .. } => Some(root),
         }
     }
 
     /// Every mount point, each once.
     pub fn points(&self) -> Vec<&Path> {
         match &self.layout {
-            Layout::V1 { points, .. } => {
+            CgroupLayout::V1 { points, .. } => {
                 let unique: BTreeSet<&Path> = points.values().map(PathBuf::as_path).collect();
                 unique.into_iter().collect()
             }
-            Layout::V2 { root, .. } => vec![root],
+            CgroupLayout::V2 { root, .. } => vec![root],
         }
     }
 
@@ -203,8 +203,8 @@ impl Hierarchy {
                 .map(|(_, path)| (*path).to_owned())
         };
         match &self.layout {
-            Layout::V2 { .. } => of(""),
-            Layout::V1 { points, .. } => of(Controller::Memory.v1_name())
+            CgroupLayout::V2 { .. } => of(""),
+            CgroupLayout::V1 { points, .. } => of(Controller::Memory.v1_name())
                 .or_else(|| points.keys().find_map(|controller| of(controller.v1_name()))),
         }
     }

@@ -1,7 +1,7 @@
 //! Cgroups as files: create, add a process, limit, kill, watch and measure, on version 1, hybrid
 //! and version 2 machines.
 //!
-//! Rule: every function takes the [`Hierarchy`] that it works on, so a directory of plain files can
+//! Rule: every function takes the [`CgroupHierarchies`] that it works on, so a directory of plain files can
 //! stand in for the kernel in a test; every error names the file and the value. Decides no limit
 //! and knows no pod; does not talk to systemd (it knows how systemd names a cgroup, see [`names`]).
 
@@ -17,11 +17,11 @@ mod swap;
 
 pub use devices::{DeviceAccess, DeviceKind, DeviceRule};
 pub use error::{CgroupError, Result};
-pub use events::MemoryWatch;
-pub use group::{Cgroup, Door};
-pub use hierarchy::{Controller, Hierarchy, Version};
-pub use limits::{HugePageLimit, Limits, weight_of_shares};
+pub use events::MemoryEventsWatch;
+pub use group::{Cgroup, CgroupProcsFiles};
+pub use hierarchy::{CgroupHierarchies, CgroupVersion, Controller};
+pub use limits::{CgroupResources, HugePageLimit, weight_of_shares};
 pub use stats::{
-    CpuStats, DeviceIo, HugePageStats, MemoryStats, PidsStats, Pressure, PressureLine, Stats,
+    CgroupStats, CpuStats, DeviceIo, HugePageStats, MemoryStats, PidsStats, PsiData, PsiStats,
 };
 pub use swap::can_limit_swap;

@@ -12,16 +12,16 @@ use std::path::Path;
 use crate::devices::DeviceRule;
 use crate::error::{CgroupError, Result, read_number, write};
 use crate::group::Cgroup;
-use crate::hierarchy::{Controller, Version};
+use crate::hierarchy::{CgroupVersion, Controller};
 
 #[cfg(test)]
 mod tests;
 
 /// Version 1 reports "no limit" as the largest number of whole pages.
-const VERSION_1_OPEN: i64 = i64::MAX - (1 << 20);
+const V1_UNLIMITED: i64 = i64::MAX - (1 << 20);
 
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Limits {
+pub struct CgroupResources {
     /// 2 to 262144; converted to the weight on version 2.
     pub cpu_shares: Option<u64>,
     /// Microseconds per period; no limit below 0.
@@ -56,26 +56,26 @@ pub struct HugePageLimit {
 
 impl Cgroup {
     /// Applies the limits that are set.
-    pub fn apply(&self, limits: &Limits) -> Result<()> {
+    pub fn apply(&self, limits: &CgroupResources) -> Result<()> {
         match self.hierarchy().version() {
-            Version::V1 => self.apply_v1(limits),
-            Version::V2 => self.apply_v2(limits),
+            CgroupVersion::V1 => self.apply_v1(limits),
+            CgroupVersion::V2 => self.apply_v2(limits),
         }
     }
 
     fn set(&self, controller: Controller, file: &str, value: &str) -> Result<()> {
-        write(&self.folder_for(controller, file)?.join(file), value)
+        write(&self.dir_for(controller, file)?.join(file), value)
     }
 
     fn set_if(&self, controller: Controller, file: &str, value: Option<String>) -> Result<()> {
         value.map_or(Ok(()), |value| self.set(controller, file, &value))
     }
 
-    fn apply_v1(&self, limits: &Limits) -> Result<()> {
+    fn apply_v1(&self, limits: &CgroupResources) -> Result<()> {
         if let Some(file) = limits.unified.keys().next() {
             return Err(CgroupError::NoController {
                 controller: "unified (version 2)",
-                wanted: file.clone(),
+                needed_for: file.clone(),
             });
         }
         let text = |number: Option<u64>| number.map(|number| number.to_string());
@@ -93,10 +93,7 @@ impl Cgroup {
             self.set(Controller::HugeTlb, &file, &limit.bytes.to_string())?;
             // Newer kernels account reservations separately.
             let reserved = format!("hugetlb.{}.rsvd.limit_in_bytes", limit.page_size);
-            if self
-                .folder(Controller::HugeTlb)
-                .is_some_and(|folder| folder.join(&reserved).exists())
-            {
+            if self.dir(Controller::HugeTlb).is_some_and(|dir| dir.join(&reserved).exists()) {
                 self.set(Controller::HugeTlb, &reserved, &limit.bytes.to_string())?;
             }
         }
@@ -109,7 +106,7 @@ impl Cgroup {
 
     /// A quota is checked against the current period: if one of the two does not fit yet, the other
     /// is written first.
-    fn set_cpu_time_v1(&self, limits: &Limits) -> Result<()> {
+    fn set_cpu_time_v1(&self, limits: &CgroupResources) -> Result<()> {
         let period = limits.cpu_period.filter(|period| *period != 0).map(|one| one.to_string());
         let quota = limits.cpu_quota.filter(|quota| *quota != 0).map(|one| one.max(-1).to_string());
         let period_first =
@@ -123,14 +120,13 @@ impl Cgroup {
 
     /// The kernel requires memory to be at most memory plus swap, so growing and shrinking go in
     /// different orders.
-    fn set_memory_v1(&self, limits: &Limits) -> Result<()> {
+    fn set_memory_v1(&self, limits: &CgroupResources) -> Result<()> {
         let Some(memory) = limits.memory.filter(|bytes| *bytes != 0) else { return Ok(()) };
-        let folder = self.folder_for(Controller::Memory, "memory.limit_in_bytes")?;
-        let both_file = folder.join("memory.memsw.limit_in_bytes");
+        let dir = self.dir_for(Controller::Memory, "memory.limit_in_bytes")?;
+        let both_file = dir.join("memory.memsw.limit_in_bytes");
         let both = limits.memory_and_swap.filter(|bytes| *bytes != 0);
         let both = both.or((memory < 0).then_some(-1)).filter(|_| both_file.exists());
-        let set_memory =
-            || write(&folder.join("memory.limit_in_bytes"), &memory.max(-1).to_string());
+        let set_memory = || write(&dir.join("memory.limit_in_bytes"), &memory.max(-1).to_string());
         let Some(both) = both else { return set_memory() };
         let set_both = || write(&both_file, &both.max(-1).to_string());
         let now = read_number(&both_file)?.unwrap_or(u64::MAX);
@@ -142,13 +138,13 @@ impl Cgroup {
         }
     }
 
-    fn apply_cpu_set(&self, limits: &Limits) -> Result<()> {
+    fn apply_cpu_set(&self, limits: &CgroupResources) -> Result<()> {
         let some = |list: &Option<String>| list.clone().filter(|list| !list.is_empty());
         self.set_if(Controller::CpuSet, "cpuset.cpus", some(&limits.cpuset_cpus))?;
         self.set_if(Controller::CpuSet, "cpuset.mems", some(&limits.cpuset_mems))
     }
 
-    fn apply_v2(&self, limits: &Limits) -> Result<()> {
+    fn apply_v2(&self, limits: &CgroupResources) -> Result<()> {
         if limits.cpu_idle == Some(true) {
             self.set(Controller::Cpu, "cpu.idle", "1")?;
         } else {
@@ -166,10 +162,7 @@ impl Cgroup {
             let file = format!("hugetlb.{}.max", limit.page_size);
             self.set(Controller::HugeTlb, &file, &limit.bytes.to_string())?;
             let reserved = format!("hugetlb.{}.rsvd.max", limit.page_size);
-            if self
-                .folder(Controller::HugeTlb)
-                .is_some_and(|folder| folder.join(&reserved).exists())
-            {
+            if self.dir(Controller::HugeTlb).is_some_and(|dir| dir.join(&reserved).exists()) {
                 self.set(Controller::HugeTlb, &reserved, &limit.bytes.to_string())?;
             }
         }
@@ -177,19 +170,19 @@ impl Cgroup {
             if file.is_empty() || file.contains('/') || !file.contains('.') {
                 return Err(CgroupError::BadPath(file.clone()));
             }
-            let folder = self.folder_for(Controller::Memory, file)?;
-            value.lines().try_for_each(|line| write(&folder.join(file), line))?;
+            let dir = self.dir_for(Controller::Memory, file)?;
+            value.lines().try_for_each(|line| write(&dir.join(file), line))?;
         }
         Ok(())
     }
 
-    fn set_memory_v2(&self, limits: &Limits) -> Result<()> {
+    fn set_memory_v2(&self, limits: &CgroupResources) -> Result<()> {
         let text = |bytes: i64| if bytes < 0 { "max".to_owned() } else { bytes.to_string() };
         if let Some(swap) = swap_alone(limits) {
-            let folder = self.folder_for(Controller::Memory, "memory.swap.max")?;
+            let dir = self.dir_for(Controller::Memory, "memory.swap.max")?;
             // A kernel without swap accounting has no such file; a limit of zero needs none.
-            if folder.join("memory.swap.max").exists() || swap > 0 {
-                write(&folder.join("memory.swap.max"), &text(swap))?;
+            if dir.join("memory.swap.max").exists() || swap > 0 {
+                write(&dir.join("memory.swap.max"), &text(swap))?;
             }
         }
         let memory = limits.memory.filter(|bytes| *bytes != 0);
@@ -199,13 +192,13 @@ impl Cgroup {
     }
 
     /// The limits on memory and CPU time that are in force; `None` for no limit.
-    pub fn limits_now(&self) -> Result<Limits> {
+    pub fn current_limits(&self) -> Result<CgroupResources> {
         let (memory, time) = match self.hierarchy().version() {
-            Version::V2 => {
+            CgroupVersion::V2 => {
                 let time = self.read_file(Controller::Cpu, "cpu.max")?.unwrap_or_default();
                 (self.read_file(Controller::Memory, "memory.max")?, time)
             }
-            Version::V1 => {
+            CgroupVersion::V1 => {
                 let of =
                     |file| self.read_file(Controller::Cpu, file).map(Option::unwrap_or_default);
                 let (quota, period) = (of("cpu.cfs_quota_us")?, of("cpu.cfs_period_us")?);
@@ -215,29 +208,29 @@ impl Cgroup {
         };
         let (quota, period) = time.trim().split_once(' ').unwrap_or_default();
         let cpu_quota = quota.parse().ok().filter(|quota| *quota > 0);
-        Ok(Limits {
+        Ok(CgroupResources {
             memory: memory
                 .and_then(|text| text.trim().parse().ok())
-                .filter(|bytes| *bytes < VERSION_1_OPEN),
+                .filter(|bytes| *bytes < V1_UNLIMITED),
             cpu_quota,
             cpu_period: cpu_quota.and(period.parse().ok()),
-            ..Limits::default()
+            ..CgroupResources::default()
         })
     }
 
     /// Revokes version 1's default access to every device, so that rules start from nothing.
     pub fn deny_all_devices(&self) -> Result<()> {
         match self.hierarchy().version() {
-            Version::V1 => self.set(Controller::Devices, "devices.deny", "a"),
-            Version::V2 => Ok(()),
+            CgroupVersion::V1 => self.set(Controller::Devices, "devices.deny", "a"),
+            CgroupVersion::V2 => Ok(()),
         }
     }
 
     /// The content of one file; `None` if it does not exist. For files that this crate has no
     /// function for.
     pub fn read_file(&self, controller: Controller, file: &str) -> Result<Option<String>> {
-        let Some(folder) = self.folder(controller) else { return Ok(None) };
-        crate::error::read_if_there(&folder.join(Path::new(file)))
+        let Some(dir) = self.dir(controller) else { return Ok(None) };
+        crate::error::read_if_exists(&dir.join(Path::new(file)))
     }
 }
 
@@ -245,7 +238,7 @@ fn pids_text(pids: i64) -> String {
     if pids < 1 { "max".to_owned() } else { pids.to_string() }
 }
 
-fn cpu_max(limits: &Limits) -> Option<String> {
+fn cpu_max(limits: &CgroupResources) -> Option<String> {
     let quota = limits.cpu_quota.filter(|quota| *quota != 0);
     let period = limits.cpu_period.filter(|period| *period != 0);
     if quota.is_none() && period.is_none() {
@@ -256,7 +249,7 @@ fn cpu_max(limits: &Limits) -> Option<String> {
 }
 
 /// Version 2 limits swap separately from memory.
-fn swap_alone(limits: &Limits) -> Option<i64> {
+fn swap_alone(limits: &CgroupResources) -> Option<i64> {
     let both = limits.memory_and_swap.filter(|bytes| *bytes != 0);
     match (both, limits.memory.unwrap_or(0)) {
         (None, memory) if memory < 0 => Some(-1),

@@ -6,9 +6,9 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use crate::error::{Result, number, read_if_there, read_number};
+use crate::error::{Result, number, read_if_exists, read_number};
 use crate::group::Cgroup;
-use crate::hierarchy::{Controller, Version};
+use crate::hierarchy::{CgroupVersion, Controller};
 
 #[cfg(test)]
 mod tests;
@@ -17,12 +17,12 @@ mod tests;
 const V1_NO_LIMIT: u64 = 0x7FFF_FFFF_0000_0000;
 
 #[derive(Debug, Clone, PartialEq, Default)]
-pub struct Stats {
+pub struct CgroupStats {
     pub cpu: CpuStats,
     pub memory: MemoryStats,
     pub pids: PidsStats,
     pub io: Vec<DeviceIo>,
-    pub io_pressure: Option<Pressure>,
+    pub io_pressure: Option<PsiStats>,
     pub huge_pages: BTreeMap<String, HugePageStats>,
 }
 
@@ -34,7 +34,7 @@ pub struct CpuStats {
     pub periods: Option<u64>,
     pub throttled_periods: Option<u64>,
     pub throttled: Option<u64>,
-    pub pressure: Option<Pressure>,
+    pub pressure: Option<PsiStats>,
 }
 
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -56,7 +56,7 @@ pub struct MemoryStats {
     pub swap: Option<u64>,
     pub swap_limit: Option<u64>,
     pub failures: Option<u64>,
-    pub pressure: Option<Pressure>,
+    pub pressure: Option<PsiStats>,
 }
 
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -83,13 +83,13 @@ pub struct HugePageStats {
 }
 
 #[derive(Debug, Clone, PartialEq, Default)]
-pub struct Pressure {
-    pub some: PressureLine,
-    pub full: PressureLine,
+pub struct PsiStats {
+    pub some: PsiData,
+    pub full: PsiData,
 }
 
 #[derive(Debug, Clone, PartialEq, Default)]
-pub struct PressureLine {
+pub struct PsiData {
     pub average_10: f64,
     pub average_60: f64,
     pub average_300: f64,
@@ -99,7 +99,7 @@ pub struct PressureLine {
 
 /// `name number` lines.
 fn table(path: &Path) -> Result<BTreeMap<String, u64>> {
-    let text = read_if_there(path)?.unwrap_or_default();
+    let text = read_if_exists(path)?.unwrap_or_default();
     Ok(text
         .lines()
         .filter_map(|line| line.split_once(' '))
@@ -109,8 +109,8 @@ fn table(path: &Path) -> Result<BTreeMap<String, u64>> {
 
 impl Cgroup {
     /// All statistics that the machine has of this cgroup.
-    pub fn stats(&self) -> Result<Stats> {
-        Ok(Stats {
+    pub fn stats(&self) -> Result<CgroupStats> {
+        Ok(CgroupStats {
             cpu: self.cpu_stats()?,
             memory: self.memory_stats()?,
             pids: self.pids_stats()?,
@@ -122,11 +122,11 @@ impl Cgroup {
 
     pub fn cpu_stats(&self) -> Result<CpuStats> {
         match self.hierarchy().version() {
-            Version::V2 => {
-                let Some(folder) = self.folder(Controller::Cpu) else {
+            CgroupVersion::V2 => {
+                let Some(dir) = self.dir(Controller::Cpu) else {
                     return Ok(CpuStats::default());
                 };
-                let table = table(&folder.join("cpu.stat"))?;
+                let table = table(&dir.join("cpu.stat"))?;
                 let micros = |name: &str| table.get(name).map(|micros| micros.saturating_mul(1000));
                 Ok(CpuStats {
                     usage: micros("usage_usec"),
@@ -135,22 +135,22 @@ impl Cgroup {
                     periods: table.get("nr_periods").copied(),
                     throttled_periods: table.get("nr_throttled").copied(),
                     throttled: micros("throttled_usec"),
-                    pressure: pressure(&folder.join("cpu.pressure"))?,
+                    pressure: pressure(&dir.join("cpu.pressure"))?,
                 })
             }
-            Version::V1 => self.cpu_stats_v1(),
+            CgroupVersion::V1 => self.cpu_stats_v1(),
         }
     }
 
     fn cpu_stats_v1(&self) -> Result<CpuStats> {
         let mut stats = CpuStats::default();
-        if let Some(folder) = self.folder(Controller::CpuAccounting) {
-            stats.usage = read_number(&folder.join("cpuacct.usage"))?;
-            stats.user = read_number(&folder.join("cpuacct.usage_user"))?;
-            stats.system = read_number(&folder.join("cpuacct.usage_sys"))?;
+        if let Some(dir) = self.dir(Controller::CpuAccounting) {
+            stats.usage = read_number(&dir.join("cpuacct.usage"))?;
+            stats.user = read_number(&dir.join("cpuacct.usage_user"))?;
+            stats.system = read_number(&dir.join("cpuacct.usage_sys"))?;
         }
-        if let Some(folder) = self.folder(Controller::Cpu) {
-            let table = table(&folder.join("cpu.stat"))?;
+        if let Some(dir) = self.dir(Controller::Cpu) {
+            let table = table(&dir.join("cpu.stat"))?;
             stats.periods = table.get("nr_periods").copied();
             stats.throttled_periods = table.get("nr_throttled").copied();
             stats.throttled = table.get("throttled_time").copied();
@@ -159,12 +159,12 @@ impl Cgroup {
     }
 
     pub fn memory_stats(&self) -> Result<MemoryStats> {
-        let Some(folder) = self.folder(Controller::Memory) else {
+        let Some(dir) = self.dir(Controller::Memory) else {
             return Ok(MemoryStats::default());
         };
         let mut stats = match self.hierarchy().version() {
-            Version::V2 => memory_stats_v2(&folder)?,
-            Version::V1 => memory_stats_v1(&folder)?,
+            CgroupVersion::V2 => memory_stats_v2(&dir)?,
+            CgroupVersion::V1 => memory_stats_v1(&dir)?,
         };
         stats.working_set =
             stats.usage.map(|usage| usage.saturating_sub(stats.inactive_file.unwrap_or_default()));
@@ -172,22 +172,22 @@ impl Cgroup {
     }
 
     pub fn pids_stats(&self) -> Result<PidsStats> {
-        let Some(folder) = self.folder(Controller::Pids) else { return Ok(PidsStats::default()) };
+        let Some(dir) = self.dir(Controller::Pids) else { return Ok(PidsStats::default()) };
         Ok(PidsStats {
-            current: read_number(&folder.join("pids.current"))?,
-            limit: read_number(&folder.join("pids.max"))?.filter(|limit| *limit != u64::MAX),
+            current: read_number(&dir.join("pids.current"))?,
+            limit: read_number(&dir.join("pids.max"))?.filter(|limit| *limit != u64::MAX),
         })
     }
 
     pub fn io_stats(&self) -> Result<Vec<DeviceIo>> {
-        let Some(folder) = self.folder(Controller::BlockIo) else { return Ok(Vec::new()) };
+        let Some(dir) = self.dir(Controller::BlockIo) else { return Ok(Vec::new()) };
         match self.hierarchy().version() {
-            Version::V2 => {
-                let text = read_if_there(&folder.join("io.stat"))?.unwrap_or_default();
+            CgroupVersion::V2 => {
+                let text = read_if_exists(&dir.join("io.stat"))?.unwrap_or_default();
                 Ok(text.lines().filter_map(io_line_v2).collect())
             }
-            Version::V1 => {
-                let read = |file: &str| Ok(read_if_there(&folder.join(file))?.unwrap_or_default());
+            CgroupVersion::V1 => {
+                let read = |file: &str| Ok(read_if_exists(&dir.join(file))?.unwrap_or_default());
                 let bytes = read("blkio.throttle.io_service_bytes")?;
                 Ok(io_tables_v1(&bytes, &read("blkio.throttle.io_serviced")?))
             }
@@ -195,19 +195,19 @@ impl Cgroup {
     }
 
     /// Version 2 only.
-    fn io_pressure(&self) -> Result<Option<Pressure>> {
-        let folder = self.folder(Controller::BlockIo);
-        match folder.filter(|_| self.hierarchy().version() == Version::V2) {
-            Some(folder) => pressure(&folder.join("io.pressure")),
+    fn io_pressure(&self) -> Result<Option<PsiStats>> {
+        let dir = self.dir(Controller::BlockIo);
+        match dir.filter(|_| self.hierarchy().version() == CgroupVersion::V2) {
+            Some(dir) => pressure(&dir.join("io.pressure")),
             None => Ok(None),
         }
     }
 
     pub fn huge_page_stats(&self) -> Result<BTreeMap<String, HugePageStats>> {
         let mut all = BTreeMap::new();
-        let Some(folder) = self.folder(Controller::HugeTlb) else { return Ok(all) };
-        let Ok(entries) = std::fs::read_dir(&folder) else { return Ok(all) };
-        let v2 = self.hierarchy().version() == Version::V2;
+        let Some(dir) = self.dir(Controller::HugeTlb) else { return Ok(all) };
+        let Ok(entries) = std::fs::read_dir(&dir) else { return Ok(all) };
+        let v2 = self.hierarchy().version() == CgroupVersion::V2;
         let usage_suffix = if v2 { ".current" } else { ".usage_in_bytes" };
         for entry in entries.flatten() {
             let name = entry.file_name().to_string_lossy().into_owned();
@@ -219,7 +219,7 @@ impl Cgroup {
             if size.contains('.') {
                 continue;
             }
-            let file = |suffix: &str| folder.join(format!("hugetlb.{size}.{suffix}"));
+            let file = |suffix: &str| dir.join(format!("hugetlb.{size}.{suffix}"));
             let failures = if v2 {
                 table(&file("events"))?.get("max").copied()
             } else {
@@ -234,19 +234,19 @@ impl Cgroup {
     }
 }
 
-fn memory_stats_v2(folder: &Path) -> Result<MemoryStats> {
-    let table = table(&folder.join("memory.stat"))?;
+fn memory_stats_v2(dir: &Path) -> Result<MemoryStats> {
+    let table = table(&dir.join("memory.stat"))?;
     let of = |name: &str| table.get(name).copied();
     let limit = |file: &str| {
         Ok::<_, crate::CgroupError>(
-            read_number(&folder.join(file))?.filter(|limit| *limit != u64::MAX),
+            read_number(&dir.join(file))?.filter(|limit| *limit != u64::MAX),
         )
     };
     let root_usage = || Some(of("anon")? + of("file")? + of("kernel").unwrap_or_default());
     Ok(MemoryStats {
         // The root has no memory.current.
-        usage: read_number(&folder.join("memory.current"))?.or_else(root_usage),
-        peak: read_number(&folder.join("memory.peak"))?,
+        usage: read_number(&dir.join("memory.current"))?.or_else(root_usage),
+        peak: read_number(&dir.join("memory.peak"))?,
         limit: limit("memory.max")?,
         working_set: None,
         anonymous: of("anon"),
@@ -258,24 +258,24 @@ fn memory_stats_v2(folder: &Path) -> Result<MemoryStats> {
         kernel: of("kernel"),
         page_faults: of("pgfault"),
         major_page_faults: of("pgmajfault"),
-        swap: read_number(&folder.join("memory.swap.current"))?,
+        swap: read_number(&dir.join("memory.swap.current"))?,
         swap_limit: limit("memory.swap.max")?,
-        failures: self::table(&folder.join("memory.events"))?.get("max").copied(),
-        pressure: pressure(&folder.join("memory.pressure"))?,
+        failures: self::table(&dir.join("memory.events"))?.get("max").copied(),
+        pressure: pressure(&dir.join("memory.pressure"))?,
     })
 }
 
-fn memory_stats_v1(folder: &Path) -> Result<MemoryStats> {
-    let table = table(&folder.join("memory.stat"))?;
+fn memory_stats_v1(dir: &Path) -> Result<MemoryStats> {
+    let table = table(&dir.join("memory.stat"))?;
     let of = |name: &str| table.get(name).copied();
-    let usage = read_number(&folder.join("memory.usage_in_bytes"))?;
-    let both = read_number(&folder.join("memory.memsw.usage_in_bytes"))?;
-    let limit = read_number(&folder.join("memory.limit_in_bytes"))?;
-    let both_limit = read_number(&folder.join("memory.memsw.limit_in_bytes"))?;
+    let usage = read_number(&dir.join("memory.usage_in_bytes"))?;
+    let both = read_number(&dir.join("memory.memsw.usage_in_bytes"))?;
+    let limit = read_number(&dir.join("memory.limit_in_bytes"))?;
+    let both_limit = read_number(&dir.join("memory.memsw.limit_in_bytes"))?;
     let real = |limit: Option<u64>| limit.filter(|limit| *limit < V1_NO_LIMIT);
     Ok(MemoryStats {
         usage,
-        peak: read_number(&folder.join("memory.max_usage_in_bytes"))?,
+        peak: read_number(&dir.join("memory.max_usage_in_bytes"))?,
         limit: real(limit),
         working_set: None,
         anonymous: of("total_rss"),
@@ -284,21 +284,21 @@ fn memory_stats_v1(folder: &Path) -> Result<MemoryStats> {
         inactive_file: of("total_inactive_file"),
         active_file: of("total_active_file"),
         shared: of("total_shmem"),
-        kernel: read_number(&folder.join("memory.kmem.usage_in_bytes"))?,
+        kernel: read_number(&dir.join("memory.kmem.usage_in_bytes"))?,
         page_faults: of("total_pgfault"),
         major_page_faults: of("total_pgmajfault"),
         swap: of("total_swap").or_else(|| Some(both?.saturating_sub(usage?))),
         swap_limit: real(both_limit).map(|both| both.saturating_sub(limit.unwrap_or_default())),
-        failures: read_number(&folder.join("memory.failcnt"))?,
+        failures: read_number(&dir.join("memory.failcnt"))?,
         pressure: None,
     })
 }
 
 /// `some avg10=0.00 avg60=0.00 avg300=0.00 total=0`
-pub(crate) fn pressure(path: &Path) -> Result<Option<Pressure>> {
+pub(crate) fn pressure(path: &Path) -> Result<Option<PsiStats>> {
     // With pressure accounting disabled the file exists and cannot be read.
-    let Ok(Some(text)) = read_if_there(path) else { return Ok(None) };
-    let mut pressure = Pressure::default();
+    let Ok(Some(text)) = read_if_exists(path) else { return Ok(None) };
+    let mut pressure = PsiStats::default();
     for line in text.lines() {
         let mut words = line.split(' ');
         let target = match words.next() {

@@ -19,27 +19,27 @@ type Version = (u64, u64, u64);
 
 /// A list of plugins that make one network together.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Configuration {
+pub struct NetworkConfigList {
     pub name: String,
     version: String,
-    pub plugins: Vec<Entry>,
+    pub plugins: Vec<PluginConfig>,
     /// `disableGC`: the GC command is not sent to plugins.
-    pub is_garbage_kept: bool,
+    pub gc_disabled: bool,
     /// As it was read.
     pub text: Vec<u8>,
 }
 
 #[derive(Debug, Clone, PartialEq)]
-pub struct Entry {
+pub struct PluginConfig {
     pub kind: String,
     fields: Map<String, Value>,
 }
 
-impl Entry {
+impl PluginConfig {
     /// The plugin's input: its own fields, and what the runtime adds.
     pub fn input(
         &self,
-        list: &Configuration,
+        list: &NetworkConfigList,
         previous: Option<&Value>,
         capabilities: &Map<String, Value>,
     ) -> Vec<u8> {
@@ -49,26 +49,28 @@ impl Entry {
         if let Some(previous) = previous {
             fields.insert("prevResult".to_owned(), previous.clone());
         }
-        let asked = fields.remove("capabilities");
-        let wanted: Map<String, Value> = capabilities
+        let offered_capabilities = fields.remove("capabilities");
+        let requested: Map<String, Value> = capabilities
             .iter()
             .filter(|(name, _)| {
-                asked.as_ref().and_then(|asked| asked.get(name.as_str()))
+                offered_capabilities
+                    .as_ref()
+                    .and_then(|offered_capabilities| offered_capabilities.get(name.as_str()))
                     == Some(&Value::Bool(true))
             })
             .map(|(name, value)| (name.clone(), value.clone()))
             .collect();
-        if !wanted.is_empty() {
-            fields.insert("runtimeConfig".to_owned(), Value::Object(wanted));
+        if !requested.is_empty() {
+            fields.insert("runtimeConfig".to_owned(), Value::Object(requested));
         }
         Value::Object(fields).to_string().into_bytes()
     }
 }
 
-impl Configuration {
+impl NetworkConfigList {
     /// `what` names the text in an error.
     pub fn parse(what: &str, text: &[u8]) -> Result<Self, CniError> {
-        let wrong = |why: String| CniError(format!("the CNI configuration in {what}: {why}"));
+        let wrong = |reason: String| CniError(format!("the CNI configuration in {what}: {reason}"));
         let value: Value =
             serde_json::from_slice(text).map_err(|error| wrong(error.to_string()))?;
         let Value::Object(fields) = value else { return Err(wrong("is no object".to_owned())) };
@@ -80,7 +82,7 @@ impl Configuration {
             return Err(wrong(format!("the name {name:?} is longer than 128 or has a '/'")));
         }
         let version = version(&fields).map_err(wrong)?;
-        let is_garbage_kept = switch(&fields, "disableGC").map_err(wrong)?;
+        let gc_disabled = bool_field(&fields, "disableGC").map_err(wrong)?;
         let plugins = match fields.get("plugins") {
             Some(Value::Array(plugins)) => plugins
                 .iter()
@@ -96,12 +98,12 @@ impl Configuration {
         if plugins.is_empty() {
             return Err(wrong("has no plugins".to_owned()));
         }
-        Ok(Self { name, version, plugins, is_garbage_kept, text: text.to_vec() })
+        Ok(Self { name, version, plugins, gc_disabled, text: text.to_vec() })
     }
 
     /// Whether the plugins use at least this version.
-    pub fn at_least(&self, wanted: (u64, u64, u64)) -> bool {
-        numbers(&self.version) >= wanted
+    pub fn version_at_least(&self, requested: (u64, u64, u64)) -> bool {
+        numbers(&self.version) >= requested
     }
 }
 
@@ -135,7 +137,7 @@ fn version(fields: &Map<String, Value>) -> Result<String, String> {
 }
 
 /// A boolean field; the strings "true" and "false" are accepted too, as by other runtimes.
-fn switch(fields: &Map<String, Value>, name: &str) -> Result<bool, String> {
+fn bool_field(fields: &Map<String, Value>, name: &str) -> Result<bool, String> {
     match fields.get(name) {
         None | Some(Value::Null) => Ok(false),
         Some(Value::Bool(set)) => Ok(*set),
@@ -145,7 +147,7 @@ fn switch(fields: &Map<String, Value>, name: &str) -> Result<bool, String> {
     }
 }
 
-fn entry(fields: Map<String, Value>) -> Result<Entry, String> {
+fn entry(fields: Map<String, Value>) -> Result<PluginConfig, String> {
     let kind = fields.get("type").and_then(Value::as_str).unwrap_or_default().to_owned();
     if kind.is_empty() {
         return Err("a plugin has no type".to_owned());
@@ -154,5 +156,5 @@ fn entry(fields: Map<String, Value>) -> Result<Entry, String> {
     if kind.contains('/') || kind == ".." || kind == "." {
         return Err(format!("the plugin type {kind:?} is no plain name"));
     }
-    Ok(Entry { kind, fields })
+    Ok(PluginConfig { kind, fields })
 }

@@ -8,8 +8,8 @@
 mod configuration;
 mod result;
 
-pub use configuration::{Configuration, Entry};
-pub use result::{addresses_of, read_result};
+pub use configuration::{NetworkConfigList, PluginConfig};
+pub use result::{addresses_of, parse_result};
 
 /// Why a document cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

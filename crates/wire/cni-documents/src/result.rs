@@ -7,7 +7,7 @@ use serde_json::Value;
 use crate::CniError;
 
 /// The result that later plugins and the record get.
-pub fn read_result(plugin: &str, answer: &[u8]) -> Result<Value, CniError> {
+pub fn parse_result(plugin: &str, answer: &[u8]) -> Result<Value, CniError> {
     match serde_json::from_slice::<Value>(answer) {
         Ok(value @ Value::Object(_)) => Ok(value),
         Ok(_) => Err(CniError(format!("CNI plugin {plugin}: its result is no object"))),

@@ -10,10 +10,10 @@
 //!
 //! Does not connect, wait or decide anything: `cri-client` calls, a runtime serves.
 
-mod open_stream;
+mod in_process_stream;
 mod redaction;
 
-pub use open_stream::{CarryStream, OpenStream, TakesOpenStream};
+pub use in_process_stream::{AcceptsInProcessStream, InProcessStream, ServeStream};
 
 /// Messages, clients (`runtime_service_client`, …) and servers (`runtime_service_server`, …).
 pub mod v1 {

@@ -17,15 +17,15 @@ impl fmt::Debug for AuthConfig {
         formatter
             .debug_struct("AuthConfig")
             .field("username", username)
-            .field("password", &hidden(password))
-            .field("auth", &hidden(auth))
+            .field("password", &redacted(password))
+            .field("auth", &redacted(auth))
             .field("server_address", server_address)
-            .field("identity_token", &hidden(identity_token))
-            .field("registry_token", &hidden(registry_token))
+            .field("identity_token", &redacted(identity_token))
+            .field("registry_token", &redacted(registry_token))
             .finish()
     }
 }
 
-fn hidden(secret: &str) -> &'static str {
+fn redacted(secret: &str) -> &'static str {
     if secret.is_empty() { "" } else { "<hidden>" }
 }

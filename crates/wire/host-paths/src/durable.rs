@@ -12,16 +12,16 @@ use std::time::SystemTime;
 
 use rustix::fs::{AtFlags, Mode, OFlags};
 
-use crate::beneath::{Folder, check_name};
-use crate::trouble::{Doing as _, Trouble};
+use crate::beneath::{OpenDir, check_name};
+use crate::path_error::{PathError, PathErrorExt as _};
 
 /// How durable a write is when the call returns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Settled {
+pub enum WriteDurability {
     /// Complete, but a power cut may lose it.
-    Whole,
+    Atomic,
     /// On disk, with its name.
-    OnDisk,
+    Synced,
 }
 
 static NEXT: AtomicU64 = AtomicU64::new(0);
@@ -30,43 +30,42 @@ static NEXT: AtomicU64 = AtomicU64::new(0);
 const PREFIX: &str = ".writing-";
 
 pub fn write_whole(
-    folder: &Folder,
+    dir: &OpenDir,
     name: impl AsRef<OsStr>,
     content: &[u8],
     mode: u32,
-    settled: Settled,
-) -> Result<(), Trouble> {
+    durability: WriteDurability,
+) -> Result<(), PathError> {
     let name = name.as_ref();
-    let path = folder.path_of(name);
-    check_name(name).map_err(|why| Trouble::refused("write", &path, &why))?;
+    let path = dir.path_of(name);
+    check_name(name).map_err(|reason| PathError::refused("write", &path, &reason))?;
     let temporary = temporary_name();
-    let written = write_temporary(folder, &temporary, content, mode, settled)
-        .and_then(|()| rustix::fs::renameat(folder, &*temporary, folder, name).map_err(Into::into));
+    let written = write_temporary(dir, &temporary, content, mode, durability)
+        .and_then(|()| rustix::fs::renameat(dir, &*temporary, dir, name).map_err(Into::into));
     if let Err(error) = written {
         // After a failed write the temporary file must not fill the disk further.
-        let _gone = rustix::fs::unlinkat(folder, &*temporary, AtFlags::empty());
-        return Err(Trouble::new("write", &path, error));
+        let _gone = rustix::fs::unlinkat(dir, &*temporary, AtFlags::empty());
+        return Err(PathError::new("write", &path, error));
     }
-    if settled == Settled::OnDisk {
-        folder.sync()?;
+    if durability == WriteDurability::Synced {
+        dir.sync()?;
     }
     Ok(())
 }
 
 fn write_temporary(
-    folder: &Folder,
+    dir: &OpenDir,
     temporary: &OsStr,
     content: &[u8],
     mode: u32,
-    settled: Settled,
+    durability: WriteDurability,
 ) -> std::io::Result<()> {
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-    let descriptor =
-        rustix::fs::openat(folder, temporary, flags, Mode::from_raw_mode(mode & 0o600))?;
+    let descriptor = rustix::fs::openat(dir, temporary, flags, Mode::from_raw_mode(mode & 0o600))?;
     let mut file = std::fs::File::from(descriptor);
     file.write_all(content)?;
     rustix::fs::fchmod(&file, Mode::from_raw_mode(mode))?;
-    if settled == Settled::OnDisk {
+    if durability == WriteDurability::Synced {
         file.sync_all()?;
     }
     Ok(())
@@ -74,34 +73,34 @@ fn write_temporary(
 
 fn temporary_name() -> OsString {
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
-    format!("{}{number}", own_prefix()).into()
+    format!("{}{number}", process_prefix()).into()
 }
 
 /// Differs between two processes, even if both have the same PID.
-fn own_prefix() -> &'static str {
-    static OWN: OnceLock<String> = OnceLock::new();
-    OWN.get_or_init(|| {
+fn process_prefix() -> &'static str {
+    static PROCESS_PREFIX: OnceLock<String> = OnceLock::new();
+    PROCESS_PREFIX.get_or_init(|| {
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         format!("{PREFIX}{}-{}-", std::process::id(), now.as_nanos())
     })
 }
 
-impl Folder {
+impl OpenDir {
     /// Removes temporary files that interrupted writes of earlier processes have left in this
     /// directory, and returns the other names. Only for a directory that no other process writes
     /// to.
-    pub fn finished_names(&self, most: usize) -> Result<Vec<OsString>, Trouble> {
-        let mut names = self.names(most)?;
+    pub fn committed_names(&self, max_names: usize) -> Result<Vec<OsString>, PathError> {
+        let mut names = self.names(max_names)?;
         let mut failed = Ok(());
         names.retain(|name| {
             let text = name.to_string_lossy();
             if !text.starts_with(PREFIX) {
                 return true;
             }
-            if !text.starts_with(own_prefix()) {
+            if !text.starts_with(process_prefix()) {
                 let gone = rustix::fs::unlinkat(self, &**name, AtFlags::empty());
-                if let Err(trouble) = gone.doing("remove", &self.path_of(name)) {
-                    failed = Err(trouble);
+                if let Err(path_error) = gone.operation("remove", &self.path_of(name)) {
+                    failed = Err(path_error);
                 }
             }
             false

@@ -4,19 +4,19 @@
 //! root; nothing is removed through a mount; a write is complete or not there. Contains no policy
 //! and knows no pods.
 
-mod apart;
 mod beneath;
+mod blocking_pool;
 mod durable;
 mod mounts;
+mod path_error;
 mod removal;
-mod trouble;
 
-pub use apart::{Apart, ApartError};
-pub use beneath::{Folder, Links, check_name};
-pub use durable::{Settled, write_whole};
+pub use beneath::{OpenDir, SymlinkPolicy, check_name};
+pub use blocking_pool::{BlockingPool, BlockingPoolError};
+pub use durable::{WriteDurability, write_whole};
 pub use mounts::{is_mount_root, mounts_beneath};
+pub use path_error::{PathError, PathErrorExt};
 pub use removal::remove_tree;
-pub use trouble::{Doing, Trouble};
 
 #[cfg(test)]
 mod tests;

@@ -11,79 +11,80 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{AtFlags, OFlags, ResolveFlags};
 use rustix::io::Errno;
 
-use crate::beneath::{Folder, check_name, open_resolved};
-use crate::trouble::{Doing as _, Trouble};
+use crate::beneath::{OpenDir, check_name, open_resolved};
+use crate::path_error::{PathError, PathErrorExt as _};
 
-mod loosen;
+mod unprotect;
 
 /// Directories held open at once.
-const DEEPEST: usize = 32;
+const MAX_OPEN_DEPTH: usize = 32;
 
 /// Names read of one directory at a time.
 const BATCH: usize = 512;
 
 /// How often a directory is emptied while another process fills it, or while its content is being
 /// moved up.
-const TRIES: usize = 64;
+const MAX_ATTEMPTS: usize = 64;
 
 /// Removes `name` in `parent` with all below it. A name that does not exist counts as removed.
-pub fn remove_tree(parent: &Folder, name: impl AsRef<OsStr>) -> Result<(), Trouble> {
+pub fn remove_tree(parent: &OpenDir, name: impl AsRef<OsStr>) -> Result<(), PathError> {
     let name = name.as_ref();
-    check_name(name).map_err(|why| Trouble::refused("remove", &parent.path_of(name), &why))?;
-    remove_name(parent, name, &mut Moved { top: None, next: 0 }, 0)
+    check_name(name)
+        .map_err(|reason| PathError::refused("remove", &parent.path_of(name), &reason))?;
+    remove_name(parent, name, &mut MoveTarget { top: None, next: 0 }, 0)
 }
 
 /// Where directories from too deep are moved to: the top of the tree.
-struct Moved<'a> {
-    top: Option<&'a Folder>,
+struct MoveTarget<'a> {
+    top: Option<&'a OpenDir>,
     next: u64,
 }
 
 fn remove_name(
-    parent: &Folder,
+    parent: &OpenDir,
     name: &OsStr,
-    moved: &mut Moved<'_>,
+    move_target: &mut MoveTarget<'_>,
     depth: usize,
-) -> Result<(), Trouble> {
+) -> Result<(), PathError> {
     match unlink(parent, name, AtFlags::empty(), depth) {
         Ok(()) | Err(Errno::NOENT) => return Ok(()),
         Err(Errno::ISDIR | Errno::PERM) => {}
-        Err(errno) => return Err(Trouble::new("remove", &parent.path_of(name), errno)),
+        Err(errno) => return Err(PathError::new("remove", &parent.path_of(name), errno)),
     }
     match unlink(parent, name, AtFlags::REMOVEDIR, depth) {
         Ok(()) | Err(Errno::NOENT) => return Ok(()),
         Err(Errno::NOTEMPTY | Errno::EXIST) => {}
-        Err(errno) => return Err(Trouble::new("remove", &parent.path_of(name), errno)),
+        Err(errno) => return Err(PathError::new("remove", &parent.path_of(name), errno)),
     }
-    if let Some(top) = moved.top.filter(|_| depth >= DEEPEST) {
-        return move_up((parent, name), depth, top, &mut moved.next);
+    if let Some(top) = move_target.top.filter(|_| depth >= MAX_OPEN_DEPTH) {
+        return move_up((parent, name), depth, top, &mut move_target.next);
     }
-    for _ in 0..TRIES {
+    for _ in 0..MAX_ATTEMPTS {
         // Opened again each time: the name may have become another directory's.
-        let Some(folder) = enter(parent, name)? else { return Ok(()) };
-        if let Some(top) = moved.top {
-            let mut below = Moved { top: Some(top), next: moved.next };
-            let emptied = empty(&folder, &mut below, depth + 1);
-            moved.next = below.next;
+        let Some(dir) = open_child_dir(parent, name)? else { return Ok(()) };
+        if let Some(top) = move_target.top {
+            let mut below = MoveTarget { top: Some(top), next: move_target.next };
+            let emptied = empty(&dir, &mut below, depth + 1);
+            move_target.next = below.next;
             emptied?;
         } else {
-            empty(&folder, &mut Moved { top: Some(&folder), next: 0 }, depth + 1)?;
+            empty(&dir, &mut MoveTarget { top: Some(&dir), next: 0 }, depth + 1)?;
         }
         match unlink(parent, name, AtFlags::REMOVEDIR, depth) {
             Ok(()) | Err(Errno::NOENT) => return Ok(()),
             Err(Errno::NOTEMPTY | Errno::EXIST) => {}
             Err(errno) => {
-                return Err(Trouble::new("remove the directory", &parent.path_of(name), errno));
+                return Err(PathError::new("remove the directory", &parent.path_of(name), errno));
             }
         }
     }
-    Err(Trouble::new("remove the directory", &parent.path_of(name), Errno::NOTEMPTY))
+    Err(PathError::new("remove the directory", &parent.path_of(name), Errno::NOTEMPTY))
 }
 
 /// Removes one name, and first the flags or modes that forbid it.
-fn unlink(parent: &Folder, name: &OsStr, flags: AtFlags, depth: usize) -> Result<(), Errno> {
+fn unlink(parent: &OpenDir, name: &OsStr, flags: AtFlags, depth: usize) -> Result<(), Errno> {
     match rustix::fs::unlinkat(parent, name, flags) {
-        Err(errno) if loosen::loosen(parent, name, depth, errno) => {
+        Err(errno) if unprotect::unprotect(parent, name, depth, errno) => {
             rustix::fs::unlinkat(parent, name, flags)
         }
         answer => answer,
@@ -91,30 +92,30 @@ fn unlink(parent: &Folder, name: &OsStr, flags: AtFlags, depth: usize) -> Result
 }
 
 /// Empties a directory, until a listing finds nothing.
-fn empty(folder: &Folder, moved: &mut Moved<'_>, depth: usize) -> Result<(), Trouble> {
+fn empty(dir: &OpenDir, move_target: &mut MoveTarget<'_>, depth: usize) -> Result<(), PathError> {
     loop {
-        let names = some_names(folder)?;
+        let names = read_name_batch(dir)?;
         if names.is_empty() {
             return Ok(());
         }
         for name in names {
-            remove_name(folder, &name, moved, depth)?;
+            remove_name(dir, &name, move_target, depth)?;
         }
     }
 }
 
-fn some_names(folder: &Folder) -> Result<Vec<OsString>, Trouble> {
+fn read_name_batch(dir: &OpenDir) -> Result<Vec<OsString>, PathError> {
     use std::os::unix::ffi::OsStringExt as _;
-    let listing = match rustix::fs::Dir::read_from(folder) {
+    let listing = match rustix::fs::Dir::read_from(dir) {
         // Another process has removed it.
         Err(Errno::NOENT) => return Ok(Vec::new()),
-        listing => listing.doing("list", folder.path())?,
+        listing => listing.operation("list", dir.path())?,
     };
     let mut names = Vec::new();
     for entry in listing {
         let entry = match entry {
             Err(Errno::NOENT) => break,
-            entry => entry.doing("list", folder.path())?,
+            entry => entry.operation("list", dir.path())?,
         };
         let name = entry.file_name().to_bytes();
         if name != b"." && name != b".." {
@@ -128,39 +129,39 @@ fn some_names(folder: &Folder) -> Result<Vec<OsString>, Trouble> {
 }
 
 /// `None` if another process has removed it.
-fn enter(parent: &Folder, name: &OsStr) -> Result<Option<Folder>, Trouble> {
+fn open_child_dir(parent: &OpenDir, name: &OsStr) -> Result<Option<OpenDir>, PathError> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW;
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_XDEV;
     let path = parent.path_of(name);
     let open = || open_resolved(parent.as_fd(), Path::new(name), flags, resolve);
     let opened = match open() {
-        Err(Errno::ACCESS) if loosen::let_in(parent, name) => open(),
+        Err(Errno::ACCESS) if unprotect::grant_owner_access(parent, name) => open(),
         opened => opened,
     };
     match opened {
-        Ok(descriptor) => Ok(Some(Folder::of(descriptor, path))),
+        Ok(descriptor) => Ok(Some(OpenDir::of(descriptor, path))),
         Err(Errno::NOENT) => Ok(None),
         // The kernel's error for a mount point itself.
-        Err(Errno::XDEV) => Err(Trouble::new("remove what is mounted at", &path, Errno::BUSY)),
-        Err(errno) => Err(Trouble::new("open the directory", &path, errno)),
+        Err(Errno::XDEV) => Err(PathError::new("remove what is mounted at", &path, Errno::BUSY)),
+        Err(errno) => Err(PathError::new("open the directory", &path, errno)),
     }
 }
 
 fn move_up(
-    (parent, name): (&Folder, &OsStr),
+    (parent, name): (&OpenDir, &OsStr),
     depth: usize,
-    top: &Folder,
+    top: &OpenDir,
     next: &mut u64,
-) -> Result<(), Trouble> {
+) -> Result<(), PathError> {
     loop {
-        let place = PathBuf::from(format!(".removing-{next}"));
+        let target = PathBuf::from(format!(".removing-{next}"));
         *next += 1;
         let rename = || {
             let flags = rustix::fs::RenameFlags::NOREPLACE;
-            rustix::fs::renameat_with(parent, name, top, &place, flags)
+            rustix::fs::renameat_with(parent, name, top, &target, flags)
         };
         let renamed = match rename() {
-            Err(errno) if loosen::loosen(parent, name, depth, errno) => rename(),
+            Err(errno) if unprotect::unprotect(parent, name, depth, errno) => rename(),
             renamed => renamed,
         };
         match renamed {
@@ -168,7 +169,7 @@ fn move_up(
             // A hostile tree may contain such names already.
             Err(Errno::EXIST) => {}
             Err(errno) => {
-                return Err(Trouble::new("move up to remove", &parent.path_of(name), errno));
+                return Err(PathError::new("move up to remove", &parent.path_of(name), errno));
             }
         }
     }

@@ -14,15 +14,15 @@ use rustls::ClientConfig;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_rustls::TlsConnector;
 
-use crate::failure::{Failure, of_hyper, of_io};
-use crate::line::Line;
-use crate::target::Target;
+use crate::http_error::{HttpError, from_hyper, from_io};
+use crate::target::RequestTarget;
+use crate::tcp_connection::TcpConnection;
 use crate::tls::server_name;
 
 /// What to ask for.
 #[derive(Debug, Clone)]
-pub struct Ask<'a> {
-    pub target: &'a Target,
+pub struct GetRequest<'a> {
+    pub target: &'a RequestTarget,
     /// Sent as they are; a `Host` among them replaces the target's.
     pub headers: &'a [(String, String)],
     /// How much of the body is kept.
@@ -32,7 +32,7 @@ pub struct Ask<'a> {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Answer {
+pub struct GetResponse {
     pub status: u16,
     pub location: Option<String>,
     pub body: Vec<u8>,
@@ -41,62 +41,68 @@ pub struct Answer {
 }
 
 /// Sends a GET over a connection and reads the response.
-pub async fn exchange(line: Line, ask: &Ask<'_>) -> Result<Answer, Failure> {
-    let request = request(ask)?;
-    let peer = line.peer();
-    if !ask.target.secure {
-        return talk(line, request, ask.body_limit, peer).await;
+pub async fn exchange(
+    tcp_connection: TcpConnection,
+    get_request: &GetRequest<'_>,
+) -> Result<GetResponse, HttpError> {
+    let request = request(get_request)?;
+    let peer = tcp_connection.peer();
+    if !get_request.target.secure {
+        return send_and_read(tcp_connection, request, get_request.body_limit, peer).await;
     }
-    let Some(tls) = ask.tls.clone() else {
-        return Err(Failure::Tls("no settings for https".to_owned()));
+    let Some(tls) = get_request.tls.clone() else {
+        return Err(HttpError::Tls("no settings for https".to_owned()));
     };
-    let handshake = TlsConnector::from(tls).connect(server_name(&ask.target.host), line);
+    let handshake =
+        TlsConnector::from(tls).connect(server_name(&get_request.target.host), tcp_connection);
     match handshake.into_fallible().await {
-        Ok(stream) => talk(stream, request, ask.body_limit, peer).await,
-        Err((_, line)) if line.first_bytes().starts_with(b"HTTP/") => Err(Failure::PlainHttp),
+        Ok(stream) => send_and_read(stream, request, get_request.body_limit, peer).await,
+        Err((_, tcp_connection)) if tcp_connection.first_bytes().starts_with(b"HTTP/") => {
+            Err(HttpError::PlainHttp)
+        }
         Err((error, _)) => {
             match error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>()) {
-                Some(refused) => Err(Failure::Tls(refused.to_string())),
-                None => Err(of_io(&error, peer)),
+                Some(tls_error) => Err(HttpError::Tls(tls_error.to_string())),
+                None => Err(from_io(&error, peer)),
             }
         }
     }
 }
 
-fn request(ask: &Ask<'_>) -> Result<Request<Empty<Bytes>>, Failure> {
+fn request(get_request: &GetRequest<'_>) -> Result<Request<Empty<Bytes>>, HttpError> {
     let mut headers = HeaderMap::new();
-    for (name, value) in ask.headers {
+    for (name, value) in get_request.headers {
         let field = HeaderName::from_bytes(name.as_bytes()).map_err(|_| {
-            Failure::Request(format!("net/http: invalid header field name {name:?}"))
+            HttpError::Request(format!("net/http: invalid header field name {name:?}"))
         })?;
         let content = HeaderValue::from_str(value).map_err(|_| {
-            Failure::Request(format!("net/http: invalid header field value for {name:?}"))
+            HttpError::Request(format!("net/http: invalid header field value for {name:?}"))
         })?;
         headers.append(field, content);
     }
     if !headers.contains_key(hyper::header::HOST) {
-        let host = HeaderValue::from_str(&ask.target.authority())
-            .map_err(|error| Failure::Request(error.to_string()))?;
+        let host = HeaderValue::from_str(&get_request.target.authority())
+            .map_err(|error| HttpError::Request(error.to_string()))?;
         headers.insert(hyper::header::HOST, host);
     }
     headers.insert(hyper::header::CONNECTION, HeaderValue::from_static("close"));
-    let mut request = Request::get(ask.target.path.as_str())
+    let mut request = Request::get(get_request.target.path.as_str())
         .body(Empty::new())
-        .map_err(|error| Failure::Request(error.to_string()))?;
+        .map_err(|error| HttpError::Request(error.to_string()))?;
     *request.headers_mut() = headers;
     Ok(request)
 }
 
-async fn talk<S>(
+async fn send_and_read<S>(
     stream: S,
     request: Request<Empty<Bytes>>,
     limit: usize,
     peer: std::net::SocketAddr,
-) -> Result<Answer, Failure>
+) -> Result<GetResponse, HttpError>
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    let failed = |error: hyper::Error| of_hyper(&error, peer);
+    let failed = |error: hyper::Error| from_hyper(&error, peer);
     let (mut sender, connection) = hyper::client::conn::http1::Builder::new()
         .title_case_headers(true)
         .handshake(TokioIo::new(stream))
@@ -117,14 +123,14 @@ where
     conversation.await
 }
 
-async fn answer(response: Response<Incoming>, limit: usize) -> Result<Answer, Failure> {
+async fn answer(response: Response<Incoming>, limit: usize) -> Result<GetResponse, HttpError> {
     let (head, mut body) = response.into_parts();
     let location = head.headers.get(hyper::header::LOCATION);
-    let location = location.map(|place| String::from_utf8_lossy(place.as_bytes()).into_owned());
+    let location = location.map(|header| String::from_utf8_lossy(header.as_bytes()).into_owned());
     let mut kept = Vec::new();
     let mut truncated = false;
     while let Some(frame) = body.frame().await {
-        let frame = frame.map_err(|_| Failure::CutShort)?;
+        let frame = frame.map_err(|_| HttpError::CutShort)?;
         let Some(data) = frame.data_ref() else { continue };
         let room = limit - kept.len();
         kept.extend_from_slice(&data[..data.len().min(room)]);
@@ -133,5 +139,5 @@ async fn answer(response: Response<Incoming>, limit: usize) -> Result<Answer, Fa
             break;
         }
     }
-    Ok(Answer { status: head.status.as_u16(), location, body: kept, truncated })
+    Ok(GetResponse { status: head.status.as_u16(), location, body: kept, truncated })
 }

@@ -12,45 +12,46 @@ use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
 use tokio::sync::watch;
 
-use crate::failure::Failure;
+use crate::http_error::HttpError;
 
 #[cfg(test)]
 mod tests;
 
 /// Lookups in flight in this process: with a resolver that hangs, so many threads and no more.
-pub(crate) const MOST: usize = 32;
+pub(crate) const MAX_LOOKUPS: usize = 32;
 /// Enough for the buffers of any C library's resolver.
-const STACK: usize = 256 * 1024;
+const STACK_BYTES: usize = 256 * 1024;
 
-type Found = Result<Vec<SocketAddr>, String>;
-type Resolve = fn(&str) -> io::Result<Vec<SocketAddr>>;
-type UnderWay = Arc<Mutex<HashMap<String, watch::Receiver<Option<Found>>>>>;
+type LookupResult = Result<Vec<SocketAddr>, String>;
+type ResolveFn = fn(&str) -> io::Result<Vec<SocketAddr>>;
+type InFlightLookups = Arc<Mutex<HashMap<String, watch::Receiver<Option<LookupResult>>>>>;
 
-pub(crate) static SYSTEM: LazyLock<Lookups> = LazyLock::new(|| Lookups::new(MOST, of_the_system));
+pub(crate) static SYSTEM: LazyLock<Lookups> =
+    LazyLock::new(|| Lookups::new(MAX_LOOKUPS, resolve_with_system));
 
 #[derive(Debug)]
 pub(crate) struct Lookups {
-    most: usize,
-    resolve: Resolve,
-    under_way: UnderWay,
+    max_lookups: usize,
+    resolve: ResolveFn,
+    in_flight: InFlightLookups,
 }
 
 /// Frees a name's slot however its thread ends.
-struct Place {
+struct InFlightName {
     name: String,
-    under_way: UnderWay,
+    in_flight: InFlightLookups,
 }
 
-impl Drop for Place {
+impl Drop for InFlightName {
     fn drop(&mut self) {
-        let mut names = self.under_way.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut names = self.in_flight.lock().unwrap_or_else(PoisonError::into_inner);
         names.remove(&self.name);
     }
 }
 
 impl Lookups {
-    pub(crate) fn new(most: usize, resolve: Resolve) -> Self {
-        Self { most, resolve, under_way: Arc::default() }
+    pub(crate) fn new(max_lookups: usize, resolve: ResolveFn) -> Self {
+        Self { max_lookups, resolve, in_flight: Arc::default() }
     }
 
     /// The addresses of a name, each with this port.
@@ -58,11 +59,11 @@ impl Lookups {
         &self,
         host: &str,
         port: u16,
-    ) -> Result<Vec<SocketAddr>, Failure> {
-        let refused = |why: String| Failure::Lookup { host: host.to_owned(), why };
-        let mut answer = self.ask(host).map_err(refused)?;
-        let told = answer.wait_for(Option::is_some).await;
-        let found = told.ok().and_then(|found| found.clone());
+    ) -> Result<Vec<SocketAddr>, HttpError> {
+        let refused = |reason: String| HttpError::Lookup { host: host.to_owned(), reason };
+        let mut answer = self.start_or_join(host).map_err(refused)?;
+        let received = answer.wait_for(Option::is_some).await;
+        let found = received.ok().and_then(|found| found.clone());
         let mut found = found.unwrap_or_else(|| Err("the lookup failed".to_owned()));
         if let Ok(addresses) = &mut found {
             addresses.iter_mut().for_each(|address| address.set_port(port));
@@ -70,35 +71,37 @@ impl Lookups {
         found.map_err(refused)
     }
 
-    fn ask(&self, host: &str) -> Result<watch::Receiver<Option<Found>>, String> {
-        let mut names = self.under_way.lock().unwrap_or_else(PoisonError::into_inner);
+    fn start_or_join(&self, host: &str) -> Result<watch::Receiver<Option<LookupResult>>, String> {
+        let mut names = self.in_flight.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(answer) = names.get(host) {
             return Ok(answer.clone());
         }
-        if names.len() >= self.most {
-            let most = self.most;
-            return Err(format!("{most} lookups are under way and none ends; not looked up"));
+        if names.len() >= self.max_lookups {
+            let max_lookups = self.max_lookups;
+            return Err(format!(
+                "{max_lookups} lookups are under way and none ends; not looked up"
+            ));
         }
-        let (tell, answer) = watch::channel(None);
+        let (result_sender, answer) = watch::channel(None);
         names.insert(host.to_owned(), answer.clone());
         drop(names);
         let (name, resolve) = (host.to_owned(), self.resolve);
         // If no thread can be started, the slot is dropped with the closure.
-        let place = Place { name: name.clone(), under_way: self.under_way.clone() };
+        let in_flight_name = InFlightName { name: name.clone(), in_flight: self.in_flight.clone() };
         std::thread::Builder::new()
             .name("lookup".to_owned())
-            .stack_size(STACK)
+            .stack_size(STACK_BYTES)
             .spawn(move || {
                 let found = resolve(&name).map_err(|_| "no such host".to_owned());
-                drop(place);
+                drop(in_flight_name);
                 // The caller may have gone on without it.
-                let _gone = tell.send(Some(found));
+                let _gone = result_sender.send(Some(found));
             })
             .map_err(|error| format!("no thread could be started for it: {error}"))?;
         Ok(answer)
     }
 }
 
-fn of_the_system(host: &str) -> io::Result<Vec<SocketAddr>> {
+fn resolve_with_system(host: &str) -> io::Result<Vec<SocketAddr>> {
     Ok((host, 0).to_socket_addrs()?.collect())
 }

@@ -10,7 +10,7 @@ use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 mod tests;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Target {
+pub struct RequestTarget {
     pub secure: bool,
     /// A name or an address, without brackets.
     pub host: String,
@@ -22,7 +22,7 @@ pub struct Target {
     pub user: Option<String>,
 }
 
-impl Target {
+impl RequestTarget {
     pub fn parse(url: &str) -> Result<Self, String> {
         let (scheme, rest) =
             url.split_once("://").ok_or_else(|| "a URL needs a scheme and a host".to_owned())?;
@@ -43,7 +43,7 @@ impl Target {
 
     /// A path at a host and port. Text before the path's first single slash that would be read as a
     /// URL's authority is dropped, as in Go.
-    pub fn at(secure: bool, host: &str, port: u16, path: &str) -> Self {
+    pub fn from_parts(secure: bool, host: &str, port: u16, path: &str) -> Self {
         let path = match path.strip_prefix("//") {
             Some(rest) => rest.find(['/', '?', '#']).map_or("", |end| &rest[end..]),
             None => path,
@@ -74,7 +74,7 @@ impl Target {
     }
 
     /// The URL without the user and the query, which may hold secrets.
-    pub fn without_secrets(&self) -> String {
+    pub fn redacted_url(&self) -> String {
         let url = self.url();
         url.split('?').next().unwrap_or_default().to_owned()
     }
@@ -100,8 +100,8 @@ impl Target {
             Some(b'?') => format!("{own_path}{location}"),
             Some(b'/') => location.to_owned(),
             Some(_) => {
-                let folder = own_path.rfind('/').map_or("", |end| &own_path[..end]);
-                format!("{folder}/{location}")
+                let dir = own_path.rfind('/').map_or("", |end| &own_path[..end]);
+                format!("{dir}/{location}")
             }
         };
         Ok(Self { path: resolved(&path), ..self.clone() })
@@ -157,7 +157,7 @@ fn resolved(path: &str) -> String {
 fn without_dots(path: &str) -> String {
     let mut kept: Vec<&str> = Vec::new();
     let parts: Vec<&str> = path.split('/').collect();
-    let ends_in_folder = matches!(parts.last(), Some(&("." | ".." | "")));
+    let ends_in_dir = matches!(parts.last(), Some(&("." | ".." | "")));
     for part in path.strip_prefix('/').unwrap_or(path).split('/') {
         match part {
             "." => {}
@@ -165,7 +165,7 @@ fn without_dots(path: &str) -> String {
             part => kept.push(part),
         }
     }
-    if ends_in_folder && kept.last().is_some_and(|last| !last.is_empty()) {
+    if ends_in_dir && kept.last().is_some_and(|last| !last.is_empty()) {
         kept.push("");
     }
     format!("/{}", kept.join("/"))

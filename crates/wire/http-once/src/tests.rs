@@ -37,29 +37,32 @@ async fn read_head(stream: &mut TcpStream) -> String {
     String::from_utf8_lossy(&head).into_owned()
 }
 
-async fn get(port: u16, limit: usize) -> Result<Answer, Failure> {
-    let target = Target::parse(&format!("http://127.0.0.1:{port}/x?y")).unwrap();
+async fn get(port: u16, limit: usize) -> Result<GetResponse, HttpError> {
+    let target = RequestTarget::parse(&format!("http://127.0.0.1:{port}/x?y")).unwrap();
     let line = dial(&target.host, target.port()).await?;
     let headers = [("Accept".to_owned(), "*/*".to_owned())];
-    let ask = Ask { target: &target, headers: &headers, body_limit: limit, tls: None };
-    tokio::time::timeout(Duration::from_secs(10), exchange(line, &ask)).await.expect("hangs")
+    let get_request =
+        GetRequest { target: &target, headers: &headers, body_limit: limit, tls: None };
+    tokio::time::timeout(Duration::from_secs(10), exchange(line, &get_request))
+        .await
+        .expect("hangs")
 }
 
 #[tokio::test]
-async fn a_request_is_sent_and_the_other_end_sees_an_orderly_end() {
+async fn a_request_is_sent_and_the_server_sees_an_orderly_close() {
     let (port, served) = server(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok").await;
     let answer = get(port, 100).await.unwrap();
     assert_eq!((answer.status, answer.body.as_slice()), (200, &b"ok"[..]));
     let (head, end) = served.await.unwrap();
-    let wanted = format!(
+    let expected = format!(
         "GET /x?y HTTP/1.1\r\nAccept: */*\r\nHost: 127.0.0.1:{port}\r\nConnection: close\r\n\r\n"
     );
-    assert_eq!(head, wanted);
+    assert_eq!(head, expected);
     assert_eq!(end, "Ok(0)");
 }
 
 #[tokio::test]
-async fn bodies_are_cut_and_lies_about_length_are_found_out() {
+async fn bodies_are_truncated_and_wrong_content_lengths_are_errors() {
     let (port, _served) = server(b"HTTP/1.0 200 OK\r\n\r\n0123456789abc").await;
     let mut answers = Vec::new();
     answers.push(get(port, 10).await.unwrap());
@@ -72,7 +75,7 @@ async fn bodies_are_cut_and_lies_about_length_are_found_out() {
 }
 
 #[tokio::test]
-async fn failures_have_gos_words() {
+async fn errors_are_worded_as_gos() {
     let rows: [(&'static [u8], &str); 3] = [
         (b"", "EOF"),
         (b"SSH-2.0-OpenSSH_9.2\r\n", "malformed HTTP response"),
@@ -86,17 +89,17 @@ async fn failures_have_gos_words() {
             read_head(&mut stream).await;
             stream.write_all(sent).await.unwrap();
         });
-        let failure = get(port, 100).await.unwrap_err().to_string();
-        assert!(failure.contains(words), "{failure} lacks {words}");
+        let http_error = get(port, 100).await.unwrap_err().to_string();
+        assert!(http_error.contains(words), "{http_error} lacks {words}");
         served.await.unwrap();
     }
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
     drop(listener);
-    let failure = get(port, 100).await.unwrap_err().to_string();
-    assert_eq!(failure, format!("dial tcp 127.0.0.1:{port}: connect: connection refused"));
-    let failure = dial("no-such-host.invalid", 1).await.unwrap_err().to_string();
-    assert_eq!(failure, "dial tcp: lookup no-such-host.invalid: no such host");
+    let http_error = get(port, 100).await.unwrap_err().to_string();
+    assert_eq!(http_error, format!("dial tcp 127.0.0.1:{port}: connect: connection refused"));
+    let http_error = dial("no-such-host.invalid", 1).await.unwrap_err().to_string();
+    assert_eq!(http_error, "dial tcp: lookup no-such-host.invalid: no such host");
 }
 
 #[tokio::test]
@@ -117,9 +120,9 @@ async fn no_socket_stays_in_time_wait() {
     }
     served.await.unwrap();
     let port = format!(":{port:04X}");
-    let is_ours =
+    let is_own =
         |(local, remote): &&(String, String)| local.ends_with(&port) || remote.ends_with(&port);
-    assert_eq!(waiting_sockets().difference(&before).filter(is_ours).count(), 0);
+    assert_eq!(waiting_sockets().difference(&before).filter(is_own).count(), 0);
 }
 
 /// Both ends of each socket of the machine in TIME_WAIT. A port that is new to the test may be one
@@ -147,11 +150,11 @@ fn server_tls() -> (Arc<rustls::ServerConfig>, String) {
     (Arc::new(config), made.cert.pem())
 }
 
-async fn get_secure(port: u16, tls: Arc<rustls::ClientConfig>) -> Result<Answer, Failure> {
-    let target = Target::parse(&format!("https://localhost:{port}/")).unwrap();
+async fn get_secure(port: u16, tls: Arc<rustls::ClientConfig>) -> Result<GetResponse, HttpError> {
+    let target = RequestTarget::parse(&format!("https://localhost:{port}/")).unwrap();
     let line = dial("127.0.0.1", target.port()).await?;
-    let ask = Ask { target: &target, headers: &[], body_limit: 10, tls: Some(tls) };
-    exchange(line, &ask).await
+    let get_request = GetRequest { target: &target, headers: &[], body_limit: 10, tls: Some(tls) };
+    exchange(line, &get_request).await
 }
 
 #[tokio::test]
@@ -173,18 +176,18 @@ async fn tls_is_checked_only_where_it_should_be() {
             }
         }
     });
-    assert_eq!(get_secure(port, any_server().unwrap()).await.unwrap().status, 204);
-    let known = servers_signed_by(pem.as_bytes()).unwrap();
+    assert_eq!(get_secure(port, insecure_tls_config().unwrap()).await.unwrap().status, 204);
+    let known = tls_config_for_bundle(pem.as_bytes()).unwrap();
     assert_eq!(get_secure(port, known).await.unwrap().status, 204);
-    let unknown = servers_signed_by(other.as_bytes()).unwrap();
+    let unknown = tls_config_for_bundle(other.as_bytes()).unwrap();
     let refused = get_secure(port, unknown).await;
-    assert!(matches!(refused, Err(Failure::Tls(_))), "{refused:?}");
-    assert!(servers_signed_by(b"nothing").is_err());
+    assert!(matches!(refused, Err(HttpError::Tls(_))), "{refused:?}");
+    assert!(tls_config_for_bundle(b"nothing").is_err());
     served.abort();
 }
 
 #[tokio::test]
-async fn plain_http_where_tls_was_wanted_is_named() {
+async fn plain_http_on_a_tls_port_is_a_distinct_error() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
     let served = tokio::spawn(async move {
@@ -194,7 +197,7 @@ async fn plain_http_where_tls_was_wanted_is_named() {
         let _sent = stream.write_all(b"HTTP/1.0 400 Bad Request\r\n\r\n").await;
         let _rest = stream.read(&mut buffer).await;
     });
-    let refused = get_secure(port, any_server().unwrap()).await;
-    assert_eq!(refused, Err(Failure::PlainHttp));
+    let refused = get_secure(port, insecure_tls_config().unwrap()).await;
+    assert_eq!(refused, Err(HttpError::PlainHttp));
     served.await.unwrap();
 }

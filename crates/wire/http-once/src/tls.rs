@@ -11,19 +11,19 @@ use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
 
 /// Accepts any server, as probes must: pods' certificates are not verified.
-pub fn any_server() -> Result<Arc<ClientConfig>, String> {
+pub fn insecure_tls_config() -> Result<Arc<ClientConfig>, String> {
     let provider = Arc::new(aws_lc_rs::default_provider());
     let config = ClientConfig::builder_with_provider(provider.clone())
         .with_safe_default_protocol_versions()
         .map_err(|error| error.to_string())?
         .dangerous()
-        .with_custom_certificate_verifier(Arc::new(AnyServer(provider)))
+        .with_custom_certificate_verifier(Arc::new(AcceptAnyServer(provider)))
         .with_no_client_auth();
     Ok(Arc::new(config))
 }
 
 /// Accepts servers whose certificates chain to one of these (PEM).
-pub fn servers_signed_by(bundle: &[u8]) -> Result<Arc<ClientConfig>, String> {
+pub fn tls_config_for_bundle(bundle: &[u8]) -> Result<Arc<ClientConfig>, String> {
     let mut roots = RootCertStore::empty();
     // A bundle may hold certificates that do not parse.
     let readable = CertificateDer::pem_slice_iter(bundle).filter_map(Result::ok);
@@ -46,9 +46,9 @@ pub(crate) fn server_name(host: &str) -> ServerName<'static> {
 }
 
 #[derive(Debug)]
-struct AnyServer(Arc<CryptoProvider>);
+struct AcceptAnyServer(Arc<CryptoProvider>);
 
-impl ServerCertVerifier for AnyServer {
+impl ServerCertVerifier for AcceptAnyServer {
     fn verify_server_cert(
         &self,
         _: &CertificateDer<'_>,

@@ -13,10 +13,10 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until};
 
-use crate::server::Limits;
+use crate::server::ServerLimits;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Phase {
+enum ConnectionPhase {
     /// In its handshake.
     Opening,
     /// Between requests.
@@ -28,104 +28,104 @@ enum Phase {
     Closed,
 }
 
-impl Phase {
+impl ConnectionPhase {
     fn may_be_closed(self) -> bool {
         matches!(self, Self::Opening | Self::Idle | Self::Head)
     }
 }
 
 #[derive(Debug)]
-struct State {
-    phase: Phase,
+struct ActivityState {
+    phase: ConnectionPhase,
     since: Instant,
     deadline: Instant,
     /// No more requests after this one.
-    ending: bool,
+    closing: bool,
 }
 
 #[derive(Debug)]
-pub(crate) struct Activity {
-    state: Mutex<State>,
+pub(crate) struct ConnectionActivity {
+    state: Mutex<ActivityState>,
     /// Wakes the connection's own task.
     changed: Notify,
     /// Wakes the task that waits for a connection to close.
     idle: Arc<Notify>,
-    head_time: Duration,
-    idle_time: Duration,
+    head_timeout: Duration,
+    idle_timeout: Duration,
 }
 
 /// What a connection's task must do.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Signal {
+pub(crate) enum ConnectionSignal {
     /// Drop the connection.
     Close,
     /// Close it after the request that is being answered.
     End,
 }
 
-impl Activity {
-    pub(crate) fn new(limits: &Limits, idle: Arc<Notify>) -> Self {
+impl ConnectionActivity {
+    pub(crate) fn new(limits: &ServerLimits, idle: Arc<Notify>) -> Self {
         let now = Instant::now();
-        let state = State {
-            phase: Phase::Opening,
+        let state = ActivityState {
+            phase: ConnectionPhase::Opening,
             since: now,
-            deadline: now + limits.head_time,
-            ending: false,
+            deadline: now + limits.head_timeout,
+            closing: false,
         };
-        let (head_time, idle_time) = (limits.head_time, limits.idle_time);
-        Self { state: Mutex::new(state), changed: Notify::new(), idle, head_time, idle_time }
+        let (head_timeout, idle_timeout) = (limits.head_timeout, limits.idle_timeout);
+        Self { state: Mutex::new(state), changed: Notify::new(), idle, head_timeout, idle_timeout }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, ActivityState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn enter(&self, state: &mut State, phase: Phase, longest: Duration) {
+    fn enter(&self, state: &mut ActivityState, phase: ConnectionPhase, max_duration: Duration) {
         state.phase = phase;
         state.since = Instant::now();
-        state.deadline = state.since + longest;
+        state.deadline = state.since + max_duration;
         self.changed.notify_one();
     }
 
     /// The handshake is done; the first request must begin soon.
     pub(crate) fn opened(&self) {
         let mut state = self.state();
-        if state.phase == Phase::Opening {
-            self.enter(&mut state, Phase::Idle, self.head_time);
+        if state.phase == ConnectionPhase::Opening {
+            self.enter(&mut state, ConnectionPhase::Idle, self.head_timeout);
         }
     }
 
     /// Bytes came in.
     fn bytes_read(&self) {
         let mut state = self.state();
-        if state.phase == Phase::Idle {
-            self.enter(&mut state, Phase::Head, self.head_time);
+        if state.phase == ConnectionPhase::Idle {
+            self.enter(&mut state, ConnectionPhase::Head, self.head_timeout);
         }
     }
 
     /// A request begins. `false` if the connection is closed already.
-    pub(crate) fn begin(&self, longest: Duration) -> bool {
+    pub(crate) fn begin_request(&self, max_duration: Duration) -> bool {
         let mut state = self.state();
-        if state.phase == Phase::Closed {
+        if state.phase == ConnectionPhase::Closed {
             return false;
         }
-        self.enter(&mut state, Phase::Busy, longest);
+        self.enter(&mut state, ConnectionPhase::Busy, max_duration);
         true
     }
 
     /// Sets the deadline of the current phase, from now on.
-    pub(crate) fn allow(&self, longest: Duration) {
+    pub(crate) fn extend_deadline(&self, max_duration: Duration) {
         let mut state = self.state();
-        if state.phase == Phase::Busy {
-            self.enter(&mut state, Phase::Busy, longest);
+        if state.phase == ConnectionPhase::Busy {
+            self.enter(&mut state, ConnectionPhase::Busy, max_duration);
         }
     }
 
     /// The response has been handed to the connection.
-    pub(crate) fn finish(&self) {
+    pub(crate) fn finish_request(&self) {
         let mut state = self.state();
-        if state.phase == Phase::Busy {
-            self.enter(&mut state, Phase::Idle, self.idle_time);
+        if state.phase == ConnectionPhase::Busy {
+            self.enter(&mut state, ConnectionPhase::Idle, self.idle_timeout);
             self.idle.notify_one();
         }
     }
@@ -142,7 +142,7 @@ impl Activity {
         if !state.phase.may_be_closed() {
             return false;
         }
-        state.phase = Phase::Closed;
+        state.phase = ConnectionPhase::Closed;
         self.changed.notify_one();
         true
     }
@@ -150,23 +150,23 @@ impl Activity {
     /// No more requests after the one that is being answered.
     pub(crate) fn end(&self) {
         if !self.close_if_idle() {
-            self.state().ending = true;
+            self.state().closing = true;
             self.changed.notify_one();
         }
     }
 
-    /// The next signal. `ends`: it is known that no more requests come.
-    pub(crate) async fn signal(&self, ends: bool) -> Signal {
+    /// The next signal. `is_closing`: it is known that no more requests come.
+    pub(crate) async fn signal(&self, is_closing: bool) -> ConnectionSignal {
         loop {
-            let (closed, deadline, ending) = {
+            let (closed, deadline, closing) = {
                 let state = self.state();
-                (state.phase == Phase::Closed, state.deadline, state.ending)
+                (state.phase == ConnectionPhase::Closed, state.deadline, state.closing)
             };
             if closed {
-                return Signal::Close;
+                return ConnectionSignal::Close;
             }
-            if ending && !ends {
-                return Signal::End;
+            if closing && !is_closing {
+                return ConnectionSignal::End;
             }
             tokio::select! {
                 () = self.changed.notified() => {}
@@ -174,7 +174,7 @@ impl Activity {
                     let mut state = self.state();
                     // The deadline may have moved meanwhile.
                     if Instant::now() >= state.deadline {
-                        state.phase = Phase::Closed;
+                        state.phase = ConnectionPhase::Closed;
                     }
                 }
             }
@@ -183,19 +183,19 @@ impl Activity {
 
     /// Waits until the connection is to be dropped.
     pub(crate) async fn closed(&self) {
-        while self.signal(true).await != Signal::Close {}
+        while self.signal(true).await != ConnectionSignal::Close {}
     }
 }
 
 /// An accepted stream that reports when a request begins to arrive.
 #[derive(Debug)]
-pub struct Watched<S> {
+pub struct TrackedStream<S> {
     stream: S,
-    activity: Arc<Activity>,
+    activity: Arc<ConnectionActivity>,
 }
 
-impl<S> Watched<S> {
-    pub(crate) fn new(stream: S, activity: Arc<Activity>) -> Self {
+impl<S> TrackedStream<S> {
+    pub(crate) fn new(stream: S, activity: Arc<ConnectionActivity>) -> Self {
         Self { stream, activity }
     }
 
@@ -205,7 +205,7 @@ impl<S> Watched<S> {
     }
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for Watched<S> {
+impl<S: AsyncRead + Unpin> AsyncRead for TrackedStream<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -220,7 +220,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Watched<S> {
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Watched<S> {
+impl<S: AsyncWrite + Unpin> AsyncWrite for TrackedStream<S> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,

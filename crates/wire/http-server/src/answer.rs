@@ -13,41 +13,41 @@ use hyper::upgrade::Upgraded;
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite};
 
-use crate::activity::Watched;
+use crate::activity::TrackedStream;
 use crate::body::Body;
-use crate::places::Place;
+use crate::permits::WorkPermit;
 
 /// Runs a stream after its response (101) has been sent.
 pub type UpgradeTask = Box<dyn FnOnce(Upgraded) -> Pin<Box<dyn Future<Output = ()> + Send>> + Send>;
 
 /// A response with what it holds.
-pub struct Answer {
+pub struct HandlerResponse {
     pub(crate) response: Response<Body>,
     pub(crate) upgrade: Option<UpgradeTask>,
     pub(crate) within: Option<Duration>,
-    pub(crate) place: Option<Place>,
+    pub(crate) permit: Option<WorkPermit>,
 }
 
-impl Answer {
+impl HandlerResponse {
     pub fn new(response: Response<Body>) -> Self {
-        Self { response, upgrade: None, within: None, place: None }
+        Self { response, upgrade: None, within: None, permit: None }
     }
 
     /// The response is sent; then the task owns the connection, for at most `within`.
     pub fn upgrade(response: Response<Body>, within: Duration, task: UpgradeTask) -> Self {
-        Self { response, upgrade: Some(task), within: Some(within), place: None }
+        Self { response, upgrade: Some(task), within: Some(within), permit: None }
     }
 
-    /// How long it may take from now on; by default the rest of `Limits::answer_time`.
+    /// How long it may take from now on; by default the rest of `ServerLimits::response_timeout`.
     #[must_use]
-    pub fn within(self, longest: Duration) -> Self {
-        Self { within: Some(longest), ..self }
+    pub fn within(self, max_duration: Duration) -> Self {
+        Self { within: Some(max_duration), ..self }
     }
 
     /// The slot that it holds.
     #[must_use]
-    pub fn holding(self, place: Place) -> Self {
-        Self { place: Some(place), ..self }
+    pub fn with_permit(self, permit: WorkPermit) -> Self {
+        Self { permit: Some(permit), ..self }
     }
 }
 
@@ -59,6 +59,6 @@ pub fn stream_of<S>(upgraded: Upgraded) -> Result<(S, Bytes), Upgraded>
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    let parts = upgraded.downcast::<TokioIo<Watched<S>>>()?;
+    let parts = upgraded.downcast::<TokioIo<TrackedStream<S>>>()?;
     Ok((parts.io.into_inner().into_stream(), parts.read_buf))
 }

@@ -15,53 +15,53 @@ use hyper::body::{Frame, Incoming, SizeHint};
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 
-use crate::activity::Activity;
-use crate::places::Place;
+use crate::activity::ConnectionActivity;
+use crate::permits::WorkPermit;
 
-const PART: usize = 32 * 1024;
+const BODY_CHUNK_BYTES: usize = 32 * 1024;
 /// Parts queued between a sender and the connection.
-const QUEUED_PARTS: usize = 4;
+const QUEUED_CHUNKS: usize = 4;
 
 /// A response's body.
 #[derive(Debug)]
 pub struct Body {
-    content: Content,
-    pub(crate) held: Option<Held>,
+    content: BodyContent,
+    pub(crate) guard: Option<ResponseGuard>,
 }
 
 #[derive(Debug)]
-enum Content {
+enum BodyContent {
     Whole(Bytes),
-    Parts(mpsc::Receiver<Result<Bytes, Aborted>>),
+    Parts(mpsc::Receiver<Result<Bytes, BodyAborted>>),
 }
 
 /// The sender aborted the body before its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the body was cut off")]
-pub struct Aborted;
+pub struct BodyAborted;
 
 /// What a response holds until its last part is handed to the connection.
 #[derive(Debug)]
-pub(crate) struct Held {
-    pub(crate) activity: Arc<Activity>,
-    pub(crate) _place: Option<Place>,
+pub(crate) struct ResponseGuard {
+    pub(crate) activity: Arc<ConnectionActivity>,
+    pub(crate) _permit: Option<WorkPermit>,
 }
 
-impl Drop for Held {
+impl Drop for ResponseGuard {
     fn drop(&mut self) {
-        self.activity.finish();
+        self.activity.finish_request();
     }
 }
 
 /// Sends the parts of a body; dropping it ends the body.
 #[derive(Debug)]
 pub struct BodySender {
-    parts: mpsc::Sender<Result<Bytes, Aborted>>,
+    parts: mpsc::Sender<Result<Bytes, BodyAborted>>,
 }
 
 impl Body {
     pub fn whole(bytes: impl Into<Bytes>) -> Self {
-        Self { content: Content::Whole(bytes.into()), held: None }
+        Self { content: BodyContent::Whole(bytes.into()), guard: None }
     }
 
     pub fn empty() -> Self {
@@ -70,8 +70,8 @@ impl Body {
 
     /// A body whose parts are sent one by one.
     pub fn parts() -> (BodySender, Self) {
-        let (parts, receiver) = mpsc::channel(QUEUED_PARTS);
-        (BodySender { parts }, Self { content: Content::Parts(receiver), held: None })
+        let (parts, receiver) = mpsc::channel(QUEUED_CHUNKS);
+        (BodySender { parts }, Self { content: BodyContent::Parts(receiver), guard: None })
     }
 }
 
@@ -83,7 +83,7 @@ impl BodySender {
 
     /// Breaks the connection, so that the client does not take a part for the whole.
     pub async fn abort(self) {
-        let _ = self.parts.send(Err(Aborted)).await;
+        let _ = self.parts.send(Err(BodyAborted)).await;
     }
 
     /// Waits until the client is gone.
@@ -94,32 +94,32 @@ impl BodySender {
 
 impl hyper::body::Body for Body {
     type Data = Bytes;
-    type Error = Aborted;
+    type Error = BodyAborted;
 
     fn poll_frame(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Aborted>>> {
+    ) -> Poll<Option<Result<Frame<Bytes>, BodyAborted>>> {
         match &mut self.content {
-            Content::Whole(rest) if rest.is_empty() => Poll::Ready(None),
-            Content::Whole(rest) => {
-                let part = rest.split_to(rest.len().min(PART));
+            BodyContent::Whole(rest) if rest.is_empty() => Poll::Ready(None),
+            BodyContent::Whole(rest) => {
+                let part = rest.split_to(rest.len().min(BODY_CHUNK_BYTES));
                 Poll::Ready(Some(Ok(Frame::data(part))))
             }
-            Content::Parts(parts) => {
+            BodyContent::Parts(parts) => {
                 parts.poll_recv(context).map(|part| part.map(|part| part.map(Frame::data)))
             }
         }
     }
 
     fn is_end_stream(&self) -> bool {
-        matches!(&self.content, Content::Whole(rest) if rest.is_empty())
+        matches!(&self.content, BodyContent::Whole(rest) if rest.is_empty())
     }
 
     fn size_hint(&self) -> SizeHint {
         match &self.content {
-            Content::Whole(rest) => SizeHint::with_exact(rest.len() as u64),
-            Content::Parts(_) => SizeHint::default(),
+            BodyContent::Whole(rest) => SizeHint::with_exact(rest.len() as u64),
+            BodyContent::Parts(_) => SizeHint::default(),
         }
     }
 }
@@ -141,14 +141,14 @@ pub enum ReadBodyError {
 /// If it is longer or slower than allowed, or the client stops.
 pub async fn read_body(
     body: Incoming,
-    most: usize,
-    longest: Duration,
+    max_bytes: usize,
+    max_duration: Duration,
 ) -> Result<Bytes, ReadBodyError> {
-    match timeout(longest, Limited::new(body, most).collect()).await {
-        Err(_) => Err(ReadBodyError::TooSlow { limit: longest }),
+    match timeout(max_duration, Limited::new(body, max_bytes).collect()).await {
+        Err(_) => Err(ReadBodyError::TooSlow { limit: max_duration }),
         Ok(Ok(body)) => Ok(body.to_bytes()),
         Ok(Err(error)) if error.is::<LengthLimitError>() => {
-            Err(ReadBodyError::TooLarge { limit: most })
+            Err(ReadBodyError::TooLarge { limit: max_bytes })
         }
         Ok(Err(error)) => Err(ReadBodyError::Broken { cause: error.to_string() }),
     }

@@ -3,7 +3,7 @@
 //! Rule: every connection has a deadline in every phase: handshake, request head, idle, response,
 //! stream. The number of connections is limited; at the limit the connection that has been idle
 //! longest is closed, so that idle connections never block a request. Long-lasting work takes a
-//! slot of its kind ([`Places`]), and a kind that is full leaves the others alone. Knows neither
+//! slot of its kind ([`WorkPermits`]), and a kind that is full leaves the others alone. Knows neither
 //! callers nor content.
 //!
 //! Planned: the local socket (crates/adapters/local-socket) and the secure port of the node
@@ -13,15 +13,15 @@ mod activity;
 mod answer;
 mod body;
 mod listener;
-mod places;
+mod permits;
 mod server;
 
-pub use activity::Watched;
-pub use answer::{Answer, UpgradeTask, stream_of};
+pub use activity::TrackedStream;
+pub use answer::{HandlerResponse, UpgradeTask, stream_of};
 pub use body::{Body, BodySender, ReadBodyError, read_body};
-pub use listener::Listener;
-pub use places::{Place, Places};
-pub use server::{Handler, Limits, serve};
+pub use listener::ConnectionListener;
+pub use permits::{WorkPermit, WorkPermits};
+pub use server::{HttpRequestHandler, ServerLimits, serve};
 
 /// A handler's input.
 pub type Request = hyper::Request<hyper::body::Incoming>;

@@ -12,7 +12,7 @@ use tokio::net::unix::UCred;
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 
 /// A source of connections.
-pub trait Listener: Send + Sync + 'static {
+pub trait ConnectionListener: Send + Sync + 'static {
     /// An accepted connection from which nothing was read yet.
     type Accepted: Send + 'static;
     type Stream: AsyncRead + AsyncWrite + Unpin + Send + 'static;
@@ -29,7 +29,7 @@ pub trait Listener: Send + Sync + 'static {
     ) -> impl Future<Output = Option<(Self::Stream, Self::Peer)>> + Send;
 }
 
-impl Listener for TcpListener {
+impl ConnectionListener for TcpListener {
     type Accepted = (TcpStream, SocketAddr);
     type Stream = TcpStream;
     type Peer = SocketAddr;
@@ -43,7 +43,7 @@ impl Listener for TcpListener {
     }
 }
 
-impl Listener for UnixListener {
+impl ConnectionListener for UnixListener {
     type Accepted = UnixStream;
     type Stream = UnixStream;
     /// `None` if the kernel does not report it.

@@ -19,10 +19,10 @@ use tokio::task::{Id, JoinSet};
 use tokio::time::{sleep, timeout};
 
 use crate::Request;
-use crate::activity::{Activity, Signal, Watched};
-use crate::answer::{Answer, UpgradeTask};
-use crate::body::{Body, Held};
-use crate::listener::Listener;
+use crate::activity::{ConnectionActivity, ConnectionSignal, TrackedStream};
+use crate::answer::{HandlerResponse, UpgradeTask};
+use crate::body::{Body, ResponseGuard};
+use crate::listener::ConnectionListener;
 
 /// After a failed `accept` (no descriptors left), so that the loop does not spin.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
@@ -31,58 +31,60 @@ const MIN_HEAD_BYTES: usize = 8 * 1024;
 
 /// Limits of one server.
 #[derive(Debug, Clone)]
-pub struct Limits {
+pub struct ServerLimits {
     pub connections: usize,
     /// The bytes of a request's line and headers.
     pub head_bytes: usize,
     /// For a handshake, and for a head from its first byte.
-    pub head_time: Duration,
+    pub head_timeout: Duration,
     /// Between two requests.
-    pub idle_time: Duration,
+    pub idle_timeout: Duration,
     /// For a response that sets no other limit.
-    pub answer_time: Duration,
+    pub response_timeout: Duration,
     /// For the responses in flight when the server stops.
-    pub end_time: Duration,
+    pub shutdown_timeout: Duration,
 }
 
-impl Default for Limits {
+impl Default for ServerLimits {
     fn default() -> Self {
         Self {
             connections: 128,
             head_bytes: 32 * 1024,
-            head_time: Duration::from_secs(10),
-            idle_time: Duration::from_secs(90),
-            answer_time: Duration::from_secs(60),
-            end_time: Duration::from_secs(5),
+            head_timeout: Duration::from_secs(10),
+            idle_timeout: Duration::from_secs(90),
+            response_timeout: Duration::from_secs(60),
+            shutdown_timeout: Duration::from_secs(5),
         }
     }
 }
 
 /// Answers requests. The future is dropped if the client disconnects or the time limit passes.
-pub trait Handler<P>: Send + Sync + 'static {
-    fn answer(&self, peer: &P, request: Request) -> impl Future<Output = Answer> + Send;
+pub trait HttpRequestHandler<P>: Send + Sync + 'static {
+    fn answer(&self, peer: &P, request: Request) -> impl Future<Output = HandlerResponse> + Send;
 }
 
 /// Serves until `end`; then the responses in flight are finished.
 pub async fn serve<L, H>(
     listener: L,
     handler: Arc<H>,
-    limits: Limits,
+    limits: ServerLimits,
     end: impl Future<Output = ()>,
 ) where
-    L: Listener,
-    H: Handler<L::Peer>,
+    L: ConnectionListener,
+    H: HttpRequestHandler<L::Peer>,
 {
-    let mut connections = Connections::default();
+    let mut connections = OpenConnections::default();
     let idle = Arc::new(Notify::new());
     let listener = Arc::new(listener);
     let limits = Arc::new(limits);
     let mut end = pin!(end);
     let mut waiting = None;
     loop {
-        if let Some(accepted) = waiting.take_if(|_| connections.make_room(limits.connections)) {
-            let activity = Arc::new(Activity::new(&limits, idle.clone()));
-            let server = Server {
+        if let Some(accepted) =
+            waiting.take_if(|_| connections.close_idle_connections(limits.connections))
+        {
+            let activity = Arc::new(ConnectionActivity::new(&limits, idle.clone()));
+            let server = ConnectionContext {
                 handler: handler.clone(),
                 limits: limits.clone(),
                 activity: activity.clone(),
@@ -100,24 +102,28 @@ pub async fn serve<L, H>(
         }
     }
     drop(listener);
-    connections.end(limits.end_time).await;
+    connections.end(limits.shutdown_timeout).await;
 }
 
 #[derive(Default)]
-struct Connections {
+struct OpenConnections {
     tasks: JoinSet<()>,
-    open: HashMap<Id, Arc<Activity>>,
+    open: HashMap<Id, Arc<ConnectionActivity>>,
 }
 
-impl Connections {
-    fn add(&mut self, activity: Arc<Activity>, task: impl Future<Output = ()> + Send + 'static) {
+impl OpenConnections {
+    fn add(
+        &mut self,
+        activity: Arc<ConnectionActivity>,
+        task: impl Future<Output = ()> + Send + 'static,
+    ) {
         let id = self.tasks.spawn(task).id();
         self.open.insert(id, activity);
     }
 
     /// Closes the connections that have been idle longest. `false` if all are busy.
-    fn make_room(&mut self, most: usize) -> bool {
-        while self.open.len() >= most {
+    fn close_idle_connections(&mut self, max_connections: usize) -> bool {
+        while self.open.len() >= max_connections {
             let idle = self.open.iter().filter_map(|(id, open)| Some((open.idle_since()?, *id)));
             let Some((_, id)) = idle.min_by_key(|(since, _)| *since) else { return false };
             if self.open.get(&id).is_some_and(|open| open.close_if_idle()) {
@@ -137,69 +143,69 @@ impl Connections {
         Some(())
     }
 
-    async fn end(mut self, longest: Duration) {
+    async fn end(mut self, max_duration: Duration) {
         for open in self.open.values() {
             open.end();
         }
         let ended = async { while self.next_ended().await.is_some() {} };
-        let _ = timeout(longest, ended).await;
+        let _ = timeout(max_duration, ended).await;
     }
 }
 
 /// What one connection's task needs.
-struct Server<H> {
+struct ConnectionContext<H> {
     handler: Arc<H>,
-    limits: Arc<Limits>,
-    activity: Arc<Activity>,
+    limits: Arc<ServerLimits>,
+    activity: Arc<ConnectionActivity>,
 }
 
 /// A connection that becomes a stream.
-struct Upgrade {
+struct PendingUpgrade {
     connection: OnUpgrade,
     task: UpgradeTask,
-    held: Held,
+    guard: ResponseGuard,
 }
 
-impl Upgrade {
+impl PendingUpgrade {
     async fn run(self) {
         // If the client has disconnected meanwhile there is nothing to do.
         if let Ok(upgraded) = self.connection.await {
             (self.task)(upgraded).await;
         }
-        drop(self.held);
+        drop(self.guard);
     }
 }
 
 /// The connection is closed; no further request is answered.
 #[derive(Debug, thiserror::Error)]
 #[error("the connection is closed")]
-struct Closed;
+struct ConnectionClosed;
 
-impl<H> Server<H> {
+impl<H> ConnectionContext<H> {
     async fn answer<P>(
         &self,
         peer: &P,
         mut request: Request,
-        upgrade: &Mutex<Option<Upgrade>>,
-    ) -> Result<Response<Body>, Closed>
+        upgrade: &Mutex<Option<PendingUpgrade>>,
+    ) -> Result<Response<Body>, ConnectionClosed>
     where
-        H: Handler<P>,
+        H: HttpRequestHandler<P>,
     {
-        if !self.activity.begin(self.limits.answer_time) {
-            return Err(Closed);
+        if !self.activity.begin_request(self.limits.response_timeout) {
+            return Err(ConnectionClosed);
         }
         let connection = hyper::upgrade::on(&mut request);
         let answer = self.handler.answer(peer, request).await;
-        if let Some(longest) = answer.within {
-            self.activity.allow(longest);
+        if let Some(max_duration) = answer.within {
+            self.activity.extend_deadline(max_duration);
         }
-        let held = Held { activity: self.activity.clone(), _place: answer.place };
+        let guard = ResponseGuard { activity: self.activity.clone(), _permit: answer.permit };
         let mut response = answer.response;
         match answer.upgrade {
-            None => response.body_mut().held = Some(held),
+            None => response.body_mut().guard = Some(guard),
             Some(task) => {
                 let mut upgrade = upgrade.lock().unwrap_or_else(PoisonError::into_inner);
-                *upgrade = Some(Upgrade { connection, task, held });
+                *upgrade = Some(PendingUpgrade { connection, task, guard });
             }
         }
         Ok(response)
@@ -214,10 +220,10 @@ impl<H> Server<H> {
 }
 
 /// One connection, from its handshake to its end.
-async fn run<L, H>(server: Server<H>, listener: Arc<L>, accepted: L::Accepted)
+async fn run<L, H>(server: ConnectionContext<H>, listener: Arc<L>, accepted: L::Accepted)
 where
-    L: Listener,
-    H: Handler<L::Peer>,
+    L: ConnectionListener,
+    H: HttpRequestHandler<L::Peer>,
 {
     let (activity, http1) = (server.activity.clone(), server.http1());
     let opened = tokio::select! {
@@ -227,7 +233,7 @@ where
     drop(listener);
     let Some((stream, peer)) = opened else { return };
     activity.opened();
-    let upgrade: Arc<Mutex<Option<Upgrade>>> = Arc::default();
+    let upgrade: Arc<Mutex<Option<PendingUpgrade>>> = Arc::default();
     let shared = Arc::new((server, peer, upgrade.clone()));
     let service = service_fn(move |request: Request| {
         let shared = shared.clone();
@@ -236,17 +242,17 @@ where
             server.answer(peer, request, upgrade).await
         }
     });
-    let stream = TokioIo::new(Watched::new(stream, activity.clone()));
+    let stream = TokioIo::new(TrackedStream::new(stream, activity.clone()));
     let mut connection = pin!(http1.serve_connection(stream, service).with_upgrades());
-    let mut ends = false;
+    let mut is_closing = false;
     loop {
         tokio::select! {
             // A client's error concerns this connection only.
             _ = &mut connection => break,
-            signal = activity.signal(ends) => match signal {
-                Signal::Close => return,
-                Signal::End => {
-                    ends = true;
+            signal = activity.signal(is_closing) => match signal {
+                ConnectionSignal::Close => return,
+                ConnectionSignal::End => {
+                    is_closing = true;
                     connection.as_mut().graceful_shutdown();
                 }
             }

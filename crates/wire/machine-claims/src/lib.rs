@@ -8,7 +8,7 @@
 //! name does. Does not decide which names a root gets.
 
 mod conflict;
-mod holdings;
+mod resources;
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io;
@@ -18,24 +18,24 @@ use std::sync::{Mutex, PoisonError};
 
 use rustix::fs::{FlockOperation, flock};
 
-pub use conflict::Conflict;
-pub use holdings::{Holdings, Port, Range, Transport};
+pub use conflict::ClaimConflict;
+pub use resources::{AddressRange, ClaimedPort, ClaimedPortProtocol, ClaimedResources};
 
 #[cfg(test)]
 mod tests;
 
 /// The directory of this machine's claims.
-pub const DIRECTORY: &str = "/run/keelson/claims";
+pub const CLAIMS_DIR: &str = "/run/keelson/claims";
 /// Larger than any claim of ours.
-const LARGEST: u64 = 1 << 20;
+const MAX_CLAIM_BYTES: u64 = 1 << 20;
 
 #[derive(Debug, thiserror::Error)]
 pub enum ClaimError {
-    #[error("{doing} {path}: {source}")]
-    File { doing: &'static str, path: PathBuf, source: io::Error },
+    #[error("{operation} {path}: {source}")]
+    File { operation: &'static str, path: PathBuf, source: io::Error },
     /// Boxed: it is large and rare.
     #[error(transparent)]
-    Conflict(Box<Conflict>),
+    Conflict(Box<ClaimConflict>),
 }
 
 type Result<T, E = ClaimError> = std::result::Result<T, E>;
@@ -48,7 +48,7 @@ pub struct Claims {
 
 /// The exclusive right to read and change claims.
 #[derive(Debug)]
-pub struct Turn<'a> {
+pub struct ClaimsLock<'a> {
     claims: &'a Claims,
     _lock: File,
 }
@@ -56,22 +56,25 @@ pub struct Turn<'a> {
 /// A claim of another root.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Claim {
-    pub holdings: Holdings,
+    pub resources: ClaimedResources,
     /// Its process runs; otherwise only its pods do.
     pub is_alive: bool,
 }
 
 /// A claim of this process, in force as long as this value lives.
 #[derive(Debug)]
-pub struct Held {
+pub struct HeldClaim {
     claims: Claims,
     key: String,
-    holdings: Mutex<Holdings>,
+    resources: Mutex<ClaimedResources>,
     _lock: File,
 }
 
-fn failed<'a>(doing: &'static str, path: &'a Path) -> impl FnOnce(io::Error) -> ClaimError + 'a {
-    move |source| ClaimError::File { doing, path: path.to_owned(), source }
+fn failed<'a>(
+    operation: &'static str,
+    path: &'a Path,
+) -> impl FnOnce(io::Error) -> ClaimError + 'a {
+    move |source| ClaimError::File { operation, path: path.to_owned(), source }
 }
 
 fn open(path: &Path) -> Result<File> {
@@ -104,7 +107,7 @@ impl Claims {
     }
 
     /// Waits for other processes that read or change claims, which takes milliseconds.
-    pub fn turn(&self) -> Result<Turn<'_>> {
+    pub fn lock(&self) -> Result<ClaimsLock<'_>> {
         let directory = &self.directory;
         let made = DirBuilder::new().recursive(true).mode(0o755).create(directory);
         made.map_err(failed("making", directory))?;
@@ -112,7 +115,7 @@ impl Claims {
         let lock = open(&path)?;
         loop {
             match flock(&lock, FlockOperation::LockExclusive) {
-                Ok(()) => return Ok(Turn { claims: self, _lock: lock }),
+                Ok(()) => return Ok(ClaimsLock { claims: self, _lock: lock }),
                 Err(rustix::io::Errno::INTR) => {}
                 Err(error) => return Err(failed("locking", &path)(error.into())),
             }
@@ -127,19 +130,19 @@ impl Claims {
         self.directory.join(format!("{key}.json"))
     }
 
-    fn write(&self, key: &str, holdings: &Holdings) -> Result<()> {
+    fn write(&self, key: &str, resources: &ClaimedResources) -> Result<()> {
         let path = self.record_path(key);
         let beside = self.directory.join(format!("{key}.new"));
-        let text = serde_json::to_vec(holdings).unwrap_or_default();
+        let text = serde_json::to_vec(resources).unwrap_or_default();
         fs::write(&beside, text).map_err(failed("writing", &beside))?;
         fs::rename(&beside, &path).map_err(failed("writing", &path))
     }
 
-    fn read(&self, key: &str) -> Result<Holdings> {
+    fn read(&self, key: &str) -> Result<ClaimedResources> {
         let path = self.record_path(key);
         let size = fs::metadata(&path).map_err(failed("looking at", &path))?.len();
         let too_large = || io::Error::other("is too large for a claim");
-        if size > LARGEST {
+        if size > MAX_CLAIM_BYTES {
             return Err(failed("reading", &path)(too_large()));
         }
         let text = fs::read(&path).map_err(failed("reading", &path))?;
@@ -171,7 +174,7 @@ impl Claims {
     }
 }
 
-impl Turn<'_> {
+impl ClaimsLock<'_> {
     /// The claims in force except that of `own`. One whose process has exited and that has no pods
     /// is removed; one that cannot be parsed names nothing and is kept.
     pub fn others(&self, own: &str) -> Result<Vec<Claim>> {
@@ -180,9 +183,9 @@ impl Turn<'_> {
             let path = self.claims.lock_path(&key);
             let lock = open(&path)?;
             let is_alive = !try_lock(&lock, &path)?;
-            let Ok(holdings) = self.claims.read(&key) else { continue };
-            if is_alive || holdings.has_pods() {
-                found.push(Claim { holdings, is_alive });
+            let Ok(resources) = self.claims.read(&key) else { continue };
+            if is_alive || resources.has_pods() {
+                found.push(Claim { resources, is_alive });
             } else {
                 self.claims.remove(&key)?;
             }
@@ -192,54 +195,54 @@ impl Turn<'_> {
 
     /// Claims all of this under `key`, or nothing if another claim has some of it. Host ports of an
     /// earlier process under the same key stay until they are set again.
-    pub fn hold(&self, key: &str, mut holdings: Holdings) -> Result<Held> {
-        if let Some(conflict) = conflict::first(&holdings, &self.others(key)?) {
+    pub fn acquire(&self, key: &str, mut resources: ClaimedResources) -> Result<HeldClaim> {
+        if let Some(conflict) = conflict::first_conflict(&resources, &self.others(key)?) {
             return Err(ClaimError::Conflict(Box::new(conflict)));
         }
         let path = self.claims.lock_path(key);
         let lock = open(&path)?;
         if !try_lock(&lock, &path)? {
-            let other = Claim { holdings: self.claims.read(key)?, is_alive: true };
-            return Err(ClaimError::Conflict(Box::new(Conflict::of_root(other))));
+            let other = Claim { resources: self.claims.read(key)?, is_alive: true };
+            return Err(ClaimError::Conflict(Box::new(ClaimConflict::for_root(other))));
         }
         if let Ok(former) = self.claims.read(key)
-            && former.root == holdings.root
+            && former.root == resources.root
         {
-            holdings.ports = former.ports;
+            resources.ports = former.ports;
         }
-        self.claims.write(key, &holdings)?;
+        self.claims.write(key, &resources)?;
         let (claims, key) = (self.claims.clone(), key.to_owned());
-        Ok(Held { claims, key, holdings: Mutex::new(holdings), _lock: lock })
+        Ok(HeldClaim { claims, key, resources: Mutex::new(resources), _lock: lock })
     }
 }
 
-impl Held {
+impl HeldClaim {
     /// Replaces the host ports, or, if another root has one of them, keeps the old ones.
-    pub fn set_ports(&self, ports: Vec<Port>) -> Result<()> {
-        let mut own = self.holdings.lock().unwrap_or_else(PoisonError::into_inner);
+    pub fn set_ports(&self, ports: Vec<ClaimedPort>) -> Result<()> {
+        let mut own = self.resources.lock().unwrap_or_else(PoisonError::into_inner);
         if own.ports == ports {
             return Ok(());
         }
-        let turn = self.claims.turn()?;
+        let lock = self.claims.lock()?;
         let more = ports.iter().filter(|port| !own.ports.contains(port)).cloned().collect();
-        let asked = Holdings { ports: more, ..own.only_ports() };
-        if let Some(conflict) = conflict::first(&asked, &turn.others(&self.key)?) {
+        let added_ports = ClaimedResources { ports: more, ..own.only_ports() };
+        if let Some(conflict) = conflict::first_conflict(&added_ports, &lock.others(&self.key)?) {
             return Err(ClaimError::Conflict(Box::new(conflict)));
         }
-        let changed = Holdings { ports, ..own.clone() };
+        let changed = ClaimedResources { ports, ..own.clone() };
         self.claims.write(&self.key, &changed)?;
         *own = changed;
         Ok(())
     }
 }
 
-impl Drop for Held {
+impl Drop for HeldClaim {
     /// A claim without pods ends with its process; if it cannot be removed now, the next process
     /// that reads claims does it.
     fn drop(&mut self) {
-        let own = self.holdings.lock().unwrap_or_else(PoisonError::into_inner);
+        let own = self.resources.lock().unwrap_or_else(PoisonError::into_inner);
         if !own.has_pods()
-            && let Ok(_turn) = self.claims.turn()
+            && let Ok(_turn) = self.claims.lock()
         {
             let _ = self.claims.remove(&self.key);
         }

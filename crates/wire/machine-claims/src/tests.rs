@@ -2,30 +2,35 @@
 
 use super::*;
 
-fn holdings(root: &str) -> Holdings {
-    Holdings { root: root.into(), id: format!("id of {root}"), pid: 7, ..Holdings::default() }
+fn resources(root: &str) -> ClaimedResources {
+    ClaimedResources {
+        root: root.into(),
+        id: format!("id of {root}"),
+        pid: 7,
+        ..ClaimedResources::default()
+    }
 }
 
-fn range(text: &str) -> Range {
+fn range(text: &str) -> AddressRange {
     let (network, prefix) = text.split_once('/').unwrap();
-    Range { network: network.parse().unwrap(), prefix: prefix.parse().unwrap() }
+    AddressRange { network: network.parse().unwrap(), prefix: prefix.parse().unwrap() }
 }
 
-fn port(number: u16, address: &str) -> Port {
-    Port { transport: Transport::Tcp, number, address: address.parse().ok() }
+fn port(number: u16, address: &str) -> ClaimedPort {
+    ClaimedPort { transport: ClaimedPortProtocol::Tcp, number, address: address.parse().ok() }
 }
 
-type Change = fn(&mut Holdings);
+type Change = fn(&mut ClaimedResources);
 
 /// The first root's names, the second's, and the conflict.
 type Row = (Change, Change, Option<&'static str>);
 
 fn check(rows: &[Row]) {
     for (number, (of_first, of_second, refused)) in rows.iter().enumerate() {
-        let (mut one, mut two) = (holdings("/one"), holdings("/two"));
+        let (mut one, mut two) = (resources("/one"), resources("/two"));
         of_first(&mut one);
         of_second(&mut two);
-        let found = conflict::first(&two, &[Claim { holdings: one, is_alive: true }]);
+        let found = conflict::first_conflict(&two, &[Claim { resources: one, is_alive: true }]);
         let found = found.map(|conflict| conflict.to_string());
         match (&found, refused) {
             (None, None) => {}
@@ -39,7 +44,7 @@ fn check(rows: &[Row]) {
 }
 
 #[test]
-fn names_of_the_network_belong_to_one_root() {
+fn network_names_belong_to_one_root() {
     check(&[
         (|_| {}, |_| {}, None),
         (|one| one.bridge = "b0".into(), |two| two.bridge = "b0".into(), Some("the bridge b0")),
@@ -76,7 +81,10 @@ fn names_of_the_network_belong_to_one_root() {
         ),
         (
             |one| one.ports = vec![port(80, "")],
-            |two| two.ports = vec![Port { transport: Transport::Udp, ..port(80, "") }],
+            |two| {
+                two.ports =
+                    vec![ClaimedPort { transport: ClaimedPortProtocol::Udp, ..port(80, "") }]
+            },
             None,
         ),
         (
@@ -126,14 +134,16 @@ fn cgroups_directories_and_ids_belong_to_one_root() {
 }
 
 #[test]
-fn a_claim_lasts_as_long_as_its_process_or_its_pods() {
+fn a_claim_is_in_force_while_its_process_or_pods_exist() {
     let dir = tempfile::tempdir().unwrap();
     let claims = Claims::new(&dir.path().join("claims"));
     let state = dir.path().join("state");
-    let one = Holdings { bridge: "b0".into(), state: Some(state.clone()), ..holdings("/one") };
-    let two = Holdings { bridge: "b0".into(), ..holdings("/two") };
-    let take = |key: &str, wanted: &Holdings| claims.turn().unwrap().hold(key, wanted.clone());
-    let refused = |key: &str, wanted: &Holdings| take(key, wanted).unwrap_err().to_string();
+    let one =
+        ClaimedResources { bridge: "b0".into(), state: Some(state.clone()), ..resources("/one") };
+    let two = ClaimedResources { bridge: "b0".into(), ..resources("/two") };
+    let take =
+        |key: &str, wanted: &ClaimedResources| claims.lock().unwrap().acquire(key, wanted.clone());
+    let refused = |key: &str, wanted: &ClaimedResources| take(key, wanted).unwrap_err().to_string();
 
     let held = take("one", &one).unwrap();
     assert!(refused("two", &two).contains("(pid 7)"));
@@ -150,29 +160,33 @@ fn a_claim_lasts_as_long_as_its_process_or_its_pods() {
 
 /// A killed process removes nothing; the next one that reads claims does.
 #[test]
-fn what_a_killed_process_claimed_is_free_when_it_has_no_pods() {
+fn a_killed_process_without_pods_holds_no_claim() {
     let dir = tempfile::tempdir().unwrap();
     let claims = Claims::new(dir.path());
-    claims.write("killed", &Holdings { bridge: "b0".into(), ..holdings("/killed") }).unwrap();
+    claims
+        .write("killed", &ClaimedResources { bridge: "b0".into(), ..resources("/killed") })
+        .unwrap();
     fs::write(dir.path().join("torn.json"), "{\"root").unwrap();
-    let wanted = Holdings { bridge: "b0".into(), ..holdings("/two") };
-    let _held = claims.turn().unwrap().hold("two", wanted).unwrap();
+    let wanted = ClaimedResources { bridge: "b0".into(), ..resources("/two") };
+    let _held = claims.lock().unwrap().acquire("two", wanted).unwrap();
     assert_eq!(claims.keys().unwrap(), ["torn", "two"]);
 }
 
 #[test]
-fn host_ports_are_claimed_one_by_one_and_given_back() {
+fn host_ports_are_claimed_individually_and_released() {
     let dir = tempfile::tempdir().unwrap();
     let claims = Claims::new(dir.path());
-    let hold = |root: &str| claims.turn().unwrap().hold(root, holdings(&format!("/{root}")));
-    let (one, two) = (hold("one").unwrap(), hold("two").unwrap());
+    let acquire = |root: &str| claims.lock().unwrap().acquire(root, resources(&format!("/{root}")));
+    let (one, two) = (acquire("one").unwrap(), acquire("two").unwrap());
     one.set_ports(vec![port(80, "")]).unwrap();
     let refused = two.set_ports(vec![port(81, ""), port(80, "")]).unwrap_err().to_string();
     assert!(refused.starts_with("the host port 80 belongs to the root /one (pid 7)"), "{refused}");
     two.set_ports(vec![port(81, "")]).unwrap();
     // The successor of a killed server has not set its pods' ports yet.
-    claims.write("killed", &Holdings { ports: vec![port(82, "")], ..holdings("/killed") }).unwrap();
-    let next = hold("killed");
+    claims
+        .write("killed", &ClaimedResources { ports: vec![port(82, "")], ..resources("/killed") })
+        .unwrap();
+    let next = acquire("killed");
     assert!(two.set_ports(vec![port(81, ""), port(82, "")]).is_err());
     drop(next);
     assert!(one.set_ports(vec![port(80, ""), port(81, "")]).is_err());

@@ -27,13 +27,13 @@ pub struct MountTable {
 
 /// One mount.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Mount<'table> {
+pub struct MountInfo<'table> {
     /// The part of the file system that is mounted.
     pub root: Cow<'table, Path>,
     /// Where it is mounted.
     pub point: Cow<'table, Path>,
     /// Its propagation.
-    pub sharing: Sharing,
+    pub propagation_type: PropagationType,
     /// The file system's type, such as `tmpfs`.
     pub kind: Cow<'table, OsStr>,
     /// The device or name that was mounted; may be empty.
@@ -44,7 +44,7 @@ pub struct Mount<'table> {
 
 /// Propagation of a mount.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Sharing {
+pub enum PropagationType {
     #[default]
     Private,
     /// Receives from its master, and does not propagate.
@@ -60,8 +60,8 @@ impl MountTable {
     }
 
     /// The mounts in the table's order: of several at one point the last is on top.
-    pub fn mounts(&self) -> impl Iterator<Item = Mount<'_>> {
-        self.bytes.split(|byte| *byte == b'\n').filter_map(Mount::parse)
+    pub fn mounts(&self) -> impl Iterator<Item = MountInfo<'_>> {
+        self.bytes.split(|byte| *byte == b'\n').filter_map(MountInfo::parse)
     }
 
     /// Mount points at and below a real path, the deepest and latest first: the order to unmount
@@ -77,7 +77,7 @@ impl MountTable {
 
     /// The mount that a real path is on: the longest mount point above it, and of several at one
     /// point the last.
-    pub fn holding(&self, path: &Path) -> Option<Mount<'_>> {
+    pub fn containing_mount(&self, path: &Path) -> Option<MountInfo<'_>> {
         let above = self.mounts().filter(|mount| path.starts_with(&mount.point));
         above.max_by_key(|mount| mount.point.components().count())
     }
@@ -89,7 +89,7 @@ impl<Bytes: Into<Vec<u8>>> From<Bytes> for MountTable {
     }
 }
 
-impl<'table> Mount<'table> {
+impl<'table> MountInfo<'table> {
     /// `36 35 98:0 /root /point rw,noatime shared:1 master:2 - ext3 /dev/root rw,errors=continue`,
     /// where the optional fields before the dash may be missing.
     fn parse(line: &'table [u8]) -> Option<Self> {
@@ -98,15 +98,15 @@ impl<'table> Mount<'table> {
         let point = path(fields.next()?);
         let optional: Vec<&[u8]> = fields.by_ref().skip(1).take_while(|f| *f != b"-").collect();
         let has = |tag: &[u8]| optional.iter().any(|field| field.starts_with(tag));
-        let sharing = match (has(b"shared:"), has(b"master:")) {
-            (true, _) => Sharing::Shared,
-            (false, true) => Sharing::Slave,
-            (false, false) => Sharing::Private,
+        let propagation_type = match (has(b"shared:"), has(b"master:")) {
+            (true, _) => PropagationType::Shared,
+            (false, true) => PropagationType::Slave,
+            (false, false) => PropagationType::Private,
         };
         let kind = text(fields.next()?);
         let mut rest = || fields.next().map(text).unwrap_or_default();
         let (source, options) = (rest(), rest());
-        Some(Self { root, point, sharing, kind, source, options })
+        Some(Self { root, point, propagation_type, kind, source, options })
     }
 
     /// Whether the file system's type has this name.

@@ -27,32 +27,36 @@ fn bytes(path: &[u8]) -> PathBuf {
 }
 
 #[test]
-fn the_longest_point_above_a_path_counts_and_the_last_of_equals() {
-    for (path, point, sharing) in [
-        (&b"/"[..], &b"/"[..], Sharing::Shared),
-        (b"/home/x", b"/", Sharing::Shared),
-        (b"/proc/self", b"/proc", Sharing::Private),
-        (b"/var/lib", b"/var/lib", Sharing::Slave),
-        (b"/var/lib/kubelet/pods", b"/var/lib/kubelet", Sharing::Shared),
-        (b"/var/lib/kubelets", b"/var/lib", Sharing::Slave),
-        (b"/mnt/my disk/a", b"/mnt/my disk", Sharing::Private),
-        (b"/twice/over", b"/twice", Sharing::Shared),
-        (b"/mnt/\xff\xfe/a", b"/mnt/\xff\xfe", Sharing::Shared),
-        (b"/mnt/\xef\xbf\xbd\xef\xbf\xbd", b"/", Sharing::Shared),
-        (b"/mnt/after", b"/mnt/after", Sharing::Private),
-        (b"/mnt/\xe2\x82/a", b"/mnt/\xe2\x82", Sharing::Slave),
+fn the_containing_mount_is_the_longest_and_last_mounted_prefix() {
+    for (path, point, propagation_type) in [
+        (&b"/"[..], &b"/"[..], PropagationType::Shared),
+        (b"/home/x", b"/", PropagationType::Shared),
+        (b"/proc/self", b"/proc", PropagationType::Private),
+        (b"/var/lib", b"/var/lib", PropagationType::Slave),
+        (b"/var/lib/kubelet/pods", b"/var/lib/kubelet", PropagationType::Shared),
+        (b"/var/lib/kubelets", b"/var/lib", PropagationType::Slave),
+        (b"/mnt/my disk/a", b"/mnt/my disk", PropagationType::Private),
+        (b"/twice/over", b"/twice", PropagationType::Shared),
+        (b"/mnt/\xff\xfe/a", b"/mnt/\xff\xfe", PropagationType::Shared),
+        (b"/mnt/\xef\xbf\xbd\xef\xbf\xbd", b"/", PropagationType::Shared),
+        (b"/mnt/after", b"/mnt/after", PropagationType::Private),
+        (b"/mnt/\xe2\x82/a", b"/mnt/\xe2\x82", PropagationType::Slave),
     ] {
         let table = table();
-        let mount = table.holding(&bytes(path)).expect("a mount");
-        assert_eq!((&*mount.point, mount.sharing), (&*bytes(point), sharing), "{path:?}");
+        let mount = table.containing_mount(&bytes(path)).expect("a mount");
+        assert_eq!(
+            (&*mount.point, mount.propagation_type),
+            (&*bytes(point), propagation_type),
+            "{path:?}"
+        );
     }
     for nothing in ["", "nonsense", "1 2 3 4 5 6 7\n\n"] {
-        assert_eq!(MountTable::from(nothing).holding(Path::new("/")), None, "{nothing:?}");
+        assert_eq!(MountTable::from(nothing).containing_mount(Path::new("/")), None, "{nothing:?}");
     }
 }
 
 #[test]
-fn points_beneath_a_path_come_deepest_and_latest_first() {
+fn mount_points_beneath_a_path_are_sorted_deepest_and_latest_first() {
     let table = MountTable::from(
         &b"21 1 0:5 / / rw - ext4 /dev/vda rw\n\
         30 21 0:9 / /pods/a rw shared:1 - tmpfs tmpfs rw\n\
@@ -62,15 +66,15 @@ fn points_beneath_a_path_come_deepest_and_latest_first() {
         33 30 0:9 / /pods/a rw - tmpfs tmpfs rw\n\
         short line\n"[..],
     );
-    let wanted: [&[u8]; 4] =
+    let expected: [&[u8]; 4] =
         [b"/pods/a/with space", b"/pods/a/\xff\xfe\xfd\xfc", b"/pods/a", b"/pods/a"];
-    assert_eq!(table.beneath(Path::new("/pods/a")), wanted.map(bytes));
+    assert_eq!(table.beneath(Path::new("/pods/a")), expected.map(bytes));
 }
 
 #[test]
-fn types_options_and_roots_are_read_where_the_source_is_empty_too() {
+fn fields_are_parsed_even_when_the_source_is_empty() {
     let table = table();
-    let of = |path: &[u8]| table.holding(&bytes(path)).expect("a mount");
+    let of = |path: &[u8]| table.containing_mount(&bytes(path)).expect("a mount");
     let kubelet = of(b"/var/lib/kubelet");
     assert_eq!(kubelet.root, Path::new("/kubelet"));
     assert_eq!((kubelet.kind.to_str(), kubelet.options().count()), (Some("ext4"), 2));
@@ -85,7 +89,7 @@ fn types_options_and_roots_are_read_where_the_source_is_empty_too() {
 }
 
 #[test]
-fn every_name_that_a_kernel_escapes_is_read_back() {
+fn escaped_mount_points_are_decoded() {
     for byte in 1..=u8::MAX {
         let escaped = if b" \t\n\\#".contains(&byte) {
             format!("\\{byte:03o}").into_bytes()

@@ -9,8 +9,8 @@ use std::net::IpAddr;
 
 use rustix::io::Errno;
 
-use crate::message::{Writer, attributes};
-use crate::socket::{Error, Result, Socket};
+use crate::message::{NetlinkWriter, attributes};
+use crate::socket::{NetlinkError, NetlinkSocket, Result};
 
 const SUBSYSTEM: u16 = 1 << 8;
 const NEW: u16 = 0;
@@ -29,7 +29,7 @@ const NUMBER: u16 = 1;
 const DESTINATION_PORT: u16 = 3;
 const UDP: u8 = 17;
 
-impl Socket {
+impl NetlinkSocket {
     /// A socket for tracked connections of this thread's network namespace.
     pub fn connections() -> Result<Self> {
         Self::firewall()
@@ -37,16 +37,24 @@ impl Socket {
 
     /// Deletes the UDP connections whose first datagram went to a matching address and port.
     /// Returns how many there were.
-    pub fn forget_datagrams(&mut self, matches: impl Fn(IpAddr, u16) -> bool) -> Result<usize> {
-        let doing = "listing tracked connections";
-        let answers = self.ask(doing, message(GET, REQUEST | DUMP, 0))?;
+    pub fn delete_udp_connections(
+        &mut self,
+        matches: impl Fn(IpAddr, u16) -> bool,
+    ) -> Result<usize> {
+        let operation = "listing tracked connections";
+        let answers = self.request_payloads(operation, message(GET, REQUEST | DUMP, 0))?;
         let mut forgotten = 0;
         for (_, payload) in answers.iter().filter(|(kind, _)| *kind == SUBSYSTEM | NEW) {
-            let wrong = |cause| Error::Answer { doing: doing.to_owned(), cause };
-            let parts = attributes(payload.get(4..).unwrap_or_default()).map_err(wrong)?;
-            let of = |wanted| parts.iter().find(|(kind, _)| *kind == wanted).map(|part| part.1);
+            let unparsable =
+                |cause| NetlinkError::Answer { operation: operation.to_owned(), cause };
+            let parts = attributes(payload.get(4..).unwrap_or_default()).map_err(unparsable)?;
+            let of = |attribute_kind| {
+                parts.iter().find(|(kind, _)| *kind == attribute_kind).map(|part| part.1)
+            };
             let Some(original) = of(ORIGINAL) else { continue };
-            let Some((address, port)) = datagrams_to(original).map_err(wrong)? else { continue };
+            let Some((address, port)) = udp_destination(original).map_err(unparsable)? else {
+                continue;
+            };
             if !matches(address, port) {
                 continue;
             }
@@ -67,15 +75,15 @@ impl Socket {
     }
 }
 
-fn message(kind: u16, flags: u16, family: u8) -> Writer {
-    Writer::new(SUBSYSTEM | kind, flags, &[family, 0, 0, 0])
+fn message(kind: u16, flags: u16, family: u8) -> NetlinkWriter {
+    NetlinkWriter::new(SUBSYSTEM | kind, flags, &[family, 0, 0, 0])
 }
 
 /// The destination of a tuple's datagrams. `None` for another protocol.
-fn datagrams_to(tuple: &[u8]) -> Result<Option<(IpAddr, u16)>, crate::ParseError> {
+fn udp_destination(tuple: &[u8]) -> Result<Option<(IpAddr, u16)>, crate::ParseError> {
     let parts = attributes(tuple)?;
-    let within = |wanted| {
-        let part = parts.iter().find(|(kind, _)| *kind == wanted);
+    let within = |attribute_kind| {
+        let part = parts.iter().find(|(kind, _)| *kind == attribute_kind);
         attributes(part.map_or(&[][..], |part| part.1))
     };
     let (mut address, mut number, mut port) = (None, None, None);
@@ -101,7 +109,7 @@ mod tests {
     use super::*;
 
     fn tuple(number: u8) -> Vec<u8> {
-        let whole = Writer::new(0, 0, &[])
+        let whole = NetlinkWriter::new(0, 0, &[])
             .nested(ADDRESSES, |inside| {
                 inside.attribute(1, &[10, 0, 0, 1]).attribute(DESTINATION_V4, &[10, 0, 0, 2])
             })
@@ -116,15 +124,15 @@ mod tests {
     }
 
     #[test]
-    fn a_tuple_says_where_datagrams_go() {
+    fn the_destination_is_read_from_a_conntrack_tuple() {
         let to = ("10.0.0.2".parse().unwrap(), 53);
-        assert_eq!(datagrams_to(&tuple(UDP)), Ok(Some(to)));
-        assert_eq!(datagrams_to(&tuple(6)), Ok(None));
-        assert_eq!(datagrams_to(&[]), Ok(None));
+        assert_eq!(udp_destination(&tuple(UDP)), Ok(Some(to)));
+        assert_eq!(udp_destination(&tuple(6)), Ok(None));
+        assert_eq!(udp_destination(&[]), Ok(None));
         let whole = tuple(UDP);
         for end in 1..whole.len() {
             // Truncated it is an error or nothing, never a panic.
-            let _ = datagrams_to(&whole[..end]);
+            let _ = udp_destination(&whole[..end]);
         }
     }
 }

@@ -10,8 +10,8 @@ use std::net::IpAddr;
 
 use rustix::io::Errno;
 
-use crate::message::Writer;
-use crate::socket::{Error, Result, Socket};
+use crate::message::NetlinkWriter;
+use crate::socket::{NetlinkError, NetlinkSocket, Result};
 
 mod expressions;
 #[cfg(test)]
@@ -35,28 +35,28 @@ const INET: u8 = 1;
 /// The content of a table.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Ruleset {
-    pub chains: Vec<Chain>,
+    pub chains: Vec<FirewallChain>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Chain {
+pub struct FirewallChain {
     pub name: String,
-    pub hook: Hook,
+    pub hook: NetfilterHook,
     /// Lower comes first.
     pub priority: i32,
     /// Whether it may translate addresses (NAT).
     pub translates: bool,
-    pub rules: Vec<Rule>,
+    pub rules: Vec<FirewallRule>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Hook {
+pub enum NetfilterHook {
     Prerouting,
     Output,
     Postrouting,
 }
 
-impl Hook {
+impl NetfilterHook {
     fn number(self) -> u32 {
         match self {
             Self::Prerouting => 0,
@@ -67,65 +67,65 @@ impl Hook {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Rule {
-    pub conditions: Vec<Condition>,
-    pub effect: Effect,
+pub struct FirewallRule {
+    pub conditions: Vec<RuleCondition>,
+    pub verdict: RuleVerdict,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Family {
+pub enum IpFamily {
     V4,
     V6,
 }
 
-impl Family {
+impl IpFamily {
     pub fn of(address: IpAddr) -> Self {
         if address.is_ipv4() { Self::V4 } else { Self::V6 }
     }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Transport {
+pub enum IpTransport {
     Tcp,
     Udp,
     Sctp,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Condition {
-    Family(Family),
-    From {
+pub enum RuleCondition {
+    Family(IpFamily),
+    SourceNetwork {
         network: IpAddr,
         prefix: u8,
-        is: bool,
+        equal: bool,
     },
-    To {
+    DestinationNetwork {
         network: IpAddr,
         prefix: u8,
-        is: bool,
+        equal: bool,
     },
     /// The destination is an address of this machine.
-    ToThisMachine,
+    LocalDestination,
     Port {
-        transport: Transport,
+        transport: IpTransport,
         port: u16,
     },
-    CameBy {
+    InputInterface {
         link: String,
     },
-    LeavesBy {
+    OutputInterface {
         link: String,
-        is: bool,
+        equal: bool,
     },
     /// The destination was translated before (DNAT).
-    WasForwarded,
+    DestinationNatted,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Effect {
+pub enum RuleVerdict {
     Drop,
     /// Translates the destination to another address and port (DNAT).
-    ForwardTo {
+    DestinationNat {
         address: IpAddr,
         port: u16,
     },
@@ -139,7 +139,7 @@ fn fixed(family: u8, resource: u16) -> [u8; 4] {
     [family, 0, resource[0], resource[1]]
 }
 
-impl Socket {
+impl NetlinkSocket {
     /// Makes `table` contain exactly this.
     pub fn replace_table(&mut self, table: &str, rules: &Ruleset) -> Result<()> {
         let mut parts = vec![batch(BATCH_BEGIN)];
@@ -166,39 +166,40 @@ impl Socket {
 
     /// Whether the table exists.
     pub fn has_table(&mut self, table: &str) -> Result<bool> {
-        let message = Writer::new(SUBSYSTEM | GET_TABLE, REQUEST | ACKNOWLEDGE, &fixed(INET, 0))
-            .text(1, table);
-        match self.ask(&format!("looking for the firewall table {table}"), message) {
+        let message =
+            NetlinkWriter::new(SUBSYSTEM | GET_TABLE, REQUEST | ACKNOWLEDGE, &fixed(INET, 0))
+                .text(1, table);
+        match self.request_payloads(&format!("looking for the firewall table {table}"), message) {
             Ok(_) => Ok(true),
-            Err(Error::Refused { cause: Errno::NOENT, .. }) => Ok(false),
+            Err(NetlinkError::Refused { cause: Errno::NOENT, .. }) => Ok(false),
             Err(error) => Err(error),
         }
     }
 
-    fn commit(&mut self, doing: &str, mut parts: Vec<Writer>) -> Result<()> {
+    fn commit(&mut self, operation: &str, mut parts: Vec<NetlinkWriter>) -> Result<()> {
         // The last message of the transaction asks for an acknowledgement, which comes after the
         // commit.
         if let Some(last) = parts.pop() {
             parts.push(last.acknowledged());
         }
         parts.push(batch(BATCH_END));
-        self.transaction(doing, parts)
+        self.transaction(operation, parts)
     }
 }
 
-fn batch(kind: u16) -> Writer {
-    Writer::new(kind, REQUEST, &fixed(0, SUBSYSTEM >> 8))
+fn batch(kind: u16) -> NetlinkWriter {
+    NetlinkWriter::new(kind, REQUEST, &fixed(0, SUBSYSTEM >> 8))
 }
 
-fn message(kind: u16, flags: u16) -> Writer {
-    Writer::new(SUBSYSTEM | kind, REQUEST | flags, &fixed(INET, 0))
+fn message(kind: u16, flags: u16) -> NetlinkWriter {
+    NetlinkWriter::new(SUBSYSTEM | kind, REQUEST | flags, &fixed(INET, 0))
 }
 
-fn new_table(table: &str) -> Writer {
+fn new_table(table: &str) -> NetlinkWriter {
     message(NEW_TABLE, CREATE).text(1, table).network_number(2, 0)
 }
 
-fn new_chain(table: &str, chain: &Chain) -> Writer {
+fn new_chain(table: &str, chain: &FirewallChain) -> NetlinkWriter {
     let kind = if chain.translates { "nat" } else { "filter" };
     message(NEW_CHAIN, CREATE)
         .text(1, table)
@@ -211,9 +212,9 @@ fn new_chain(table: &str, chain: &Chain) -> Writer {
         .text(7, kind)
 }
 
-fn new_rule(table: &str, chain: &str, rule: &Rule) -> Writer {
+fn new_rule(table: &str, chain: &str, rule: &FirewallRule) -> NetlinkWriter {
     message(NEW_RULE, CREATE | APPEND).text(1, table).text(2, chain).nested(4, |inside| {
         let inside = rule.conditions.iter().fold(inside, expressions::condition);
-        expressions::effect(inside, &rule.effect)
+        expressions::verdict(inside, &rule.verdict)
     })
 }

@@ -12,11 +12,14 @@ mod namespace;
 mod routes;
 mod socket;
 
-pub use firewall::{Chain, Condition, Effect, Family, Hook, Rule, Ruleset, Transport};
+pub use firewall::{
+    FirewallChain, FirewallRule, IpFamily, IpTransport, NetfilterHook, RuleCondition, RuleVerdict,
+    Ruleset,
+};
 pub use links::{Link, LinkKind};
 pub use message::ParseError;
 pub use namespace::{pin_new_namespace, unpin_namespace};
-pub use socket::{Error, Socket, in_namespace};
+pub use socket::{NetlinkError, NetlinkSocket, in_namespace};
 
 #[cfg(test)]
 mod tests;

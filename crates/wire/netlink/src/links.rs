@@ -6,8 +6,8 @@ use std::os::fd::{AsRawFd as _, BorrowedFd};
 
 use rustix::io::Errno;
 
-use crate::message::{Writer, attributes, text, u16_at, u32_at};
-use crate::socket::{Error, Result, Socket};
+use crate::message::{NetlinkWriter, attributes, text, u16_at, u32_at};
+use crate::socket::{NetlinkError, NetlinkSocket, Result};
 
 const NEW: u16 = 16;
 const DELETE: u16 = 17;
@@ -33,7 +33,7 @@ const KIND: u16 = 1;
 const DATA: u16 = 2;
 const PEER: u16 = 1;
 const HAIRPIN: u16 = 4;
-const LONGEST_NAME: usize = 15;
+const MAX_LINK_NAME: usize = 15;
 
 /// A link as the kernel describes it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -68,22 +68,22 @@ fn fixed(family: u8, index: u32, (flags, change): (u32, u32)) -> Vec<u8> {
 const MAKE: u16 = REQUEST | ACKNOWLEDGE | CREATE | EXCLUSIVE;
 const CHANGE: u16 = REQUEST | ACKNOWLEDGE;
 
-impl Socket {
+impl NetlinkSocket {
     /// Every link of this namespace.
     pub fn links(&mut self) -> Result<Vec<Link>> {
-        let doing = "listing links";
-        let message = Writer::new(GET, REQUEST | DUMP, &fixed(0, 0, (0, 0)));
-        let answers = self.ask(doing, message)?;
+        let operation = "listing links";
+        let message = NetlinkWriter::new(GET, REQUEST | DUMP, &fixed(0, 0, (0, 0)));
+        let answers = self.request_payloads(operation, message)?;
         answers.iter().filter(|(kind, _)| *kind == NEW).map(|(_, bytes)| read(bytes)).collect()
     }
 
     pub fn find_link(&mut self, name: &str) -> Result<Option<Link>> {
         check_name(name)?;
-        let doing = format!("looking for link {name}");
+        let operation = format!("looking for link {name}");
         // With an acknowledgement asked for, the kernel reports the end of the answer.
         let message =
-            Writer::new(GET, REQUEST | ACKNOWLEDGE, &fixed(0, 0, (0, 0))).text(NAME, name);
-        match self.ask(&doing, message) {
+            NetlinkWriter::new(GET, REQUEST | ACKNOWLEDGE, &fixed(0, 0, (0, 0))).text(NAME, name);
+        match self.request_payloads(&operation, message) {
             Ok(answers) => answers.first().map(|(_, payload)| read(payload)).transpose(),
             Err(error) if error.errno() == Some(Errno::NODEV) => Ok(None),
             Err(error) => Err(error),
@@ -91,13 +91,13 @@ impl Socket {
     }
 
     pub fn link(&mut self, name: &str) -> Result<Link> {
-        let doing = format!("looking for link {name}");
-        self.find_link(name)?.ok_or(Error::Missing { doing })
+        let operation = format!("looking for link {name}");
+        self.find_link(name)?.ok_or(NetlinkError::Missing { operation })
     }
 
     pub fn add_bridge(&mut self, name: &str, alias: &str) -> Result<()> {
         check_name(name)?;
-        let message = Writer::new(NEW, MAKE, &fixed(0, 0, (0, 0)))
+        let message = NetlinkWriter::new(NEW, MAKE, &fixed(0, 0, (0, 0)))
             .text(NAME, name)
             .nested(INFORMATION, |inside| inside.text(KIND, "bridge"));
         self.request(&format!("making bridge {name}"), message)?;
@@ -115,40 +115,43 @@ impl Socket {
         check_name(name)?;
         check_name(peer)?;
         let descriptor = u32::try_from(namespace.as_raw_fd()).unwrap_or(u32::MAX);
-        let with_mtu = |message: Writer| match mtu {
+        let with_mtu = |message: NetlinkWriter| match mtu {
             Some(mtu) => message.number(MTU, mtu),
             None => message,
         };
-        let message = with_mtu(Writer::new(NEW, MAKE, &fixed(0, 0, (0, 0))).text(NAME, name))
-            .nested(INFORMATION, |inside| {
-                inside.text(KIND, "veth").nested(DATA, |inside| {
-                    inside.nested(PEER, |inside| {
-                        let inside = inside.raw(&fixed(0, 0, (0, 0))).text(NAME, peer);
-                        with_mtu(inside).number(NAMESPACE, descriptor)
-                    })
+        let message = with_mtu(
+            NetlinkWriter::new(NEW, MAKE, &fixed(0, 0, (0, 0))).text(NAME, name),
+        )
+        .nested(INFORMATION, |inside| {
+            inside.text(KIND, "veth").nested(DATA, |inside| {
+                inside.nested(PEER, |inside| {
+                    let inside = inside.raw(&fixed(0, 0, (0, 0))).text(NAME, peer);
+                    with_mtu(inside).number(NAMESPACE, descriptor)
                 })
-            });
+            })
+        });
         self.request(&format!("making the pair of links {name} and {peer}"), message)?;
         let link = self.link(name)?;
         self.set_alias(link.index, alias)
     }
 
     fn set_alias(&mut self, index: u32, alias: &str) -> Result<()> {
-        let message =
-            Writer::new(SET, CHANGE, &fixed(0, index, (0, 0))).attribute(ALIAS, alias.as_bytes());
+        let message = NetlinkWriter::new(SET, CHANGE, &fixed(0, index, (0, 0)))
+            .attribute(ALIAS, alias.as_bytes());
         self.request(&format!("describing link {index}"), message)
     }
 
     pub fn set_up(&mut self, index: u32) -> Result<()> {
-        let message = Writer::new(SET, CHANGE, &fixed(0, index, (UP, UP)));
+        let message = NetlinkWriter::new(SET, CHANGE, &fixed(0, index, (UP, UP)));
         self.request(&format!("bringing link {index} up"), message)
     }
 
     /// Makes a link a port of a bridge, in hairpin mode.
     pub fn join_bridge(&mut self, index: u32, bridge: u32) -> Result<()> {
-        let message = Writer::new(SET, CHANGE, &fixed(0, index, (0, 0))).number(MASTER, bridge);
+        let message =
+            NetlinkWriter::new(SET, CHANGE, &fixed(0, index, (0, 0))).number(MASTER, bridge);
         self.request(&format!("joining link {index} to bridge {bridge}"), message)?;
-        let message = Writer::new(SET, CHANGE, &fixed(FAMILY_BRIDGE, index, (0, 0)))
+        let message = NetlinkWriter::new(SET, CHANGE, &fixed(FAMILY_BRIDGE, index, (0, 0)))
             .nested(PORT, |inside| inside.attribute(HAIRPIN, &[1]));
         self.request(&format!("letting port {index} send back"), message)
     }
@@ -156,7 +159,7 @@ impl Socket {
     /// Removes a link; one that does not exist is no error.
     pub fn remove_link(&mut self, name: &str) -> Result<()> {
         check_name(name)?;
-        let message = Writer::new(DELETE, CHANGE, &fixed(0, 0, (0, 0))).text(NAME, name);
+        let message = NetlinkWriter::new(DELETE, CHANGE, &fixed(0, 0, (0, 0))).text(NAME, name);
         match self.request(&format!("removing link {name}"), message) {
             Err(error) if error.errno() == Some(Errno::NODEV) => Ok(()),
             other => other,
@@ -166,40 +169,40 @@ impl Socket {
 
 fn check_name(name: &str) -> Result<()> {
     let good = !name.is_empty()
-        && name.len() <= LONGEST_NAME
+        && name.len() <= MAX_LINK_NAME
         && !matches!(name, "." | "..")
         && name.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'/' && byte != b':');
     if good {
         return Ok(());
     }
-    Err(Error::Invalid {
-        doing: format!("link {name:?}"),
-        why: "expected 1 to 15 letters without '/', ':' and spaces".to_owned(),
+    Err(NetlinkError::Invalid {
+        operation: format!("link {name:?}"),
+        reason: "expected 1 to 15 letters without '/', ':' and spaces".to_owned(),
     })
 }
 
 fn read(bytes: &[u8]) -> Result<Link> {
-    let wrong = |cause| Error::Answer { doing: "reading a link".to_owned(), cause };
-    let _kind = u16_at(bytes, 2).map_err(wrong)?;
+    let unparsable = |cause| NetlinkError::Answer { operation: "reading a link".to_owned(), cause };
+    let _kind = u16_at(bytes, 2).map_err(unparsable)?;
     let mut link = Link {
-        index: u32_at(bytes, 4).map_err(wrong)?,
+        index: u32_at(bytes, 4).map_err(unparsable)?,
         name: String::new(),
         alias: String::new(),
         address: Vec::new(),
         mtu: 0,
-        up: u32_at(bytes, 8).map_err(wrong)? & UP != 0,
+        up: u32_at(bytes, 8).map_err(unparsable)? & UP != 0,
         master: None,
         kind: None,
     };
-    for (kind, value) in attributes(bytes.get(16..).unwrap_or_default()).map_err(wrong)? {
+    for (kind, value) in attributes(bytes.get(16..).unwrap_or_default()).map_err(unparsable)? {
         match kind {
             NAME => link.name = text(value),
             ALIAS => link.alias = text(value),
             ADDRESS => link.address = value.to_vec(),
-            MTU => link.mtu = u32_at(value, 0).map_err(wrong)?,
-            MASTER => link.master = Some(u32_at(value, 0).map_err(wrong)?),
+            MTU => link.mtu = u32_at(value, 0).map_err(unparsable)?,
+            MASTER => link.master = Some(u32_at(value, 0).map_err(unparsable)?),
             INFORMATION => {
-                let inside = attributes(value).map_err(wrong)?;
+                let inside = attributes(value).map_err(unparsable)?;
                 let name =
                     inside.iter().find(|(kind, _)| *kind == KIND).map(|(_, name)| text(name));
                 link.kind = name.map(|name| match name.as_str() {

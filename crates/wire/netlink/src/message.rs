@@ -18,11 +18,11 @@ pub struct ParseError;
 
 /// Writes one message.
 #[derive(Debug, Clone)]
-pub(crate) struct Writer {
+pub(crate) struct NetlinkWriter {
     bytes: Vec<u8>,
 }
 
-impl Writer {
+impl NetlinkWriter {
     pub(crate) fn new(kind: u16, flags: u16, fixed: &[u8]) -> Self {
         let mut bytes = vec![0; HEADER];
         bytes[4..6].copy_from_slice(&kind.to_ne_bytes());
@@ -100,14 +100,14 @@ impl Writer {
 
 /// One message as it was received.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Message<'a> {
+pub(crate) struct NetlinkMessage<'a> {
     pub(crate) kind: u16,
     pub(crate) sequence: u32,
     pub(crate) payload: &'a [u8],
 }
 
 /// The messages of one datagram.
-pub(crate) fn messages(mut bytes: &[u8]) -> Result<Vec<Message<'_>>, ParseError> {
+pub(crate) fn messages(mut bytes: &[u8]) -> Result<Vec<NetlinkMessage<'_>>, ParseError> {
     let mut found = Vec::new();
     while !bytes.is_empty() {
         let length = u32_at(bytes, 0)?;
@@ -116,7 +116,7 @@ pub(crate) fn messages(mut bytes: &[u8]) -> Result<Vec<Message<'_>>, ParseError>
             return Err(ParseError);
         }
         let whole = bytes.get(..length).ok_or(ParseError)?;
-        found.push(Message {
+        found.push(NetlinkMessage {
             kind: u16_at(whole, 4)?,
             sequence: u32_at(whole, 8)?,
             payload: &whole[HEADER..],

@@ -11,26 +11,32 @@ use rustix::io::Errno;
 use rustix::mount::{UnmountFlags, mount_bind, unmount};
 use rustix::thread::UnshareFlags;
 
-use crate::socket::{Error, Result};
+use crate::socket::{NetlinkError, Result};
 
-const OWN: &str = "/proc/thread-self/ns/net";
+const OWN_NETNS: &str = "/proc/thread-self/ns/net";
 
 /// Creates a network namespace and mounts it at `path`, a file that is created. Returns the
 /// namespace.
 pub fn pin_new_namespace(path: &Path) -> Result<OwnedFd> {
-    let doing = || format!("making the network namespace {}", path.display());
-    let refused = |cause| Error::Refused { doing: doing(), cause };
-    let failed = |error: std::io::Error| Error::Invalid { doing: doing(), why: error.to_string() };
+    let operation = || format!("making the network namespace {}", path.display());
+    let refused = |cause| NetlinkError::Refused { operation: operation(), cause };
+    let failed = |error: std::io::Error| NetlinkError::Invalid {
+        operation: operation(),
+        reason: error.to_string(),
+    };
     OpenOptions::new().write(true).create(true).truncate(false).open(path).map_err(failed)?;
     std::thread::scope(|scope| {
         let work = || {
             unshare_network().map_err(refused)?;
-            mount_bind(OWN, path).map_err(refused)?;
-            File::open(OWN).map(OwnedFd::from).map_err(failed)
+            mount_bind(OWN_NETNS, path).map_err(refused)?;
+            File::open(OWN_NETNS).map(OwnedFd::from).map_err(failed)
         };
         let thread = std::thread::Builder::new().name("netns".to_owned()).spawn_scoped(scope, work);
         thread.map_err(failed)?.join().unwrap_or_else(|_| {
-            Err(Error::Invalid { doing: doing(), why: "the thread panicked".to_owned() })
+            Err(NetlinkError::Invalid {
+                operation: operation(),
+                reason: "the thread panicked".to_owned(),
+            })
         })
     })
 }
@@ -42,18 +48,18 @@ fn unshare_network() -> std::result::Result<(), Errno> {
 
 /// Unmounts and removes the file; one that does not exist is no error.
 pub fn unpin_namespace(path: &Path) -> Result<()> {
-    let doing = || format!("releasing the network namespace {}", path.display());
+    let operation = || format!("releasing the network namespace {}", path.display());
     loop {
         match unmount(path, UnmountFlags::DETACH | UnmountFlags::NOFOLLOW) {
             // Mounted more than once by an interrupted attempt.
             Ok(()) => {}
             Err(Errno::INVAL | Errno::NOENT) => break,
-            Err(cause) => return Err(Error::Refused { doing: doing(), cause }),
+            Err(cause) => return Err(NetlinkError::Refused { operation: operation(), cause }),
         }
     }
     match std::fs::remove_file(path) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-            Err(Error::Invalid { doing: doing(), why: error.to_string() })
+            Err(NetlinkError::Invalid { operation: operation(), reason: error.to_string() })
         }
         _ => Ok(()),
     }

@@ -7,8 +7,8 @@ use std::net::IpAddr;
 use rustix::io::Errno;
 
 use crate::links::{ACKNOWLEDGE, CREATE, DUMP, EXCLUSIVE, REQUEST};
-use crate::message::{Writer, attributes, u32_at};
-use crate::socket::{Error, Result, Socket};
+use crate::message::{NetlinkWriter, attributes, u32_at};
+use crate::socket::{NetlinkError, NetlinkSocket, Result};
 
 const NEW_ADDRESS: u16 = 20;
 const GET_ADDRESS: u16 = 22;
@@ -41,13 +41,13 @@ fn octets(address: IpAddr) -> Vec<u8> {
     }
 }
 
-impl Socket {
+impl NetlinkSocket {
     /// Adds an address to a link; one that it has already is no error.
     pub fn add_address(&mut self, index: u32, address: IpAddr, prefix: u8) -> Result<()> {
         let mut fixed = vec![family(address), prefix, 0, SCOPE_ALL];
         fixed.extend_from_slice(&index.to_ne_bytes());
         let flags = REQUEST | ACKNOWLEDGE | CREATE | EXCLUSIVE;
-        let mut message = Writer::new(NEW_ADDRESS, flags, &fixed)
+        let mut message = NetlinkWriter::new(NEW_ADDRESS, flags, &fixed)
             .attribute(LOCAL, &octets(address))
             .attribute(ADDRESS, &octets(address));
         if address.is_ipv6() {
@@ -62,16 +62,20 @@ impl Socket {
 
     /// The addresses of all links, by link.
     pub fn addresses(&mut self) -> Result<Vec<(u32, IpAddr, u8)>> {
-        let doing = "listing addresses";
-        let message = Writer::new(GET_ADDRESS, REQUEST | DUMP, &[0; 8]);
+        let operation = "listing addresses";
+        let message = NetlinkWriter::new(GET_ADDRESS, REQUEST | DUMP, &[0; 8]);
         let mut found = Vec::new();
-        for (_, payload) in self.ask(doing, message)? {
-            let wrong = |cause| Error::Answer { doing: doing.to_owned(), cause };
-            let index = u32_at(&payload, 4).map_err(wrong)?;
+        for (_, payload) in self.request_payloads(operation, message)? {
+            let unparsable =
+                |cause| NetlinkError::Answer { operation: operation.to_owned(), cause };
+            let index = u32_at(&payload, 4).map_err(unparsable)?;
             let prefix = payload.get(1).copied().unwrap_or_default();
-            let parts = attributes(payload.get(8..).unwrap_or_default()).map_err(wrong)?;
-            let of = |wanted| {
-                parts.iter().find(|(kind, _)| *kind == wanted).and_then(|(_, bytes)| read(bytes))
+            let parts = attributes(payload.get(8..).unwrap_or_default()).map_err(unparsable)?;
+            let of = |attribute_kind| {
+                parts
+                    .iter()
+                    .find(|(kind, _)| *kind == attribute_kind)
+                    .and_then(|(_, bytes)| read(bytes))
             };
             if let Some(address) = of(LOCAL).or_else(|| of(ADDRESS)) {
                 found.push((index, address, prefix));
@@ -82,16 +86,19 @@ impl Socket {
 
     /// The destinations of all tables' routes, except default routes: the link (0 for none), the
     /// range's address and its prefix.
-    pub fn destinations(&mut self) -> Result<Vec<(u32, IpAddr, u8)>> {
-        let doing = "listing routes";
-        let message = Writer::new(GET_ROUTE, REQUEST | DUMP, &[0; 12]);
+    pub fn route_destinations(&mut self) -> Result<Vec<(u32, IpAddr, u8)>> {
+        let operation = "listing routes";
+        let message = NetlinkWriter::new(GET_ROUTE, REQUEST | DUMP, &[0; 12]);
         let mut found = Vec::new();
-        for (_, payload) in self.ask(doing, message)? {
-            let wrong = |cause| Error::Answer { doing: doing.to_owned(), cause };
+        for (_, payload) in self.request_payloads(operation, message)? {
+            let unparsable =
+                |cause| NetlinkError::Answer { operation: operation.to_owned(), cause };
             let prefix = payload.get(1).copied().unwrap_or_default();
-            let parts = attributes(payload.get(12..).unwrap_or_default()).map_err(wrong)?;
-            let of = |wanted| parts.iter().find(|(kind, _)| *kind == wanted).map(|(_, it)| *it);
-            let link = of(OUTPUT).map(|bytes| u32_at(bytes, 0)).transpose().map_err(wrong)?;
+            let parts = attributes(payload.get(12..).unwrap_or_default()).map_err(unparsable)?;
+            let of = |attribute_kind| {
+                parts.iter().find(|(kind, _)| *kind == attribute_kind).map(|(_, it)| *it)
+            };
+            let link = of(OUTPUT).map(|bytes| u32_at(bytes, 0)).transpose().map_err(unparsable)?;
             if let Some(address) = of(DESTINATION).and_then(read).filter(|_| prefix > 0) {
                 found.push((link.unwrap_or(0), address, prefix));
             }
@@ -104,7 +111,7 @@ impl Socket {
         let mut fixed = vec![family(gateway), 0, 0, 0, MAIN_TABLE, STATIC, SCOPE_ALL, UNICAST];
         fixed.extend_from_slice(&[0; 4]);
         let flags = REQUEST | ACKNOWLEDGE | CREATE | EXCLUSIVE;
-        let message = Writer::new(NEW_ROUTE, flags, &fixed)
+        let message = NetlinkWriter::new(NEW_ROUTE, flags, &fixed)
             .attribute(GATEWAY, &octets(gateway))
             .number(OUTPUT, index);
         match self.request(&format!("routing through {gateway}"), message) {

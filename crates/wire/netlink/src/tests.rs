@@ -8,9 +8,9 @@ use std::time::Duration;
 use super::*;
 
 /// Two namespaces that are removed with the test.
-struct Place(Vec<PathBuf>);
+struct PinnedNamespace(Vec<PathBuf>);
 
-impl Place {
+impl PinnedNamespace {
     fn make(name: &str) -> (Self, std::os::fd::OwnedFd) {
         let path = std::env::temp_dir().join(format!("netlink-{}-{name}", std::process::id()));
         let namespace = pin_new_namespace(&path).unwrap();
@@ -18,7 +18,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for PinnedNamespace {
     fn drop(&mut self) {
         for path in &self.0 {
             let _ = unpin_namespace(path);
@@ -39,14 +39,14 @@ fn address(last: u8) -> IpAddr {
 }
 
 #[test]
-fn a_pod_is_reached_on_its_bridge_and_by_a_port_of_the_host() {
+fn a_pod_is_reachable_on_its_bridge_and_through_a_host_port() {
     if !is_root() {
         return;
     }
-    let (_host_place, host) = Place::make("host");
-    let (_pod_place, pod) = Place::make("pod");
+    let (_host_namespace, host) = PinnedNamespace::make("host");
+    let (_pod_namespace, pod) = PinnedNamespace::make("pod");
     in_namespace(host.as_fd(), || {
-        let mut routes = Socket::routes()?;
+        let mut routes = NetlinkSocket::routes()?;
         let loopback = routes.link("lo")?;
         routes.set_up(loopback.index)?;
         routes.add_bridge("keelson0", "for a test")?;
@@ -66,7 +66,7 @@ fn a_pod_is_reached_on_its_bridge_and_by_a_port_of_the_host() {
     })
     .unwrap();
     in_namespace(pod.as_fd(), || {
-        let mut routes = Socket::routes()?;
+        let mut routes = NetlinkSocket::routes()?;
         let loopback = routes.link("lo")?;
         routes.set_up(loopback.index)?;
         let inside = routes.link("eth0")?;
@@ -74,16 +74,16 @@ fn a_pod_is_reached_on_its_bridge_and_by_a_port_of_the_host() {
         routes.add_address(inside.index, address(2), 24)?;
         routes.add_default_route(inside.index, address(1))?;
         assert!(routes.addresses()?.contains(&(inside.index, address(2), 24)));
-        let led_to = routes.destinations()?;
-        assert!(led_to.contains(&(inside.index, address(0), 24)), "{led_to:?}");
-        assert!(led_to.iter().all(|(_, _, prefix)| *prefix > 0), "{led_to:?}");
+        let route_targets = routes.route_destinations()?;
+        assert!(route_targets.contains(&(inside.index, address(0), 24)), "{route_targets:?}");
+        assert!(route_targets.iter().all(|(_, _, prefix)| *prefix > 0), "{route_targets:?}");
         Ok(())
     })
     .unwrap();
     let listener =
         in_namespace(pod.as_fd(), || Ok(TcpListener::bind("0.0.0.0:80").unwrap())).unwrap();
     in_namespace(host.as_fd(), || {
-        let mut firewall = Socket::firewall()?;
+        let mut firewall = NetlinkSocket::firewall()?;
         assert!(!firewall.has_table("keelson-test")?);
         firewall.replace_table("keelson-test", &rules(8080))?;
         firewall.replace_table("keelson-test", &rules(8081))?;
@@ -98,7 +98,7 @@ fn a_pod_is_reached_on_its_bridge_and_by_a_port_of_the_host() {
         firewall.remove_table("keelson-test")?;
         firewall.remove_table("keelson-test")?;
         assert!(!firewall.has_table("keelson-test")?);
-        let mut routes = Socket::routes()?;
+        let mut routes = NetlinkSocket::routes()?;
         routes.remove_link("kn1")?;
         routes.remove_link("kn1")?;
         assert!(routes.links()?.iter().all(|link| link.name != "kn1"));
@@ -110,50 +110,55 @@ fn a_pod_is_reached_on_its_bridge_and_by_a_port_of_the_host() {
 
 /// Everything that the built-in network uses at once.
 fn rules(port: u16) -> Ruleset {
-    let forward = Rule {
+    let forward = FirewallRule {
         conditions: vec![
-            Condition::Family(Family::V4),
-            Condition::ToThisMachine,
-            Condition::Port { transport: Transport::Tcp, port },
+            RuleCondition::Family(IpFamily::V4),
+            RuleCondition::LocalDestination,
+            RuleCondition::Port { transport: IpTransport::Tcp, port },
         ],
-        effect: Effect::ForwardTo { address: address(2), port: 80 },
+        verdict: RuleVerdict::DestinationNat { address: address(2), port: 80 },
     };
-    let chain = |name: &str, hook, rules| Chain {
+    let chain = |name: &str, hook, rules| FirewallChain {
         name: name.to_owned(),
         hook,
         priority: -100,
         translates: true,
         rules,
     };
-    let network = Condition::From { network: address(0), prefix: 24, is: true };
+    let network = RuleCondition::SourceNetwork { network: address(0), prefix: 24, equal: true };
     let link = || "keelson0".to_owned();
-    let outside = Condition::To { network: address(0), prefix: 24, is: false };
-    let away = Condition::LeavesBy { link: link(), is: false };
-    let back = Condition::LeavesBy { link: link(), is: true };
-    let loopback = Condition::To { network: Ipv4Addr::LOCALHOST.into(), prefix: 8, is: true };
-    let masquerade = |conditions| Rule { conditions, effect: Effect::Masquerade };
+    let outside =
+        RuleCondition::DestinationNetwork { network: address(0), prefix: 24, equal: false };
+    let away = RuleCondition::OutputInterface { link: link(), equal: false };
+    let back = RuleCondition::OutputInterface { link: link(), equal: true };
+    let loopback = RuleCondition::DestinationNetwork {
+        network: Ipv4Addr::LOCALHOST.into(),
+        prefix: 8,
+        equal: true,
+    };
+    let masquerade = |conditions| FirewallRule { conditions, verdict: RuleVerdict::Masquerade };
     Ruleset {
         chains: vec![
-            Chain {
+            FirewallChain {
                 name: "guard".to_owned(),
-                hook: Hook::Prerouting,
+                hook: NetfilterHook::Prerouting,
                 priority: -300,
                 translates: false,
-                rules: vec![Rule {
-                    conditions: vec![Condition::CameBy { link: link() }, loopback],
-                    effect: Effect::Drop,
+                rules: vec![FirewallRule {
+                    conditions: vec![RuleCondition::InputInterface { link: link() }, loopback],
+                    verdict: RuleVerdict::Drop,
                 }],
             },
-            chain("in", Hook::Prerouting, vec![forward.clone()]),
-            chain("own", Hook::Output, vec![forward]),
-            Chain {
+            chain("in", NetfilterHook::Prerouting, vec![forward.clone()]),
+            chain("own", NetfilterHook::Output, vec![forward]),
+            FirewallChain {
                 priority: 100,
                 ..chain(
                     "out",
-                    Hook::Postrouting,
+                    NetfilterHook::Postrouting,
                     vec![
                         masquerade(vec![network.clone(), outside, away]),
-                        masquerade(vec![network, back, Condition::WasForwarded]),
+                        masquerade(vec![network, back, RuleCondition::DestinationNatted]),
                     ],
                 )
             },
@@ -162,9 +167,9 @@ fn rules(port: u16) -> Ruleset {
 }
 
 #[test]
-fn wrong_names_are_refused_before_the_kernel_is_asked() {
-    let mut routes = Socket::routes().unwrap();
+fn invalid_link_names_are_refused_without_a_syscall() {
+    let mut routes = NetlinkSocket::routes().unwrap();
     for name in ["", "a-name-that-is-too-long", "a/b", "a b", ".."] {
-        assert!(matches!(routes.find_link(name), Err(Error::Invalid { .. })), "{name:?}");
+        assert!(matches!(routes.find_link(name), Err(NetlinkError::Invalid { .. })), "{name:?}");
     }
 }

@@ -6,8 +6,8 @@
 
 use std::collections::HashMap;
 
-use crate::profile::Action;
-use crate::program::Instruction;
+use crate::profile::SeccompAction;
+use crate::program::SeccompInstruction;
 
 const LOAD_WORD: u16 = 0x20;
 const AND: u16 = 0x54;
@@ -17,7 +17,7 @@ const RETURN: u16 = 0x06;
 /// A conditional jump that compares the accumulator with a constant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u16)]
-pub(crate) enum Test {
+pub(crate) enum JumpTest {
     Equal = 0x15,
     Greater = 0x25,
     GreaterOrEqual = 0x35,
@@ -30,25 +30,25 @@ pub(crate) struct Label(usize);
 /// The targets of a conditional jump.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Targets {
-    pub(crate) yes: Label,
-    pub(crate) no: Label,
+    pub(crate) if_true: Label,
+    pub(crate) if_false: Label,
 }
 
 impl Targets {
     pub(crate) fn swapped(self) -> Self {
-        Self { yes: self.no, no: self.yes }
+        Self { if_true: self.if_false, if_false: self.if_true }
     }
 }
 
 #[derive(Debug, Default)]
 pub(crate) struct Assembler {
     /// In reverse: the last instruction of the program comes first.
-    reversed: Vec<Instruction>,
-    returns: HashMap<Action, Label>,
+    reversed: Vec<SeccompInstruction>,
+    returns: HashMap<SeccompAction, Label>,
 }
 
 /// A test and two jumps behind it must fit: 255 less the two jumps.
-const REACH: usize = 253;
+const MAX_JUMP: usize = 253;
 
 impl Assembler {
     fn push(&mut self, code: u16, operand: u32) -> Label {
@@ -56,7 +56,7 @@ impl Assembler {
     }
 
     fn push_jump(&mut self, code: u16, operand: u32, [jump_true, jump_false]: [u8; 2]) -> Label {
-        self.reversed.push(Instruction { code, jump_true, jump_false, operand });
+        self.reversed.push(SeccompInstruction { code, jump_true, jump_false, operand });
         Label(self.reversed.len() - 1)
     }
 
@@ -65,13 +65,13 @@ impl Assembler {
         self.reversed.len() - target.0 - 1
     }
 
-    pub(crate) fn finish(mut self) -> Vec<Instruction> {
+    pub(crate) fn finish(mut self) -> Vec<SeccompInstruction> {
         self.reversed.reverse();
         self.reversed
     }
 
     /// Returns an action.
-    pub(crate) fn verdict(&mut self, action: Action) -> Label {
+    pub(crate) fn verdict(&mut self, action: SeccompAction) -> Label {
         if let Some(label) = self.returns.get(&action) {
             return *label;
         }
@@ -92,18 +92,18 @@ impl Assembler {
         self.push(AND, mask)
     }
 
-    pub(crate) fn test(&mut self, test: Test, operand: u32, targets: Targets) -> Label {
-        let yes = self.within_reach(targets.yes);
-        let no = self.within_reach(targets.no);
+    pub(crate) fn test(&mut self, test: JumpTest, operand: u32, targets: Targets) -> Label {
+        let if_true = self.within_reach(targets.if_true);
+        let if_false = self.within_reach(targets.if_false);
         // Both fit: `within_reach` left room for the one jump that may lie between.
         let jump = |distance: usize| u8::try_from(distance).unwrap_or(u8::MAX);
-        let offsets = [jump(self.distance(yes)), jump(self.distance(no))];
+        let offsets = [jump(self.distance(if_true)), jump(self.distance(if_false))];
         self.push_jump(test as u16, operand, offsets)
     }
 
     /// The target itself if it is near, otherwise a jump to it.
     fn within_reach(&mut self, target: Label) -> Label {
-        if self.distance(target) <= REACH {
+        if self.distance(target) <= MAX_JUMP {
             return target;
         }
         self.step_to(target)
@@ -128,15 +128,15 @@ impl Assembler {
 }
 
 /// The value that a filter returns for an action.
-pub(crate) fn return_value(action: Action) -> u32 {
+pub(crate) fn return_value(action: SeccompAction) -> u32 {
     match action {
-        Action::KillThread => 0x0000_0000,
-        Action::Trap => 0x0003_0000,
-        Action::Errno(number) => 0x0005_0000 | u32::from(number),
-        Action::Notify => 0x7fc0_0000,
-        Action::Trace(number) => 0x7ff0_0000 | u32::from(number),
-        Action::Log => 0x7ffc_0000,
-        Action::Allow => 0x7fff_0000,
-        Action::KillProcess => 0x8000_0000,
+        SeccompAction::KillThread => 0x0000_0000,
+        SeccompAction::Trap => 0x0003_0000,
+        SeccompAction::Errno(number) => 0x0005_0000 | u32::from(number),
+        SeccompAction::Notify => 0x7fc0_0000,
+        SeccompAction::Trace(number) => 0x7ff0_0000 | u32::from(number),
+        SeccompAction::Log => 0x7ffc_0000,
+        SeccompAction::Allow => 0x7fff_0000,
+        SeccompAction::KillProcess => 0x8000_0000,
     }
 }

@@ -9,9 +9,11 @@
 
 use std::collections::BTreeMap;
 
-use crate::assembler::{Assembler, Label, Targets, Test};
-use crate::profile::{Action, Architecture, Comparison, Condition, Profile, Rule};
-use crate::program::{INSTRUCTION_LIMIT, Program};
+use crate::assembler::{Assembler, JumpTest, Label, Targets};
+use crate::profile::{
+    Architecture, ArgumentComparison, ArgumentCondition, SeccompAction, SeccompProfile, SyscallRule,
+};
+use crate::program::{BpfProgram, INSTRUCTION_LIMIT};
 use crate::syscalls::{X32_BIT, syscall_number};
 
 #[cfg(test)]
@@ -27,7 +29,7 @@ const ARGUMENT_COUNT: u8 = 6;
 const ERRNO_LIMIT: u16 = 4095;
 
 /// The action for a call through an architecture that the profile does not name.
-pub(crate) const FOREIGN_ARCHITECTURE: Action = Action::KillProcess;
+pub(crate) const FOREIGN_ARCHITECTURE: SeccompAction = SeccompAction::KillProcess;
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum CompileError {
@@ -42,20 +44,20 @@ pub enum CompileError {
 }
 
 /// The filter of a profile.
-pub fn compile(profile: &Profile) -> Result<Program, CompileError> {
+pub fn compile(profile: &SeccompProfile) -> Result<BpfProgram, CompileError> {
     check(profile)?;
     let mut assembler = Assembler::default();
     // Calls with equal rules share the instructions for them, on all architectures.
-    let mut laid = Vec::new();
+    let mut emitted = Vec::new();
     let mut otherwise = assembler.verdict(FOREIGN_ARCHITECTURE);
     for identity in identities(&profile.architectures).into_iter().rev() {
         let ranges = ranges(profile, identity);
-        let search = lay_search(&mut assembler, &ranges, &mut laid);
+        let search = emit_search(&mut assembler, &ranges, &mut emitted);
         let part = assembler.load_word(NUMBER_OFFSET, search);
         otherwise = assembler.test(
-            Test::Equal,
+            JumpTest::Equal,
             identity.audit_value(),
-            Targets { yes: part, no: otherwise },
+            Targets { if_true: part, if_false: otherwise },
         );
     }
     assembler.load_word(ARCHITECTURE_OFFSET, otherwise);
@@ -63,23 +65,23 @@ pub fn compile(profile: &Profile) -> Result<Program, CompileError> {
     if instructions.len() > INSTRUCTION_LIMIT {
         return Err(CompileError::TooLong(instructions.len()));
     }
-    Ok(Program { instructions, unknown_syscalls: unknown_syscalls(profile) })
+    Ok(BpfProgram { instructions, unknown_syscalls: unknown_syscalls(profile) })
 }
 
-fn check(profile: &Profile) -> Result<(), CompileError> {
+fn check(profile: &SeccompProfile) -> Result<(), CompileError> {
     if profile.architectures.is_empty() {
         return Err(CompileError::NoArchitecture);
     }
     let actions = profile.rules.iter().map(|rule| rule.action);
     for action in actions.chain([profile.default_action]) {
-        if let Action::Errno(number) = action
+        if let SeccompAction::Errno(number) = action
             && number > ERRNO_LIMIT
         {
             return Err(CompileError::Errno(number));
         }
     }
     for (index, rule) in profile.rules.iter().enumerate() {
-        for Condition { argument, .. } in &rule.conditions {
+        for ArgumentCondition { argument, .. } in &rule.conditions {
             if *argument >= ARGUMENT_COUNT {
                 return Err(CompileError::Argument { rule: index, argument: *argument });
             }
@@ -88,7 +90,7 @@ fn check(profile: &Profile) -> Result<(), CompileError> {
     Ok(())
 }
 
-fn unknown_syscalls(profile: &Profile) -> Vec<String> {
+fn unknown_syscalls(profile: &SeccompProfile) -> Vec<String> {
     let mut unknown: Vec<String> = Vec::new();
     for name in profile.rules.iter().flat_map(|rule| &rule.syscalls) {
         let known =
@@ -102,13 +104,13 @@ fn unknown_syscalls(profile: &Profile) -> Vec<String> {
 
 /// What the kernel distinguishes: x86_64 and x32 have one identity and differ by number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Identity {
+enum AuditArchitecture {
     X86_64 { plain: bool, x32: bool },
     X86,
     Aarch64,
 }
 
-impl Identity {
+impl AuditArchitecture {
     fn audit_value(self) -> u32 {
         match self {
             Self::X86_64 { .. } => 0xc000_003e,
@@ -130,42 +132,42 @@ impl Identity {
 }
 
 /// The named architectures, the most used first: it is tested first.
-fn identities(named: &[Architecture]) -> Vec<Identity> {
+fn identities(named: &[Architecture]) -> Vec<AuditArchitecture> {
     let has = |architecture| named.contains(&architecture);
     let (plain, x32) = (has(Architecture::X86_64), has(Architecture::X32));
     let mut identities = Vec::new();
     if plain || x32 {
-        identities.push(Identity::X86_64 { plain, x32 });
+        identities.push(AuditArchitecture::X86_64 { plain, x32 });
     }
     if has(Architecture::Aarch64) {
-        identities.push(Identity::Aarch64);
+        identities.push(AuditArchitecture::Aarch64);
     }
     if has(Architecture::X86) {
-        identities.push(Identity::X86);
+        identities.push(AuditArchitecture::X86);
     }
     identities
 }
 
 /// What happens to a call: conditional cases in order, then the unconditional action.
 #[derive(Debug, Clone, PartialEq)]
-struct Fate<'a> {
-    conditional: Vec<Case<'a>>,
-    otherwise: Action,
+struct SyscallDecision<'a> {
+    conditional: Vec<DecisionCase<'a>>,
+    otherwise: SeccompAction,
 }
 
 /// Conditions that must all hold, and the action.
 #[derive(Debug, Clone, Copy, PartialEq)]
-struct Case<'a> {
-    conditions: &'a [Condition],
-    action: Action,
+struct DecisionCase<'a> {
+    conditions: &'a [ArgumentCondition],
+    action: SeccompAction,
 }
 
-impl<'a> Case<'a> {
+impl<'a> DecisionCase<'a> {
     /// A rule that names an argument twice is a case for each of its conditions: libseccomp, which
     /// other runtimes use, takes one condition per argument, so they add such a rule once for each.
     ///
     /// upstream: opencontainers/runc libcontainer/seccomp/seccomp_linux.go (matchCall)
-    fn of(rule: &'a Rule) -> Vec<Self> {
+    fn of(rule: &'a SyscallRule) -> Vec<Self> {
         let conditions = rule.conditions.as_slice();
         let repeats = conditions.iter().enumerate().any(|(index, one)| {
             conditions[..index].iter().any(|earlier| earlier.argument == one.argument)
@@ -175,39 +177,45 @@ impl<'a> Case<'a> {
     }
 }
 
-impl Fate<'_> {
-    fn always(action: Action) -> Self {
+impl SyscallDecision<'_> {
+    fn always(action: SeccompAction) -> Self {
         Self { conditional: Vec::new(), otherwise: action }
     }
 }
 
 /// The verdicts by the first number they hold for, each up to the next; neighbours differ.
-fn ranges(profile: &Profile, identity: Identity) -> Vec<(u32, Fate<'_>)> {
-    let mut starts = BTreeMap::from([(0, Fate::always(profile.default_action))]);
-    if let Identity::X86_64 { plain, x32 } = identity {
+fn ranges(
+    profile: &SeccompProfile,
+    identity: AuditArchitecture,
+) -> Vec<(u32, SyscallDecision<'_>)> {
+    let mut starts = BTreeMap::from([(0, SyscallDecision::always(profile.default_action))]);
+    if let AuditArchitecture::X86_64 { plain, x32 } = identity {
         if !plain {
-            starts.insert(0, Fate::always(FOREIGN_ARCHITECTURE));
+            starts.insert(0, SyscallDecision::always(FOREIGN_ARCHITECTURE));
         }
-        let marked = if x32 { profile.default_action } else { FOREIGN_ARCHITECTURE };
-        starts.insert(X32_BIT, Fate::always(marked));
-        starts.insert(SKIPPED_CALL, Fate::always(profile.default_action));
+        let x32_action = if x32 { profile.default_action } else { FOREIGN_ARCHITECTURE };
+        starts.insert(X32_BIT, SyscallDecision::always(x32_action));
+        starts.insert(SKIPPED_CALL, SyscallDecision::always(profile.default_action));
     }
-    for (number, fate) in named_calls(profile, identity) {
-        let before = starts.range(..=number).next_back().map(|(_, fate)| fate.clone());
-        let after = before.unwrap_or_else(|| Fate::always(profile.default_action));
+    for (number, decision) in named_calls(profile, identity) {
+        let before = starts.range(..=number).next_back().map(|(_, decision)| decision.clone());
+        let after = before.unwrap_or_else(|| SyscallDecision::always(profile.default_action));
         // The range that the call was cut out of continues behind it.
         starts.entry(number + 1).or_insert(after);
-        starts.insert(number, fate);
+        starts.insert(number, decision);
     }
-    let mut ranges: Vec<(u32, Fate<'_>)> = starts.into_iter().collect();
+    let mut ranges: Vec<(u32, SyscallDecision<'_>)> = starts.into_iter().collect();
     ranges.dedup_by(|next, previous| next.1 == previous.1);
     ranges
 }
 
-fn named_calls(profile: &Profile, identity: Identity) -> BTreeMap<u32, Fate<'_>> {
-    let mut calls: BTreeMap<u32, Vec<Case<'_>>> = BTreeMap::new();
+fn named_calls(
+    profile: &SeccompProfile,
+    identity: AuditArchitecture,
+) -> BTreeMap<u32, SyscallDecision<'_>> {
+    let mut calls: BTreeMap<u32, Vec<DecisionCase<'_>>> = BTreeMap::new();
     for rule in &profile.rules {
-        let cases = Case::of(rule);
+        let cases = DecisionCase::of(rule);
         for name in &rule.syscalls {
             for architecture in identity.architectures() {
                 if let Some(number) = syscall_number(architecture, name) {
@@ -223,67 +231,76 @@ fn named_calls(profile: &Profile, identity: Identity) -> BTreeMap<u32, Fate<'_>>
             let otherwise =
                 unconditional.map_or(profile.default_action, |index| cases[index].action);
             let conditional = cases[..unconditional.unwrap_or(cases.len())].to_vec();
-            (number, Fate { conditional, otherwise })
+            (number, SyscallDecision { conditional, otherwise })
         })
         .collect()
 }
 
 /// Emits the search for the range that holds the number in the accumulator.
-fn lay_search<'a>(
+fn emit_search<'a>(
     assembler: &mut Assembler,
-    ranges: &[(u32, Fate<'a>)],
-    laid: &mut Vec<(Fate<'a>, Label)>,
+    ranges: &[(u32, SyscallDecision<'a>)],
+    emitted: &mut Vec<(SyscallDecision<'a>, Label)>,
 ) -> Label {
     match ranges {
         [] => assembler.verdict(FOREIGN_ARCHITECTURE),
-        [(_, fate)] => lay_fate(assembler, fate, laid),
+        [(_, decision)] => emit_decision(assembler, decision, emitted),
         _ => {
             let (low, high) = ranges.split_at(ranges.len() / 2);
-            let yes = lay_search(assembler, high, laid);
-            let no = lay_search(assembler, low, laid);
-            assembler.test(Test::GreaterOrEqual, high[0].0, Targets { yes, no })
+            let if_true = emit_search(assembler, high, emitted);
+            let if_false = emit_search(assembler, low, emitted);
+            assembler.test(JumpTest::GreaterOrEqual, high[0].0, Targets { if_true, if_false })
         }
     }
 }
 
-fn lay_fate<'a>(
+fn emit_decision<'a>(
     assembler: &mut Assembler,
-    fate: &Fate<'a>,
-    laid: &mut Vec<(Fate<'a>, Label)>,
+    decision: &SyscallDecision<'a>,
+    emitted: &mut Vec<(SyscallDecision<'a>, Label)>,
 ) -> Label {
-    if let Some((_, label)) = laid.iter().find(|(known, _)| known == fate) {
+    if let Some((_, label)) = emitted.iter().find(|(known, _)| known == decision) {
         return *label;
     }
-    let mut next = assembler.verdict(fate.otherwise);
-    for case in fate.conditional.iter().rev() {
+    let mut next = assembler.verdict(decision.otherwise);
+    for case in decision.conditional.iter().rev() {
         let mut matched = assembler.verdict(case.action);
         for condition in case.conditions.iter().rev() {
-            matched = lay_condition(assembler, *condition, Targets { yes: matched, no: next });
+            matched =
+                emit_condition(assembler, *condition, Targets { if_true: matched, if_false: next });
         }
         next = matched;
     }
-    laid.push((fate.clone(), next));
+    emitted.push((decision.clone(), next));
     next
 }
 
 /// Emits the comparison of a 64-bit argument as two of its 32-bit halves.
-fn lay_condition(assembler: &mut Assembler, condition: Condition, targets: Targets) -> Label {
+fn emit_condition(
+    assembler: &mut Assembler,
+    condition: ArgumentCondition,
+    targets: Targets,
+) -> Label {
     let halves = Halves::of(condition.argument);
     match condition.comparison {
-        Comparison::Equal(value) => halves.lay_equal(assembler, value, None, targets),
-        Comparison::NotEqual(value) => halves.lay_equal(assembler, value, None, targets.swapped()),
-        Comparison::MaskedEqual { mask, value } => {
-            halves.lay_equal(assembler, value, Some(mask), targets)
+        ArgumentComparison::Equal(value) => halves.emit_equal(assembler, value, None, targets),
+        ArgumentComparison::NotEqual(value) => {
+            halves.emit_equal(assembler, value, None, targets.swapped())
         }
-        Comparison::Greater(value) => halves.lay_order(assembler, Test::Greater, value, targets),
-        Comparison::GreaterOrEqual(value) => {
-            halves.lay_order(assembler, Test::GreaterOrEqual, value, targets)
+        ArgumentComparison::MaskedEqual { mask, value } => {
+            halves.emit_equal(assembler, value, Some(mask), targets)
         }
-        Comparison::LessOrEqual(value) => {
-            halves.lay_order(assembler, Test::Greater, value, targets.swapped())
+        ArgumentComparison::Greater(value) => {
+            halves.emit_order(assembler, JumpTest::Greater, value, targets)
         }
-        Comparison::Less(value) => {
-            halves.lay_order(assembler, Test::GreaterOrEqual, value, targets.swapped())
+        ArgumentComparison::GreaterOrEqual(value) => {
+            halves.emit_order(assembler, JumpTest::GreaterOrEqual, value, targets)
+        }
+        ArgumentComparison::LessOrEqual(value) => {
+            halves.emit_order(assembler, JumpTest::Greater, value, targets.swapped())
+        }
+        ArgumentComparison::Less(value) => {
+            halves.emit_order(assembler, JumpTest::GreaterOrEqual, value, targets.swapped())
         }
     }
 }
@@ -301,7 +318,7 @@ impl Halves {
         Self { low, high: low + 4 }
     }
 
-    fn lay_equal(
+    fn emit_equal(
         self,
         assembler: &mut Assembler,
         value: u64,
@@ -310,29 +327,30 @@ impl Halves {
     ) -> Label {
         let [low, high] = split(value);
         let masks = mask.map(split);
-        let compared = assembler.test(Test::Equal, low, targets);
+        let compared = assembler.test(JumpTest::Equal, low, targets);
         let masked = masks.map_or(compared, |[low, _]| assembler.mask(low, compared));
-        let yes = assembler.load_word(self.low, masked);
-        let compared = assembler.test(Test::Equal, high, Targets { yes, no: targets.no });
+        let if_true = assembler.load_word(self.low, masked);
+        let compared =
+            assembler.test(JumpTest::Equal, high, Targets { if_true, if_false: targets.if_false });
         let masked = masks.map_or(compared, |[_, high]| assembler.mask(high, compared));
         assembler.load_word(self.high, masked)
     }
 
     /// `test` decides on the low halves; a greater high half decides alone.
-    fn lay_order(
+    fn emit_order(
         self,
         assembler: &mut Assembler,
-        test: Test,
+        test: JumpTest,
         value: u64,
         targets: Targets,
     ) -> Label {
         let [low, high] = split(value);
         let compared = assembler.test(test, low, targets);
         let low_half = assembler.load_word(self.low, compared);
-        let same = Targets { yes: low_half, no: targets.no };
-        let equal = assembler.test(Test::Equal, high, same);
-        let greater = Targets { yes: targets.yes, no: equal };
-        let compared = assembler.test(Test::Greater, high, greater);
+        let same = Targets { if_true: low_half, if_false: targets.if_false };
+        let equal = assembler.test(JumpTest::Equal, high, same);
+        let greater = Targets { if_true: targets.if_true, if_false: equal };
+        let compared = assembler.test(JumpTest::Greater, high, greater);
         assembler.load_word(self.high, compared)
     }
 }

@@ -6,7 +6,7 @@
 use std::io;
 use std::os::fd::{FromRawFd, OwnedFd};
 
-use crate::program::{INSTRUCTION_LIMIT, Instruction, Program};
+use crate::program::{BpfProgram, INSTRUCTION_LIMIT, SeccompInstruction};
 
 #[cfg(test)]
 mod tests;
@@ -21,7 +21,7 @@ const FLAG_NEW_LISTENER: libc::c_ulong = 1 << 3;
 const FLAG_THREAD_FAILURE_IS_ESRCH: libc::c_ulong = 1 << 4;
 
 // The kernel reads our instructions as its own.
-const _: () = assert!(size_of::<Instruction>() == size_of::<libc::sock_filter>());
+const _: () = assert!(size_of::<SeccompInstruction>() == size_of::<libc::sock_filter>());
 const _: () = assert!(INSTRUCTION_LIMIT <= u16::MAX as usize);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -32,7 +32,7 @@ pub struct LoadOptions {
     pub log: bool,
     /// Do not enable the speculative-store-bypass mitigation.
     pub allow_speculation: bool,
-    /// Return the descriptor for [`crate::Action::Notify`].
+    /// Return the descriptor for [`crate::SeccompAction::Notify`].
     pub listener: bool,
 }
 
@@ -72,7 +72,7 @@ pub fn set_no_new_privileges() -> io::Result<()> {
 }
 
 /// Loads the filter, which applies at once; returns the listener if one was asked for.
-pub fn load(program: &Program, options: LoadOptions) -> Result<Option<OwnedFd>, LoadError> {
+pub fn load(program: &BpfProgram, options: LoadOptions) -> Result<Option<OwnedFd>, LoadError> {
     let instructions = program.instructions();
     let filter = libc::sock_fprog {
         // `compile` keeps the limit.

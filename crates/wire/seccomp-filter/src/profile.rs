@@ -7,17 +7,17 @@
 
 /// A whole profile.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Profile {
-    pub default_action: Action,
+pub struct SeccompProfile {
+    pub default_action: SeccompAction,
     pub architectures: Vec<Architecture>,
-    pub rules: Vec<Rule>,
+    pub rules: Vec<SyscallRule>,
     /// `None` if the profile does not set them, which other runtimes read as their own default.
-    pub flags: Option<Flags>,
+    pub flags: Option<FilterFlags>,
 }
 
 /// Flags for loading the filter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Flags {
+pub struct FilterFlags {
     /// Write every action but Allow to the audit log.
     pub log: bool,
     /// Do not enable the speculative-store-bypass mitigation.
@@ -27,15 +27,15 @@ pub struct Flags {
 /// An action for some calls, if all conditions hold. If two conditions are on the same argument,
 /// any one of the rule's conditions is enough.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Rule {
+pub struct SyscallRule {
     /// Names as the kernel has them. A name that an architecture does not have is left out there.
     pub syscalls: Vec<String>,
-    pub action: Action,
-    pub conditions: Vec<Condition>,
+    pub action: SeccompAction,
+    pub conditions: Vec<ArgumentCondition>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Action {
+pub enum SeccompAction {
     Allow,
     /// The call fails with this error number and is not made.
     Errno(u16),
@@ -53,14 +53,14 @@ pub enum Action {
 
 /// A condition on one argument, taken as an unsigned 64-bit number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Condition {
+pub struct ArgumentCondition {
     /// 0 for the first argument, 5 for the last.
     pub argument: u8,
-    pub comparison: Comparison,
+    pub comparison: ArgumentComparison,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Comparison {
+pub enum ArgumentComparison {
     Equal(u64),
     NotEqual(u64),
     Less(u64),

@@ -1,6 +1,6 @@
 //! A compiled filter: instructions as the kernel takes them.
 //!
-//! Rule: a `Program` only comes from `compile` and is never longer than the kernel allows.
+//! Rule: a `BpfProgram` only comes from `compile` and is never longer than the kernel allows.
 
 /// The longest program that the kernel accepts.
 pub const INSTRUCTION_LIMIT: usize = 4096;
@@ -8,7 +8,7 @@ pub const INSTRUCTION_LIMIT: usize = 4096;
 /// One classic BPF instruction, laid out as the kernel's `struct sock_filter`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(C)]
-pub struct Instruction {
+pub struct SeccompInstruction {
     pub code: u16,
     pub jump_true: u8,
     pub jump_false: u8,
@@ -17,13 +17,13 @@ pub struct Instruction {
 
 /// A filter that can be loaded.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Program {
-    pub(crate) instructions: Vec<Instruction>,
+pub struct BpfProgram {
+    pub(crate) instructions: Vec<SeccompInstruction>,
     pub(crate) unknown_syscalls: Vec<String>,
 }
 
-impl Program {
-    pub fn instructions(&self) -> &[Instruction] {
+impl BpfProgram {
+    pub fn instructions(&self) -> &[SeccompInstruction] {
         &self.instructions
     }
 

@@ -8,13 +8,13 @@ use std::thread;
 
 use crate::compile::{CompileError, compile};
 use crate::load::{LoadError, LoadOptions, load, set_no_new_privileges};
-use crate::profile::{Action, Architecture, Profile, Rule};
+use crate::profile::{Architecture, SeccompAction, SeccompProfile, SyscallRule};
 
 #[cfg(test)]
 mod tests;
 
 /// An error number that no system call returns.
-const CHOSEN_ERRNO: u16 = 4001;
+const TEST_ERRNO: u16 = 4001;
 
 /// What was seen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -56,12 +56,12 @@ pub fn self_check() -> Result<SelfCheckReport, SelfCheckError> {
 }
 
 fn try_filter(architecture: Architecture) -> Result<SelfCheckReport, SelfCheckError> {
-    let program = compile(&Profile {
-        default_action: Action::Allow,
+    let program = compile(&SeccompProfile {
+        default_action: SeccompAction::Allow,
         architectures: vec![architecture],
-        rules: vec![Rule {
+        rules: vec![SyscallRule {
             syscalls: vec!["getcwd".to_owned()],
-            action: Action::Errno(CHOSEN_ERRNO),
+            action: SeccompAction::Errno(TEST_ERRNO),
             conditions: Vec::new(),
         }],
         flags: None,
@@ -70,9 +70,9 @@ fn try_filter(architecture: Architecture) -> Result<SelfCheckReport, SelfCheckEr
     set_no_new_privileges().map_err(SelfCheckError::NoNewPrivileges)?;
     load(&program, LoadOptions::default())?;
     match working_directory() {
-        Err(error) if error.raw_os_error() == Some(i32::from(CHOSEN_ERRNO)) => {
+        Err(error) if error.raw_os_error() == Some(i32::from(TEST_ERRNO)) => {
             let instructions = program.instructions().len();
-            Ok(SelfCheckReport { architecture, instructions, errno: i32::from(CHOSEN_ERRNO) })
+            Ok(SelfCheckReport { architecture, instructions, errno: i32::from(TEST_ERRNO) })
         }
         Err(error) => Err(SelfCheckError::NoEffect(error.to_string())),
         Ok(()) => Err(SelfCheckError::NoEffect("a path".to_owned())),

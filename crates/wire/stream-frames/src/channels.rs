@@ -24,7 +24,7 @@ pub enum Coding {
 
 /// A negotiated protocol on WebSocket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Protocol {
+pub struct ChannelProtocol {
     pub name: &'static str,
     pub coding: Coding,
     /// The error channel carries a status object; before version 4 it is plain text.
@@ -34,7 +34,7 @@ pub struct Protocol {
 }
 
 /// In order of preference.
-pub const WEBSOCKET_PROTOCOLS: &[Protocol] = &[
+pub const WEBSOCKET_PROTOCOLS: &[ChannelProtocol] = &[
     protocol("v5.channel.k8s.io", Coding::Binary, true, true),
     protocol("v4.channel.k8s.io", Coding::Binary, true, false),
     protocol("v4.base64.channel.k8s.io", Coding::Base64, true, false),
@@ -52,12 +52,12 @@ const fn protocol(
     coding: Coding,
     status_objects: bool,
     closes: bool,
-) -> Protocol {
-    Protocol { name, coding, status_objects, closes }
+) -> ChannelProtocol {
+    ChannelProtocol { name, coding, status_objects, closes }
 }
 
 /// The best protocol that a client offers; `None` if none is supported.
-pub fn agree(offered: &[String]) -> Option<Protocol> {
+pub fn negotiate(offered: &[String]) -> Option<ChannelProtocol> {
     let offers = |name: &str| offered.iter().any(|offer| offer == name);
     WEBSOCKET_PROTOCOLS
         .iter()
@@ -66,7 +66,7 @@ pub fn agree(offered: &[String]) -> Option<Protocol> {
 }
 
 /// Decodes a client's message: its channel and its data. `None` if it has no channel.
-pub fn read(protocol: Protocol, message: &[u8]) -> Option<(u8, Vec<u8>)> {
+pub fn read(protocol: ChannelProtocol, message: &[u8]) -> Option<(u8, Vec<u8>)> {
     let (first, rest) = message.split_first()?;
     match protocol.coding {
         Coding::Binary => Some((*first, rest.to_vec())),
@@ -78,7 +78,7 @@ pub fn read(protocol: Protocol, message: &[u8]) -> Option<(u8, Vec<u8>)> {
 }
 
 /// Encodes a message for a client.
-pub fn write(protocol: Protocol, channel: u8, bytes: &[u8]) -> Vec<u8> {
+pub fn write(protocol: ChannelProtocol, channel: u8, bytes: &[u8]) -> Vec<u8> {
     match protocol.coding {
         Coding::Binary => {
             let mut message = vec![channel];
@@ -103,7 +103,7 @@ mod tests {
 
     #[test]
     fn the_newest_offered_protocol_is_agreed_on() {
-        let name = |list: &[&str]| agree(&texts(list)).map(|protocol| protocol.name);
+        let name = |list: &[&str]| negotiate(&texts(list)).map(|protocol| protocol.name);
         assert_eq!(name(&["channel.k8s.io", "v5.channel.k8s.io"]), Some("v5.channel.k8s.io"));
         assert_eq!(name(&["v4.channel.k8s.io", "x"]), Some("v4.channel.k8s.io"));
         assert_eq!(name(&[]), Some(""));
@@ -113,7 +113,7 @@ mod tests {
     #[test]
     fn messages_carry_their_channel_in_both_codings() {
         for name in ["v4.channel.k8s.io", "v4.base64.channel.k8s.io"] {
-            let protocol = agree(&texts(&[name])).unwrap();
+            let protocol = negotiate(&texts(&[name])).unwrap();
             let message = write(protocol, STDERR, b"\xff\x00text");
             assert_eq!(
                 read(protocol, &message),
@@ -121,7 +121,7 @@ mod tests {
                 "{name}"
             );
         }
-        let coded = agree(&texts(&["base64.channel.k8s.io"])).unwrap();
+        let coded = negotiate(&texts(&["base64.channel.k8s.io"])).unwrap();
         assert_eq!(read(coded, b"1aGk="), Some((1, b"hi".to_vec())));
         for wrong in [&b""[..], b"x", b"1***", b"/aGk="] {
             assert_eq!(read(coded, wrong), None, "{wrong:?}");

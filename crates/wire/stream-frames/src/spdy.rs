@@ -18,7 +18,7 @@ mod tests;
 const VERSION: u16 = 3;
 const HEADER: usize = 8;
 /// A frame's length has 24 bits; peers send far less.
-const LARGEST_FRAME: usize = 1 << 22;
+const MAX_FRAME_BYTES: usize = 1 << 22;
 const SYN_STREAM: u16 = 1;
 const SYN_REPLY: u16 = 2;
 const RESET: u16 = 3;
@@ -34,7 +34,7 @@ const FIN: u8 = 1;
 pub enum SpdyError {
     #[error("a frame of SPDY version {0}; expected 3")]
     Version(u16),
-    #[error("a frame of {0} bytes; at most {LARGEST_FRAME}")]
+    #[error("a frame of {0} bytes; at most {MAX_FRAME_BYTES}")]
     TooLarge(usize),
     #[error("a frame is shorter than its kind")]
     Short,
@@ -46,7 +46,7 @@ pub enum SpdyError {
 
 /// One frame.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Frame {
+pub enum SpdyFrame {
     /// A peer opens a stream.
     Open {
         stream: u32,
@@ -92,35 +92,35 @@ pub enum Frame {
 
 /// Decodes bytes to frames.
 #[derive(Debug, Default)]
-pub struct Decoder {
-    held: Vec<u8>,
+pub struct SpdyDecoder {
+    buffered: Vec<u8>,
     headers: Decompressor,
 }
 
-impl Decoder {
+impl SpdyDecoder {
     /// Adds received bytes.
     pub fn push(&mut self, bytes: &[u8]) {
-        self.held.extend_from_slice(bytes);
+        self.buffered.extend_from_slice(bytes);
     }
 
     /// The next whole frame.
-    pub fn next_frame(&mut self) -> Result<Option<Frame>, SpdyError> {
-        let Some(header) = self.held.first_chunk::<HEADER>() else { return Ok(None) };
+    pub fn next_frame(&mut self) -> Result<Option<SpdyFrame>, SpdyError> {
+        let Some(header) = self.buffered.first_chunk::<HEADER>() else { return Ok(None) };
         let length =
             usize::from(header[5]) << 16 | usize::from(header[6]) << 8 | usize::from(header[7]);
-        if length > LARGEST_FRAME {
+        if length > MAX_FRAME_BYTES {
             return Err(SpdyError::TooLarge(length));
         }
         let header = *header;
-        if self.held.len() < HEADER + length {
+        if self.buffered.len() < HEADER + length {
             return Ok(None);
         }
-        let payload: Vec<u8> = self.held[HEADER..HEADER + length].to_vec();
-        self.held.drain(..HEADER + length);
+        let payload: Vec<u8> = self.buffered[HEADER..HEADER + length].to_vec();
+        self.buffered.drain(..HEADER + length);
         let end = header[4] & FIN != 0;
         let first = u32::from_be_bytes([header[0], header[1], header[2], header[3]]);
         if first & 0x8000_0000 == 0 {
-            return Ok(Some(Frame::Data { stream: first, bytes: payload, end }));
+            return Ok(Some(SpdyFrame::Data { stream: first, bytes: payload, end }));
         }
         let version = u16::from_be_bytes([header[0] & 0x7f, header[1]]);
         if version != VERSION {
@@ -130,7 +130,7 @@ impl Decoder {
         self.control(kind, end, &payload).map(Some)
     }
 
-    fn control(&mut self, kind: u16, end: bool, payload: &[u8]) -> Result<Frame, SpdyError> {
+    fn control(&mut self, kind: u16, end: bool, payload: &[u8]) -> Result<SpdyFrame, SpdyError> {
         let word = |at: usize| {
             let bytes = payload.get(at..at + 4).ok_or(SpdyError::Short)?;
             let bytes: [u8; 4] = bytes.try_into().map_err(|_| SpdyError::Short)?;
@@ -141,65 +141,71 @@ impl Decoder {
         match kind {
             SYN_STREAM => {
                 let headers = self.headers.read(rest(10)?)?;
-                Ok(Frame::Open { stream: stream()?, headers, end })
+                Ok(SpdyFrame::Open { stream: stream()?, headers, end })
             }
             SYN_REPLY => {
                 let headers = self.headers.read(rest(4)?)?;
-                Ok(Frame::Accept { stream: stream()?, headers, end })
+                Ok(SpdyFrame::Accept { stream: stream()?, headers, end })
             }
             HEADERS => {
                 let headers = self.headers.read(rest(4)?)?;
-                Ok(Frame::MoreHeaders { stream: stream()?, headers, end })
+                Ok(SpdyFrame::MoreHeaders { stream: stream()?, headers, end })
             }
-            RESET => Ok(Frame::Reset { stream: stream()?, status: word(4)? }),
-            PING => Ok(Frame::Ping { id: word(0)? }),
-            GO_AWAY => Ok(Frame::GoAway { last: stream()?, status: word(4)? }),
-            WINDOW => Ok(Frame::Window { stream: stream()?, more: word(4)? & 0x7fff_ffff }),
-            SETTINGS => Ok(Frame::Other { kind }),
-            other => Ok(Frame::Other { kind: other }),
+            RESET => Ok(SpdyFrame::Reset { stream: stream()?, status: word(4)? }),
+            PING => Ok(SpdyFrame::Ping { id: word(0)? }),
+            GO_AWAY => Ok(SpdyFrame::GoAway { last: stream()?, status: word(4)? }),
+            WINDOW => Ok(SpdyFrame::Window { stream: stream()?, more: word(4)? & 0x7fff_ffff }),
+            SETTINGS => Ok(SpdyFrame::Other { kind }),
+            other => Ok(SpdyFrame::Other { kind: other }),
         }
     }
 }
 
 /// Encodes frames to bytes.
 #[derive(Debug, Default)]
-pub struct Encoder {
+pub struct SpdyEncoder {
     headers: Compressor,
 }
 
-impl Encoder {
+impl SpdyEncoder {
     /// Appends a frame. Data that exceeds a frame is split.
-    pub fn write(&mut self, frame: &Frame, output: &mut Vec<u8>) -> Result<(), SpdyError> {
+    pub fn write(&mut self, frame: &SpdyFrame, output: &mut Vec<u8>) -> Result<(), SpdyError> {
         match frame {
-            Frame::Open { stream, headers, end } => {
+            SpdyFrame::Open { stream, headers, end } => {
                 let mut payload = stream.to_be_bytes().to_vec();
                 payload.extend_from_slice(&[0; 6]);
                 payload.extend(self.headers.write(headers)?);
                 control(SYN_STREAM, *end, &payload, output);
             }
-            Frame::Accept { stream, headers, end } => {
+            SpdyFrame::Accept { stream, headers, end } => {
                 let mut payload = stream.to_be_bytes().to_vec();
                 payload.extend(self.headers.write(headers)?);
                 control(SYN_REPLY, *end, &payload, output);
             }
-            Frame::MoreHeaders { stream, headers, end } => {
+            SpdyFrame::MoreHeaders { stream, headers, end } => {
                 let mut payload = stream.to_be_bytes().to_vec();
                 payload.extend(self.headers.write(headers)?);
                 control(HEADERS, *end, &payload, output);
             }
-            Frame::Data { stream, bytes, end } => data(*stream, bytes, *end, output),
-            Frame::Reset { stream, status } => words(RESET, [*stream, *status], output),
-            Frame::GoAway { last, status } => words(GO_AWAY, [*last, *status], output),
-            Frame::Window { stream, more } => words(WINDOW, [*stream, *more], output),
-            Frame::Ping { id } => control(PING, false, &id.to_be_bytes(), output),
-            Frame::Other { .. } => {}
+            SpdyFrame::Data { stream, bytes, end } => data(*stream, bytes, *end, output),
+            SpdyFrame::Reset { stream, status } => {
+                control_with_words(RESET, [*stream, *status], output)
+            }
+            SpdyFrame::GoAway { last, status } => {
+                control_with_words(GO_AWAY, [*last, *status], output)
+            }
+            SpdyFrame::Window { stream, more } => {
+                control_with_words(WINDOW, [*stream, *more], output)
+            }
+            SpdyFrame::Ping { id } => control(PING, false, &id.to_be_bytes(), output),
+            SpdyFrame::Other { .. } => {}
         }
         Ok(())
     }
 }
 
-fn words(kind: u16, words: [u32; 2], output: &mut Vec<u8>) {
-    let payload: Vec<u8> = words.iter().flat_map(|word| word.to_be_bytes()).collect();
+fn control_with_words(kind: u16, control_with_words: [u32; 2], output: &mut Vec<u8>) {
+    let payload: Vec<u8> = control_with_words.iter().flat_map(|word| word.to_be_bytes()).collect();
     control(kind, false, &payload, output);
 }
 
@@ -211,7 +217,7 @@ fn control(kind: u16, end: bool, payload: &[u8], output: &mut Vec<u8>) {
 }
 
 fn data(stream: u32, bytes: &[u8], end: bool, output: &mut Vec<u8>) {
-    let mut parts = bytes.chunks(LARGEST_FRAME).peekable();
+    let mut parts = bytes.chunks(MAX_FRAME_BYTES).peekable();
     if parts.peek().is_none() {
         output.extend_from_slice(&stream.to_be_bytes());
         length(end, 0, output);

@@ -13,7 +13,7 @@ use sha1::{Digest as _, Sha1};
 mod tests;
 
 /// More than any client of Kubernetes sends in one message.
-const LARGEST_MESSAGE: usize = 16 << 20;
+const MAX_MESSAGE_BYTES: usize = 16 << 20;
 const CONTROL_LIMIT: usize = 125;
 const GUID: &str = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
 
@@ -35,7 +35,7 @@ pub enum WebSocketError {
     Control,
     #[error("a message goes on that has not begun, or begins in another")]
     Order,
-    #[error("a message exceeds {LARGEST_MESSAGE} bytes")]
+    #[error("a message exceeds {MAX_MESSAGE_BYTES} bytes")]
     TooLarge,
     #[error("a length is written longer than needed")]
     Length,
@@ -50,7 +50,7 @@ impl WebSocketError {
 
 /// What a client sent.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Message {
+pub enum ClientMessage {
     Text(Vec<u8>),
     Binary(Vec<u8>),
     Ping(Vec<u8>),
@@ -68,25 +68,25 @@ const PONG: u8 = 10;
 
 /// Decodes bytes to messages.
 #[derive(Debug, Default)]
-pub struct Decoder {
-    held: Vec<u8>,
+pub struct WebSocketDecoder {
+    buffered: Vec<u8>,
     /// A message whose last fragment has not arrived.
     open: Option<(u8, Vec<u8>)>,
 }
 
-struct Frame {
+struct WebSocketFrame {
     last: bool,
     kind: u8,
     payload: Vec<u8>,
 }
 
-impl Decoder {
+impl WebSocketDecoder {
     pub fn push(&mut self, bytes: &[u8]) {
-        self.held.extend_from_slice(bytes);
+        self.buffered.extend_from_slice(bytes);
     }
 
     /// The next whole message.
-    pub fn next_message(&mut self) -> Result<Option<Message>, WebSocketError> {
+    pub fn next_message(&mut self) -> Result<Option<ClientMessage>, WebSocketError> {
         while let Some(frame) = self.frame()? {
             if let Some(message) = self.take(frame)? {
                 return Ok(Some(message));
@@ -95,14 +95,14 @@ impl Decoder {
         Ok(None)
     }
 
-    fn take(&mut self, frame: Frame) -> Result<Option<Message>, WebSocketError> {
+    fn take(&mut self, frame: WebSocketFrame) -> Result<Option<ClientMessage>, WebSocketError> {
         match frame.kind {
             CLOSE => {
                 let code = frame.payload.first_chunk::<2>().map(|code| u16::from_be_bytes(*code));
-                return Ok(Some(Message::Close(code)));
+                return Ok(Some(ClientMessage::Close(code)));
             }
-            PING => return Ok(Some(Message::Ping(frame.payload))),
-            PONG => return Ok(Some(Message::Pong)),
+            PING => return Ok(Some(ClientMessage::Ping(frame.payload))),
+            PONG => return Ok(Some(ClientMessage::Pong)),
             _ => {}
         }
         let (kind, mut bytes) = match (frame.kind, self.open.take()) {
@@ -110,7 +110,7 @@ impl Decoder {
             (TEXT | BINARY, None) => (frame.kind, Vec::new()),
             _ => return Err(WebSocketError::Order),
         };
-        if bytes.len() + frame.payload.len() > LARGEST_MESSAGE {
+        if bytes.len() + frame.payload.len() > MAX_MESSAGE_BYTES {
             return Err(WebSocketError::TooLarge);
         }
         bytes.extend(frame.payload);
@@ -118,11 +118,17 @@ impl Decoder {
             self.open = Some((kind, bytes));
             return Ok(None);
         }
-        Ok(Some(if kind == TEXT { Message::Text(bytes) } else { Message::Binary(bytes) }))
+        Ok(Some(if kind == TEXT {
+            ClientMessage::Text(bytes)
+        } else {
+            ClientMessage::Binary(bytes)
+        }))
     }
 
-    fn frame(&mut self) -> Result<Option<Frame>, WebSocketError> {
-        let Some([first, second]) = self.held.first_chunk::<2>().copied() else { return Ok(None) };
+    fn frame(&mut self) -> Result<Option<WebSocketFrame>, WebSocketError> {
+        let Some([first, second]) = self.buffered.first_chunk::<2>().copied() else {
+            return Ok(None);
+        };
         let kind = first & 0x0f;
         if first & 0x70 != 0 {
             return Err(WebSocketError::Extension);
@@ -138,27 +144,28 @@ impl Decoder {
         if kind >= CLOSE && (length > CONTROL_LIMIT || !last) {
             return Err(WebSocketError::Control);
         }
-        if length > LARGEST_MESSAGE {
+        if length > MAX_MESSAGE_BYTES {
             return Err(WebSocketError::TooLarge);
         }
-        let Some(whole) = self.held.get(start..start + 4 + length) else { return Ok(None) };
+        let Some(whole) = self.buffered.get(start..start + 4 + length) else { return Ok(None) };
         let (mask, masked) = whole.split_at(4);
         let payload =
             masked.iter().zip(mask.iter().cycle()).map(|(byte, key)| byte ^ key).collect();
-        self.held.drain(..start + 4 + length);
-        Ok(Some(Frame { last, kind, payload }))
+        self.buffered.drain(..start + 4 + length);
+        Ok(Some(WebSocketFrame { last, kind, payload }))
     }
 
     /// The payload's length, and the offset of the mask.
     fn length(&self, short: u8) -> Result<Option<(usize, usize)>, WebSocketError> {
         match short {
             126 => {
-                let Some(bytes) = self.held.get(2..4) else { return Ok(None) };
+                let Some(bytes) = self.buffered.get(2..4) else { return Ok(None) };
                 let length = usize::from(bytes[0]) << 8 | usize::from(bytes[1]);
                 if length < 126 { Err(WebSocketError::Length) } else { Ok(Some((length, 4))) }
             }
             127 => {
-                let Some(bytes) = self.held.get(2..10).and_then(|b| <[u8; 8]>::try_from(b).ok())
+                let Some(bytes) =
+                    self.buffered.get(2..10).and_then(|b| <[u8; 8]>::try_from(b).ok())
                 else {
                     return Ok(None);
                 };
@@ -176,7 +183,7 @@ impl Decoder {
 
 /// What a server sends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Reply<'a> {
+pub enum ServerMessage<'a> {
     Text(&'a [u8]),
     Binary(&'a [u8]),
     Pong(&'a [u8]),
@@ -184,13 +191,13 @@ pub enum Reply<'a> {
 }
 
 /// Appends one unmasked frame.
-pub fn write(reply: &Reply<'_>, output: &mut Vec<u8>) {
+pub fn write(reply: &ServerMessage<'_>, output: &mut Vec<u8>) {
     let code;
     let (kind, payload): (u8, &[u8]) = match reply {
-        Reply::Text(bytes) => (TEXT, bytes),
-        Reply::Binary(bytes) => (BINARY, bytes),
-        Reply::Pong(bytes) => (PONG, bytes),
-        Reply::Close(number) => {
+        ServerMessage::Text(bytes) => (TEXT, bytes),
+        ServerMessage::Binary(bytes) => (BINARY, bytes),
+        ServerMessage::Pong(bytes) => (PONG, bytes),
+        ServerMessage::Close(number) => {
             code = number.to_be_bytes();
             (CLOSE, &code)
         }

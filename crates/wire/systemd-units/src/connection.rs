@@ -8,23 +8,23 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use crate::message::{Call, FIXED, Kind, Message, whole_length};
+use crate::message::{DbusMessage, FIXED_HEADER_BYTES, MessageKind, MethodCall, whole_length};
 
 /// Signals queued at most; the oldest are dropped.
-const MOST_SIGNALS: usize = 4096;
+const MAX_BUFFERED_SIGNALS: usize = 4096;
 
 /// The longest line of the authentication.
-const LONGEST_LINE: usize = 4096;
+const MAX_LINE_BYTES: usize = 4096;
 
 #[derive(Debug)]
-pub(crate) struct Connection {
+pub(crate) struct DbusConnection {
     stream: UnixStream,
     until: Instant,
     serial: u32,
-    pub(crate) signals: Vec<Message>,
+    pub(crate) signals: Vec<DbusMessage>,
 }
 
-impl Connection {
+impl DbusConnection {
     pub(crate) fn open(path: &Path, limit: Duration) -> io::Result<Self> {
         let stream = UnixStream::connect(path)?;
         let until = Instant::now() + limit;
@@ -34,7 +34,7 @@ impl Connection {
     }
 
     /// Restarts the timeout.
-    pub(crate) fn allow(&mut self, limit: Duration) {
+    pub(crate) fn set_deadline(&mut self, limit: Duration) {
         self.until = Instant::now() + limit;
     }
 
@@ -50,29 +50,31 @@ impl Connection {
             let mut byte = [0];
             self.receive(&mut byte)?;
             line.push(byte[0]);
-            if line.len() > LONGEST_LINE {
-                return Err(strange("a greeting without an end"));
+            if line.len() > MAX_LINE_BYTES {
+                return Err(protocol_error("a greeting without an end"));
             }
         }
         if !line.starts_with(b"OK ") {
-            let said = String::from_utf8_lossy(&line).trim_end().to_owned();
-            return Err(io::Error::new(io::ErrorKind::PermissionDenied, said));
+            let greeting_error = String::from_utf8_lossy(&line).trim_end().to_owned();
+            return Err(io::Error::new(io::ErrorKind::PermissionDenied, greeting_error));
         }
         Ok(())
     }
 
     /// Sends a call and waits for its reply, which may be an error.
-    pub(crate) fn call(&mut self, call: &Call<'_>) -> io::Result<Message> {
+    pub(crate) fn call(&mut self, call: &MethodCall<'_>) -> io::Result<DbusMessage> {
         self.serial += 1;
         let serial = self.serial;
         self.send(&call.bytes(serial))?;
         loop {
             let message = self.next()?;
             match message.kind {
-                Kind::Reply | Kind::Failure if message.reply_to == Some(serial) => {
+                MessageKind::Reply | MessageKind::MethodError
+                    if message.reply_to == Some(serial) =>
+                {
                     return Ok(message);
                 }
-                Kind::Signal => self.keep(message),
+                MessageKind::Signal => self.buffer_signal(message),
                 _ => {}
             }
         }
@@ -82,38 +84,38 @@ impl Connection {
     pub(crate) fn wait_signal(&mut self) -> io::Result<()> {
         loop {
             let message = self.next()?;
-            if message.kind == Kind::Signal {
-                self.keep(message);
+            if message.kind == MessageKind::Signal {
+                self.buffer_signal(message);
                 return Ok(());
             }
         }
     }
 
-    fn keep(&mut self, message: Message) {
-        if self.signals.len() == MOST_SIGNALS {
+    fn buffer_signal(&mut self, message: DbusMessage) {
+        if self.signals.len() == MAX_BUFFERED_SIGNALS {
             self.signals.remove(0);
         }
         self.signals.push(message);
     }
 
-    fn next(&mut self) -> io::Result<Message> {
-        let mut fixed = [0; FIXED];
-        self.receive(&mut fixed)?;
-        let length = whole_length(&fixed).map_err(strange)?;
-        let mut bytes = fixed.to_vec();
+    fn next(&mut self) -> io::Result<DbusMessage> {
+        let mut fixed_header = [0; FIXED_HEADER_BYTES];
+        self.receive(&mut fixed_header)?;
+        let length = whole_length(&fixed_header).map_err(protocol_error)?;
+        let mut bytes = fixed_header.to_vec();
         bytes.resize(length, 0);
-        self.receive(&mut bytes[FIXED..])?;
-        Message::read(&bytes).map_err(strange)
+        self.receive(&mut bytes[FIXED_HEADER_BYTES..])?;
+        DbusMessage::read(&bytes).map_err(protocol_error)
     }
 
     fn left(&self) -> io::Result<Duration> {
         let left = self.until.saturating_duration_since(Instant::now());
-        if left.is_zero() { Err(late()) } else { Ok(left) }
+        if left.is_zero() { Err(timed_out()) } else { Ok(left) }
     }
 
     fn send(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.stream.set_write_timeout(Some(self.left()?))?;
-        self.stream.write_all(bytes).map_err(timed)
+        self.stream.write_all(bytes).map_err(map_timeout)
     }
 
     fn receive(&mut self, buffer: &mut [u8]) -> io::Result<()> {
@@ -124,7 +126,7 @@ impl Connection {
                 Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
                 Ok(read) => filled += read,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(timed(error)),
+                Err(error) => return Err(map_timeout(error)),
             }
         }
         Ok(())
@@ -132,14 +134,14 @@ impl Connection {
 }
 
 /// The kernel returns EAGAIN when a socket's timeout has passed.
-fn timed(error: io::Error) -> io::Error {
-    if error.kind() == io::ErrorKind::WouldBlock { late() } else { error }
+fn map_timeout(error: io::Error) -> io::Error {
+    if error.kind() == io::ErrorKind::WouldBlock { timed_out() } else { error }
 }
 
-fn late() -> io::Error {
+fn timed_out() -> io::Error {
     io::Error::new(io::ErrorKind::TimedOut, "no answer in time")
 }
 
-fn strange(what: &str) -> io::Error {
+fn protocol_error(what: &str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, format!("it sent {what}"))
 }

@@ -11,5 +11,5 @@ mod units;
 #[cfg(test)]
 mod tests;
 
-pub use message::Value;
-pub use units::{Address, Properties, Systemd, UnitError};
+pub use message::PropertyValue;
+pub use units::{Properties, Systemd, SystemdAddress, UnitError};

@@ -7,46 +7,46 @@
 mod tests;
 
 /// No message that is sent or expected is longer.
-pub(crate) const LONGEST: usize = 1 << 20;
+pub(crate) const MAX_MESSAGE_BYTES: usize = 1 << 20;
 
 /// The value of a unit's property.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Value {
+pub enum PropertyValue {
     Text(String),
-    Flag(bool),
+    Bool(bool),
     Number(u64),
-    Texts(Vec<String>),
-    Words(Vec<u32>),
+    Strings(Vec<String>),
+    Uint32s(Vec<u32>),
     Bytes(Vec<u8>),
 }
 
-impl Value {
+impl PropertyValue {
     fn signature(&self) -> &'static str {
         match self {
             Self::Text(_) => "s",
-            Self::Flag(_) => "b",
+            Self::Bool(_) => "b",
             Self::Number(_) => "t",
-            Self::Texts(_) => "as",
-            Self::Words(_) => "au",
+            Self::Strings(_) => "as",
+            Self::Uint32s(_) => "au",
             Self::Bytes(_) => "ay",
         }
     }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kind {
-    Call,
+pub(crate) enum MessageKind {
+    MethodCall,
     Reply,
-    Failure,
+    MethodError,
     Signal,
 }
 
-impl Kind {
+impl MessageKind {
     fn from_byte(byte: u8) -> Option<Self> {
         match byte {
-            1 => Some(Self::Call),
+            1 => Some(Self::MethodCall),
             2 => Some(Self::Reply),
-            3 => Some(Self::Failure),
+            3 => Some(Self::MethodError),
             4 => Some(Self::Signal),
             _ => None,
         }
@@ -55,9 +55,9 @@ impl Kind {
 
 /// A message being encoded, aligned from its beginning.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
-pub(crate) struct Writer(pub(crate) Vec<u8>);
+pub(crate) struct DbusWriter(pub(crate) Vec<u8>);
 
-impl Writer {
+impl DbusWriter {
     pub(crate) fn align(&mut self, to: usize) {
         self.0.resize(self.0.len().next_multiple_of(to), 0);
     }
@@ -99,26 +99,26 @@ impl Writer {
         self.0[length_at..length_at + 4].copy_from_slice(&length.to_le_bytes());
     }
 
-    pub(crate) fn variant(&mut self, value: &Value) {
+    pub(crate) fn variant(&mut self, value: &PropertyValue) {
         self.signature(value.signature());
         match value {
-            Value::Text(text) => self.text(text),
-            Value::Flag(flag) => self.word(u32::from(*flag)),
-            Value::Number(number) => self.number(*number),
-            Value::Texts(texts) => {
+            PropertyValue::Text(text) => self.text(text),
+            PropertyValue::Bool(flag) => self.word(u32::from(*flag)),
+            PropertyValue::Number(number) => self.number(*number),
+            PropertyValue::Strings(texts) => {
                 self.array(4, |writer| texts.iter().for_each(|text| writer.text(text)));
             }
-            Value::Words(words) => {
+            PropertyValue::Uint32s(words) => {
                 self.array(4, |writer| words.iter().for_each(|word| writer.word(*word)));
             }
-            Value::Bytes(bytes) => {
+            PropertyValue::Bytes(bytes) => {
                 self.array(1, |writer| bytes.iter().for_each(|byte| writer.byte(*byte)));
             }
         }
     }
 
     /// `a(sv)`.
-    pub(crate) fn properties(&mut self, properties: &[(&str, Value)]) {
+    pub(crate) fn properties(&mut self, properties: &[(&str, PropertyValue)]) {
         self.array(8, |writer| {
             for (name, value) in properties {
                 writer.align(8);
@@ -130,18 +130,18 @@ impl Writer {
 }
 
 /// A call, ready to be sent.
-pub(crate) struct Call<'a> {
+pub(crate) struct MethodCall<'a> {
     pub(crate) destination: Option<&'a str>,
     pub(crate) path: &'a str,
     pub(crate) interface: &'a str,
     pub(crate) member: &'a str,
     pub(crate) signature: &'a str,
-    pub(crate) body: Writer,
+    pub(crate) body: DbusWriter,
 }
 
-impl Call<'_> {
+impl MethodCall<'_> {
     pub(crate) fn bytes(&self, serial: u32) -> Vec<u8> {
-        let mut writer = Writer::default();
+        let mut writer = DbusWriter::default();
         for byte in [b'l', 1, 0, 1] {
             writer.byte(byte);
         }
@@ -167,7 +167,7 @@ impl Call<'_> {
     }
 }
 
-fn field(writer: &mut Writer, code: u8, signature: &str, text: &str) {
+fn field(writer: &mut DbusWriter, code: u8, signature: &str, text: &str) {
     writer.align(8);
     writer.byte(code);
     writer.signature(signature);
@@ -176,22 +176,22 @@ fn field(writer: &mut Writer, code: u8, signature: &str, text: &str) {
 
 /// A received message, as far as it is decoded.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Message {
-    pub(crate) kind: Kind,
+pub(crate) struct DbusMessage {
+    pub(crate) kind: MessageKind,
     pub(crate) reply_to: Option<u32>,
     pub(crate) member: String,
-    pub(crate) failure: String,
+    pub(crate) error_name: String,
     pub(crate) signature: String,
     big_endian: bool,
     body: Vec<u8>,
 }
 
 /// The fixed part of a header: it contains the length of the whole.
-pub(crate) const FIXED: usize = 16;
+pub(crate) const FIXED_HEADER_BYTES: usize = 16;
 
-pub(crate) fn whole_length(fixed: &[u8; FIXED]) -> Result<usize, &'static str> {
-    let mut reader = Reader::new(fixed, is_big_endian(fixed[0])?);
-    if fixed[3] != 1 {
+pub(crate) fn whole_length(fixed_header: &[u8; FIXED_HEADER_BYTES]) -> Result<usize, &'static str> {
+    let mut reader = DbusReader::new(fixed_header, is_big_endian(fixed_header[0])?);
+    if fixed_header[3] != 1 {
         return Err("a protocol version other than 1");
     }
     reader.at = 4;
@@ -199,8 +199,8 @@ pub(crate) fn whole_length(fixed: &[u8; FIXED]) -> Result<usize, &'static str> {
     let body = reader.word().ok_or(short)? as usize;
     reader.at = 12;
     let fields = reader.word().ok_or(short)? as usize;
-    let whole = (FIXED + fields).next_multiple_of(8).saturating_add(body);
-    if body > LONGEST || fields > LONGEST || whole > LONGEST {
+    let whole = (FIXED_HEADER_BYTES + fields).next_multiple_of(8).saturating_add(body);
+    if body > MAX_MESSAGE_BYTES || fields > MAX_MESSAGE_BYTES || whole > MAX_MESSAGE_BYTES {
         return Err("a message that is too long");
     }
     Ok(whole)
@@ -214,25 +214,27 @@ fn is_big_endian(mark: u8) -> Result<bool, &'static str> {
     }
 }
 
-impl Message {
+impl DbusMessage {
     pub(crate) fn read(bytes: &[u8]) -> Result<Self, &'static str> {
-        let fixed: &[u8; FIXED] =
-            bytes.get(..FIXED).and_then(|head| head.try_into().ok()).ok_or("too short")?;
-        if whole_length(fixed)? != bytes.len() {
+        let fixed_header: &[u8; FIXED_HEADER_BYTES] = bytes
+            .get(..FIXED_HEADER_BYTES)
+            .and_then(|head| head.try_into().ok())
+            .ok_or("too short")?;
+        if whole_length(fixed_header)? != bytes.len() {
             return Err("another length than the header says");
         }
-        let big_endian = is_big_endian(fixed[0])?;
-        let kind = Kind::from_byte(fixed[1]).ok_or("an unknown kind of message")?;
-        let mut reader = Reader::new(bytes, big_endian);
+        let big_endian = is_big_endian(fixed_header[0])?;
+        let kind = MessageKind::from_byte(fixed_header[1]).ok_or("an unknown kind of message")?;
+        let mut reader = DbusReader::new(bytes, big_endian);
         reader.at = 12;
         let short = "a header field that is cut off";
         let length = reader.word().ok_or(short)? as usize;
-        let end = FIXED + length;
+        let end = FIXED_HEADER_BYTES + length;
         let mut message = Self {
             kind,
             reply_to: None,
             member: String::new(),
-            failure: String::new(),
+            error_name: String::new(),
             signature: String::new(),
             big_endian,
             body: bytes.get(end.next_multiple_of(8)..).ok_or(short)?.to_vec(),
@@ -253,7 +255,7 @@ impl Message {
                     let text = reader.text().ok_or(short)?;
                     match code {
                         3 => message.member = text,
-                        4 => message.failure = text,
+                        4 => message.error_name = text,
                         _ => {}
                     }
                 }
@@ -263,8 +265,8 @@ impl Message {
         Ok(message)
     }
 
-    pub(crate) fn body(&self) -> Reader<'_> {
-        Reader::new(&self.body, self.big_endian)
+    pub(crate) fn body(&self) -> DbusReader<'_> {
+        DbusReader::new(&self.body, self.big_endian)
     }
 
     /// The first string of the body, if there is one.
@@ -277,13 +279,13 @@ impl Message {
 
 /// Decodes a message; `None` if it does not fit.
 #[derive(Debug)]
-pub(crate) struct Reader<'a> {
+pub(crate) struct DbusReader<'a> {
     bytes: &'a [u8],
     at: usize,
     big_endian: bool,
 }
 
-impl<'a> Reader<'a> {
+impl<'a> DbusReader<'a> {
     fn new(bytes: &'a [u8], big_endian: bool) -> Self {
         Self { bytes, at: 0, big_endian }
     }

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::*;
-use crate::message::{FIXED, Message, Writer, whole_length};
+use crate::message::{DbusMessage, DbusWriter, FIXED_HEADER_BYTES, whole_length};
 
 type Calls = std::thread::JoinHandle<Vec<(String, String)>>;
 
@@ -14,9 +14,9 @@ type Calls = std::thread::JoinHandle<Vec<(String, String)>>;
 fn systemd(
     greeting: &'static str,
     script: impl Fn(u32, &str) -> Vec<Vec<u8>> + Send + 'static,
-) -> (tempfile::TempDir, Address, Calls) {
-    let bed = tempfile::tempdir().unwrap();
-    let path = bed.path().join("private");
+) -> (tempfile::TempDir, SystemdAddress, Calls) {
+    let temp_dir = tempfile::tempdir().unwrap();
+    let path = temp_dir.path().join("private");
     let listener = UnixListener::bind(&path).unwrap();
     let thread = std::thread::spawn(move || {
         let (mut stream, _) = listener.accept().unwrap();
@@ -29,14 +29,14 @@ fn systemd(
         read_line(&mut stream);
         let mut serial = 0;
         loop {
-            let mut fixed = [0; FIXED];
-            if stream.read_exact(&mut fixed).is_err() {
+            let mut fixed_header = [0; FIXED_HEADER_BYTES];
+            if stream.read_exact(&mut fixed_header).is_err() {
                 return calls;
             }
-            let mut bytes = fixed.to_vec();
-            bytes.resize(whole_length(&fixed).unwrap(), 0);
-            stream.read_exact(&mut bytes[FIXED..]).unwrap();
-            let message = Message::read(&bytes).unwrap();
+            let mut bytes = fixed_header.to_vec();
+            bytes.resize(whole_length(&fixed_header).unwrap(), 0);
+            stream.read_exact(&mut bytes[FIXED_HEADER_BYTES..]).unwrap();
+            let message = DbusMessage::read(&bytes).unwrap();
             serial += 1;
             let first = message.first_text().unwrap_or_default();
             calls.push((message.member.clone(), first));
@@ -47,7 +47,7 @@ fn systemd(
             }
         }
     });
-    (bed, Address::Private(path), thread)
+    (temp_dir, SystemdAddress::Private(path), thread)
 }
 
 fn read_line(stream: &mut UnixStream) -> String {
@@ -62,14 +62,14 @@ fn read_line(stream: &mut UnixStream) -> String {
 
 /// A reply (2), a failure (3) or a signal (4).
 fn message(kind: u8, reply_to: u32, names: [&str; 2], signature: &str, texts: &[&str]) -> Vec<u8> {
-    let mut body = Writer::default();
+    let mut body = DbusWriter::default();
     for (mark, text) in signature.bytes().zip(texts) {
         match mark {
             b'u' => body.word(text.parse().unwrap()),
             _ => body.text(text),
         }
     }
-    let mut writer = Writer::default();
+    let mut writer = DbusWriter::default();
     for byte in [b'l', kind, 0, 1] {
         writer.byte(byte);
     }
@@ -106,19 +106,19 @@ fn removed(job: &str, result: &str) -> Vec<u8> {
     message(4, 0, ["JobRemoved", ""], "uoss", &["1", job, "a.slice", result])
 }
 
-fn failure(to: u32, name: &str) -> Vec<u8> {
+fn error_name(to: u32, name: &str) -> Vec<u8> {
     message(3, to, ["", name], "s", &["because"])
 }
 
 const GREETING: &str = "OK 1234\r\n";
 
-fn connect(address: &Address) -> Result<Systemd, UnitError> {
+fn connect(address: &SystemdAddress) -> Result<Systemd, UnitError> {
     Systemd::connect(std::slice::from_ref(address), Duration::from_secs(5))
 }
 
 #[test]
 fn a_unit_is_waited_for() {
-    let (_bed, address, calls) = systemd(GREETING, |serial, member| match member {
+    let (_temp_dir, address, calls) = systemd(GREETING, |serial, member| match member {
         "StartTransientUnit" => vec![
             // The job may end before the call is answered; other jobs end all the time.
             removed("/job/7", "failed"),
@@ -129,24 +129,27 @@ fn a_unit_is_waited_for() {
         _ => vec![reply(serial, "")],
     });
     let mut systemd = connect(&address).unwrap();
-    let properties = [("MemoryMax", Value::Number(1)), ("Wants", Value::Texts(vec!["b".into()]))];
+    let properties = [
+        ("MemoryMax", PropertyValue::Number(1)),
+        ("Wants", PropertyValue::Strings(vec!["b".into()])),
+    ];
     systemd.start_transient("a.slice", &properties).unwrap();
     systemd.set_properties("a.slice", &properties).unwrap();
     systemd.stop("a.slice").unwrap();
     systemd.reset_failed("a.slice").unwrap();
     drop(systemd);
     let unit = |member: &str| (member.to_owned(), "a.slice".to_owned());
-    let wanted = ["StartTransientUnit", "SetUnitProperties", "StopUnit", "ResetFailedUnit"];
-    assert_eq!(calls.join().unwrap(), wanted.map(unit));
+    let expected = ["StartTransientUnit", "SetUnitProperties", "StopUnit", "ResetFailedUnit"];
+    assert_eq!(calls.join().unwrap(), expected.map(unit));
 }
 
 #[test]
-fn refusals_are_told_apart() {
-    let (_bed, address, _calls) = systemd(GREETING, |serial, member| match member {
-        "StartTransientUnit" => vec![failure(serial, "org.freedesktop.systemd1.UnitExists")],
-        "StopUnit" => vec![failure(serial, "org.freedesktop.systemd1.NoSuchUnit")],
-        "ResetFailedUnit" => vec![failure(serial, "org.freedesktop.systemd1.NoSuchUnit")],
-        _ => vec![failure(serial, "org.freedesktop.DBus.Error.InvalidArgs")],
+fn systemd_errors_map_to_distinct_unit_errors() {
+    let (_temp_dir, address, _calls) = systemd(GREETING, |serial, member| match member {
+        "StartTransientUnit" => vec![error_name(serial, "org.freedesktop.systemd1.UnitExists")],
+        "StopUnit" => vec![error_name(serial, "org.freedesktop.systemd1.NoSuchUnit")],
+        "ResetFailedUnit" => vec![error_name(serial, "org.freedesktop.systemd1.NoSuchUnit")],
+        _ => vec![error_name(serial, "org.freedesktop.DBus.Error.InvalidArgs")],
     });
     let mut systemd = connect(&address).unwrap();
     assert!(matches!(systemd.start_transient("a", &[]), Err(UnitError::Exists(_))));
@@ -154,47 +157,50 @@ fn refusals_are_told_apart() {
     assert!(systemd.reset_failed("a").is_ok());
     let refused = systemd.set_properties("a", &[]).unwrap_err();
     assert!(refused.to_string().ends_with("InvalidArgs: because"), "{refused}");
-    assert!(!refused.is_passing());
+    assert!(!refused.is_transient());
 }
 
 #[test]
 fn a_job_that_fails_is_an_error() {
-    let (_bed, address, _calls) =
+    let (_temp_dir, address, _calls) =
         systemd(GREETING, |serial, _| vec![reply(serial, "/job/1"), removed("/job/1", "failed")]);
     let failed = connect(&address).unwrap().start_transient("a.slice", &[]).unwrap_err();
     assert!(matches!(failed, UnitError::Failed { .. }), "{failed}");
 }
 
 #[test]
-fn silence_noise_and_absence_are_passing_errors() {
-    let (_bed, address, _calls) = systemd(GREETING, |_, _| Vec::new());
+fn a_silent_garbled_or_absent_systemd_is_a_transient_error() {
+    let (_temp_dir, address, _calls) = systemd(GREETING, |_, _| Vec::new());
     let mut silent =
         Systemd::connect(std::slice::from_ref(&address), Duration::from_millis(100)).unwrap();
-    let late = silent.stop("a").unwrap_err();
-    assert!(late.is_passing() && late.to_string().contains("no answer in time"), "{late}");
-    let (_bed, address, _calls) = systemd(GREETING, |_, _| vec![vec![0xff; 64]]);
+    let timed_out = silent.stop("a").unwrap_err();
+    assert!(
+        timed_out.is_transient() && timed_out.to_string().contains("no answer in time"),
+        "{timed_out}"
+    );
+    let (_temp_dir, address, _calls) = systemd(GREETING, |_, _| vec![vec![0xff; 64]]);
     let noise = connect(&address).unwrap().stop("a").unwrap_err();
     assert!(noise.to_string().contains("neither byte order"), "{noise}");
     let huge = [b'l', 2, 0, 1, 255, 255, 255, 127, 1, 0, 0, 0, 255, 255, 255, 127];
-    let (_bed, address, _calls) = systemd(GREETING, move |_, _| vec![huge.to_vec()]);
+    let (_temp_dir, address, _calls) = systemd(GREETING, move |_, _| vec![huge.to_vec()]);
     let long = connect(&address).unwrap().stop("a").unwrap_err();
     assert!(long.to_string().contains("too long"), "{long}");
-    let (_bed, address, _calls) = systemd("REJECTED EXTERNAL\r\n", |_, _| Vec::new());
-    assert!(matches!(connect(&address), Err(UnitError::Away { .. })));
-    let nowhere = Address::Private(PathBuf::from("/nowhere/private"));
-    assert!(connect(&nowhere).unwrap_err().is_passing());
+    let (_temp_dir, address, _calls) = systemd("REJECTED EXTERNAL\r\n", |_, _| Vec::new());
+    assert!(matches!(connect(&address), Err(UnitError::Unreachable { .. })));
+    let nowhere = SystemdAddress::Private(PathBuf::from("/nowhere/private"));
+    assert!(connect(&nowhere).unwrap_err().is_transient());
     assert!(Systemd::connect(&[], Duration::from_secs(1)).is_err());
 }
 
 #[test]
 fn a_bus_is_joined_first() {
-    let (bed, address, calls) = systemd(GREETING, |serial, member| match member {
+    let (temp_dir, address, calls) = systemd(GREETING, |serial, member| match member {
         "StartTransientUnit" => vec![reply(serial, "/job/1"), removed("/job/1", "done")],
         _ => vec![reply(serial, "")],
     });
-    let nowhere = Address::Private(bed.path().join("none"));
-    let places = [nowhere, Address::Bus(address.path().to_owned())];
-    let mut systemd = Systemd::connect(&places, Duration::from_secs(5)).unwrap();
+    let nowhere = SystemdAddress::Private(temp_dir.path().join("none"));
+    let addresses = [nowhere, SystemdAddress::Bus(address.path().to_owned())];
+    let mut systemd = Systemd::connect(&addresses, Duration::from_secs(5)).unwrap();
     systemd.start_transient("a.slice", &[]).unwrap();
     drop(systemd);
     let members: Vec<String> =
@@ -205,19 +211,19 @@ fn a_bus_is_joined_first() {
 /// Where systemd is the first process, the real one.
 #[test]
 fn a_real_systemd_starts_changes_and_stops_a_slice() {
-    let usual = Address::usual();
+    let usual = SystemdAddress::default_addresses();
     if !usual[0].path().exists() {
         return;
     }
-    for place in usual.iter().filter(|place| place.path().exists()) {
+    for address in usual.iter().filter(|address| address.path().exists()) {
         let unit = format!("keelsonunits{}.slice", std::process::id());
         let limit = Duration::from_secs(20);
-        let mut systemd = Systemd::connect(std::slice::from_ref(place), limit).unwrap();
+        let mut systemd = Systemd::connect(std::slice::from_ref(address), limit).unwrap();
         let properties = [
-            ("Description", Value::Text("a test".to_owned())),
-            ("MemoryMax", Value::Number(64 << 20)),
-            ("MemoryAccounting", Value::Flag(true)),
-            ("Wants", Value::Texts(vec!["-.slice".to_owned()])),
+            ("Description", PropertyValue::Text("a test".to_owned())),
+            ("MemoryMax", PropertyValue::Number(64 << 20)),
+            ("MemoryAccounting", PropertyValue::Bool(true)),
+            ("Wants", PropertyValue::Strings(vec!["-.slice".to_owned()])),
         ];
         systemd.start_transient(&unit, &properties).unwrap();
         let group = PathBuf::from("/sys/fs/cgroup").join(&unit);
@@ -225,11 +231,11 @@ fn a_real_systemd_starts_changes_and_stops_a_slice() {
         assert_eq!(limit().trim(), (64 << 20).to_string());
         let again = systemd.start_transient(&unit, &properties);
         assert!(matches!(again, Err(UnitError::Exists(_))), "{again:?}");
-        systemd.set_properties(&unit, &[("MemoryMax", Value::Number(32 << 20))]).unwrap();
+        systemd.set_properties(&unit, &[("MemoryMax", PropertyValue::Number(32 << 20))]).unwrap();
         assert_eq!(limit().trim(), (32 << 20).to_string());
         systemd.stop(&unit).unwrap();
         assert!(!group.exists());
-        let refused = systemd.start_transient(&unit, &[("NoSuchThing", Value::Flag(true))]);
+        let refused = systemd.start_transient(&unit, &[("NoSuchThing", PropertyValue::Bool(true))]);
         assert!(matches!(refused, Err(UnitError::Refused { .. })), "{refused:?}");
         systemd.reset_failed(&unit).unwrap();
         // Stopping a unit that never existed succeeds, or reports it missing.

@@ -7,19 +7,19 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use crate::connection::Connection;
-use crate::message::{Call, Kind, Message, Value, Writer};
+use crate::connection::DbusConnection;
+use crate::message::{DbusMessage, DbusWriter, MessageKind, MethodCall, PropertyValue};
 
 const NAME: &str = "org.freedesktop.systemd1";
 const PATH: &str = "/org/freedesktop/systemd1";
 const MANAGER: &str = "org.freedesktop.systemd1.Manager";
 
-pub type Properties<'a> = &'a [(&'a str, Value)];
+pub type Properties<'a> = &'a [(&'a str, PropertyValue)];
 
 #[derive(Debug, thiserror::Error)]
 pub enum UnitError {
     #[error("systemd at {path}: {source}", path = path.display())]
-    Away { path: PathBuf, source: io::Error },
+    Unreachable { path: PathBuf, source: io::Error },
     #[error("unit {0} exists")]
     Exists(String),
     #[error("no unit {0}")]
@@ -32,21 +32,21 @@ pub enum UnitError {
 
 impl UnitError {
     /// Whether the same call may succeed later.
-    pub fn is_passing(&self) -> bool {
-        matches!(self, Self::Away { .. } | Self::Failed { .. })
+    pub fn is_transient(&self) -> bool {
+        matches!(self, Self::Unreachable { .. } | Self::Failed { .. })
     }
 }
 
 /// The socket of systemd.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Address {
+pub enum SystemdAddress {
     /// systemd's private socket.
     Private(PathBuf),
     /// A bus on which systemd has its name.
     Bus(PathBuf),
 }
 
-impl Address {
+impl SystemdAddress {
     pub fn path(&self) -> &Path {
         match self {
             Self::Private(path) | Self::Bus(path) => path,
@@ -54,7 +54,7 @@ impl Address {
     }
 
     /// The usual sockets, the preferred one first.
-    pub fn usual() -> Vec<Self> {
+    pub fn default_addresses() -> Vec<Self> {
         vec![
             Self::Private(PathBuf::from("/run/systemd/private")),
             Self::Bus(PathBuf::from("/run/dbus/system_bus_socket")),
@@ -64,7 +64,7 @@ impl Address {
 
 #[derive(Debug)]
 pub struct Systemd {
-    connection: Connection,
+    connection: DbusConnection,
     path: PathBuf,
     destination: Option<&'static str>,
     limit: Duration,
@@ -72,13 +72,13 @@ pub struct Systemd {
 
 impl Systemd {
     /// Connects to the first of the sockets that answers; each call then has this timeout.
-    pub fn connect(places: &[Address], limit: Duration) -> Result<Self, UnitError> {
-        let mut failed = UnitError::Away {
+    pub fn connect(addresses: &[SystemdAddress], limit: Duration) -> Result<Self, UnitError> {
+        let mut failed = UnitError::Unreachable {
             path: PathBuf::from("/run/systemd/private"),
             source: io::ErrorKind::NotFound.into(),
         };
-        for place in places {
-            match Self::connect_to(place, limit) {
+        for address in addresses {
+            match Self::connect_to(address, limit) {
                 Ok(systemd) => return Ok(systemd),
                 Err(error) => failed = error,
             }
@@ -86,12 +86,12 @@ impl Systemd {
         Err(failed)
     }
 
-    fn connect_to(place: &Address, limit: Duration) -> Result<Self, UnitError> {
-        let path = place.path().to_owned();
-        let connection = Connection::open(&path, limit)
-            .map_err(|source| UnitError::Away { path: path.clone(), source })?;
+    fn connect_to(address: &SystemdAddress, limit: Duration) -> Result<Self, UnitError> {
+        let path = address.path().to_owned();
+        let connection = DbusConnection::open(&path, limit)
+            .map_err(|source| UnitError::Unreachable { path: path.clone(), source })?;
         let mut systemd = Self { connection, path, destination: None, limit };
-        if matches!(place, Address::Bus(_)) {
+        if matches!(address, SystemdAddress::Bus(_)) {
             systemd.join_bus()?;
         }
         Ok(systemd)
@@ -99,11 +99,11 @@ impl Systemd {
 
     fn join_bus(&mut self) -> Result<(), UnitError> {
         let bus = |member: &'static str, rule: Option<&str>| {
-            let mut body = Writer::default();
+            let mut body = DbusWriter::default();
             if let Some(rule) = rule {
                 body.text(rule);
             }
-            Call {
+            MethodCall {
                 destination: Some("org.freedesktop.DBus"),
                 path: "/org/freedesktop/DBus",
                 interface: "org.freedesktop.DBus",
@@ -115,10 +115,12 @@ impl Systemd {
         let rule = "type='signal',interface='org.freedesktop.systemd1.Manager',member='JobRemoved'";
         for call in [bus("Hello", None), bus("AddMatch", Some(rule))] {
             let path = self.path.clone();
-            self.connection.call(&call).map_err(|source| UnitError::Away { path, source })?;
+            self.connection
+                .call(&call)
+                .map_err(|source| UnitError::Unreachable { path, source })?;
         }
         self.destination = Some(NAME);
-        self.ask("Subscribe", "", "", Writer::default()).map(drop)
+        self.call_manager("Subscribe", "", "", DbusWriter::default()).map(drop)
     }
 
     /// Starts a transient unit and waits until it is active.
@@ -127,13 +129,13 @@ impl Systemd {
         unit: &str,
         properties: Properties<'_>,
     ) -> Result<(), UnitError> {
-        let mut body = Writer::default();
+        let mut body = DbusWriter::default();
         body.text(unit);
         body.text("replace");
         body.properties(properties);
         // No auxiliary units.
         body.array(8, |_| {});
-        let answer = self.ask("StartTransientUnit", unit, "ssa(sv)a(sa(sv))", body)?;
+        let answer = self.call_manager("StartTransientUnit", unit, "ssa(sv)a(sa(sv))", body)?;
         self.wait_job(unit, &answer)
     }
 
@@ -143,62 +145,65 @@ impl Systemd {
         unit: &str,
         properties: Properties<'_>,
     ) -> Result<(), UnitError> {
-        let mut body = Writer::default();
+        let mut body = DbusWriter::default();
         body.text(unit);
         body.word(1);
         body.properties(properties);
-        self.ask("SetUnitProperties", unit, "sba(sv)", body).map(drop)
+        self.call_manager("SetUnitProperties", unit, "sba(sv)", body).map(drop)
     }
 
     /// Stops a unit with all in it and waits until it is gone.
     pub fn stop(&mut self, unit: &str) -> Result<(), UnitError> {
-        let mut body = Writer::default();
+        let mut body = DbusWriter::default();
         body.text(unit);
         body.text("replace");
-        let answer = self.ask("StopUnit", unit, "ss", body)?;
+        let answer = self.call_manager("StopUnit", unit, "ss", body)?;
         self.wait_job(unit, &answer)
     }
 
     /// Makes systemd forget a failed unit. One that did not fail is no error.
     pub fn reset_failed(&mut self, unit: &str) -> Result<(), UnitError> {
-        let mut body = Writer::default();
+        let mut body = DbusWriter::default();
         body.text(unit);
-        match self.ask("ResetFailedUnit", unit, "s", body) {
+        match self.call_manager("ResetFailedUnit", unit, "s", body) {
             Ok(_) | Err(UnitError::Missing(_)) => Ok(()),
             Err(error) => Err(error),
         }
     }
 
-    fn ask(
+    fn call_manager(
         &mut self,
         member: &'static str,
         unit: &str,
         signature: &str,
-        body: Writer,
-    ) -> Result<Message, UnitError> {
-        self.connection.allow(self.limit);
+        body: DbusWriter,
+    ) -> Result<DbusMessage, UnitError> {
+        self.connection.set_deadline(self.limit);
         let destination = self.destination;
-        let call = Call { destination, path: PATH, interface: MANAGER, member, signature, body };
-        let answer = self.connection.call(&call).map_err(|source| self.away(source))?;
-        if answer.kind != Kind::Failure {
+        let call =
+            MethodCall { destination, path: PATH, interface: MANAGER, member, signature, body };
+        let answer =
+            self.connection.call(&call).map_err(|source| self.unreachable_error(source))?;
+        if answer.kind != MessageKind::MethodError {
             return Ok(answer);
         }
         let text = answer.first_text().unwrap_or_default();
-        match answer.failure.strip_prefix("org.freedesktop.systemd1.") {
+        match answer.error_name.strip_prefix("org.freedesktop.systemd1.") {
             Some("UnitExists") => Err(UnitError::Exists(unit.to_owned())),
             Some("NoSuchUnit") => Err(UnitError::Missing(unit.to_owned())),
             _ => Err(UnitError::Refused {
                 member,
                 unit: unit.to_owned(),
-                name: answer.failure.clone(),
+                name: answer.error_name.clone(),
                 text,
             }),
         }
     }
 
-    fn wait_job(&mut self, unit: &str, answer: &Message) -> Result<(), UnitError> {
+    fn wait_job(&mut self, unit: &str, answer: &DbusMessage) -> Result<(), UnitError> {
         let Some(job) = answer.first_text() else {
-            return Err(self.away(io::Error::new(io::ErrorKind::InvalidData, "it named no job")));
+            return Err(self
+                .unreachable_error(io::Error::new(io::ErrorKind::InvalidData, "it named no job")));
         };
         loop {
             let ended = self.connection.signals.iter().find_map(|signal| job_result(signal, &job));
@@ -208,18 +213,21 @@ impl Systemd {
                     let (unit, result) = (unit.to_owned(), result.to_owned());
                     return Err(UnitError::Failed { unit, result });
                 }
-                None => self.connection.wait_signal().map_err(|source| self.away(source))?,
+                None => self
+                    .connection
+                    .wait_signal()
+                    .map_err(|source| self.unreachable_error(source))?,
             }
         }
     }
 
-    fn away(&self, source: io::Error) -> UnitError {
-        UnitError::Away { path: self.path.clone(), source }
+    fn unreachable_error(&self, source: io::Error) -> UnitError {
+        UnitError::Unreachable { path: self.path.clone(), source }
     }
 }
 
 /// How a job ended, if a signal reports it: `JobRemoved(u id, o job, s unit, s result)`.
-fn job_result(signal: &Message, job: &str) -> Option<String> {
+fn job_result(signal: &DbusMessage, job: &str) -> Option<String> {
     if signal.member != "JobRemoved" || signal.signature != "uoss" {
         return None;
     }

@@ -22,7 +22,7 @@ const SETTLE: Duration = Duration::from_secs(10);
 const IDLE: Duration = Duration::from_secs(30);
 const HEALTH: ([u8; 4], u16) = ([127, 0, 0, 1], 10248);
 
-struct Measured {
+struct AgentBenchResult {
     start: Duration,
     pss_kib: u64,
     private_dirty_kib: u64,
@@ -42,7 +42,7 @@ fn main() -> Result<()> {
 }
 
 fn configuration(bed: &Bed, endpoint: &str) -> Result<PathBuf> {
-    let path = bed.folder().join("bench.yaml");
+    let path = bed.dir().join("bench.yaml");
     let text = format!(
         "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n\
          authentication: {{webhook: {{enabled: false}}, anonymous: {{enabled: true}}}}\n\
@@ -53,7 +53,7 @@ fn configuration(bed: &Bed, endpoint: &str) -> Result<PathBuf> {
     Ok(path)
 }
 
-fn measure(bed: &Bed, name: &str, program: &[&str], config: &Path) -> Result<Measured> {
+fn measure(bed: &Bed, name: &str, program: &[&str], config: &Path) -> Result<AgentBenchResult> {
     let mut starts = Vec::new();
     for round in 0..STARTS {
         eprintln!("{name}: start {} of {STARTS}", round + 1);
@@ -75,7 +75,7 @@ fn measure(bed: &Bed, name: &str, program: &[&str], config: &Path) -> Result<Mea
         let number = line.and_then(|rest| rest.split_whitespace().next());
         number.context("a field of smaps_rollup")?.parse().context("a number of KiB")
     };
-    let measured = Measured {
+    let measured = AgentBenchResult {
         start: starts[STARTS / 2],
         pss_kib: kib("Pss:")?,
         private_dirty_kib: kib("Private_Dirty:")?,
@@ -124,7 +124,7 @@ fn cpu_time(process: u32) -> Result<Duration> {
     Ok(Duration::from_millis((ticks(11)? + ticks(12)?) * 1000 / TICKS_A_SECOND))
 }
 
-fn print_table(ours: &Measured, theirs: &Measured) {
+fn print_table(ours: &AgentBenchResult, theirs: &AgentBenchResult) {
     let row = |name: &str, ours: f64, theirs: f64, unit: &str| {
         println!("{name:<28} {ours:>10.1} {theirs:>10.1} {unit:<4} {:>8.3}", ours / theirs);
     };

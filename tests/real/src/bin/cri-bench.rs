@@ -9,29 +9,34 @@ use std::path::Path;
 use anyhow::{Context, Result, ensure};
 use node_testkit::bed::{self, Bed};
 use node_testkit::start::{
-    BRIDGE, Containerd, ContainerdOptions, Mirror, Registry, RegistryOptions,
+    BRIDGE, Containerd, ContainerdOptions, Mirror, RegistryOptions, RegistryServer,
 };
 use node_testkit::{images, parts};
 use real_tests::cold_program;
-use real_tests::cri_bench::calls::Runtime;
+use real_tests::cri_bench::calls::CriConnection;
 use real_tests::cri_bench::images::{large, lines};
-use real_tests::cri_bench::measure::{self, Both, Measured, Names, Side, Size, Times};
-use real_tests::cri_bench::memory::Memory;
-use real_tests::cri_bench::plugins::Timed;
-use real_tests::embedded::{Embedded, EmbeddedOptions, Programs};
-use real_tests::promises::{Promise, Row, Table};
+use real_tests::cri_bench::measure::{
+    self, BenchSize, Both, CriBenchResult, MeasuredRuntime, RuntimeNames, Times,
+};
+use real_tests::cri_bench::memory::ProcessMemory;
+use real_tests::cri_bench::plugins::TimedPlugins;
+use real_tests::embedded::{Embedded, EmbeddedOptions, RuntimePrograms};
+use real_tests::promises::{BenchRow, BenchTable, Promise};
 
 fn main() -> Result<()> {
     let bed = bed::enter_role(None)?.context("to be run in a bed: cargo xtask bench cri")?;
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let (keelson, rest) = arguments.split_first().context("usage: cri-bench KEELSON [small]")?;
-    let size =
-        if rest.first().is_some_and(|word| word == "small") { Size::SMALL } else { Size::WHOLE };
+    let size = if rest.first().is_some_and(|word| word == "small") {
+        BenchSize::SMALL
+    } else {
+        BenchSize::WHOLE
+    };
     for program in ["containerd", "containerd-shim-runc-v2"] {
         cold_program::forget(&parts::program("containerd", program)?)?;
     }
     cold_program::forget(Path::new(keelson))?;
-    let registry = Registry::start(&bed, RegistryOptions::default())?;
+    let registry = RegistryServer::start(&bed, RegistryOptions::default())?;
     images::push_stack(registry.address(), &large(size.layers, size.layer_mebibytes)?)?;
     let mirrors = vec![Mirror { of: "registry.test".to_owned(), at: registry.url() }];
     let plugins = timed_plugins(&bed)?;
@@ -45,30 +50,34 @@ fn main() -> Result<()> {
         let theirs = side(&bed, &containerd.socket(), THEIRS).await?;
         measure::both(&Both { ours, theirs }, &plugins, size).await
     })?;
-    let mut table = Table::default();
+    let mut table = BenchTable::default();
     print(&mut table, &measured);
     table.judge()
 }
 
 /// Both runtimes find the plugins in the usual directory, each wrapped by a program that measures
 /// it.
-fn timed_plugins(bed: &Bed) -> Result<Timed> {
+fn timed_plugins(bed: &Bed) -> Result<TimedPlugins> {
     let bridge = parts::program("cni-plugins", "bridge")?;
     let own = std::env::current_exe().context("find this program")?;
-    Timed::install(
+    TimedPlugins::install(
         bridge.parent().context("plugins lie in a folder")?,
-        &bed.make_folder("plugins")?,
+        &bed.create_dir("plugins")?,
         &own.with_file_name("timed-plugin"),
     )
 }
 
-const OURS: Names = Names { server: "keelson", per_pod: "keelson-pod", group: "/bench-keelson" };
-const THEIRS: Names =
-    Names { server: "containerd", per_pod: "containerd-shim", group: "/bench-containerd" };
+const OURS: RuntimeNames =
+    RuntimeNames { server: "keelson", per_pod: "keelson-pod", group: "/bench-keelson" };
+const THEIRS: RuntimeNames =
+    RuntimeNames { server: "containerd", per_pod: "containerd-shim", group: "/bench-containerd" };
 
-async fn side(bed: &Bed, socket: &Path, names: Names) -> Result<Side> {
-    let logs = bed.make_folder(&format!("logs-{}", names.server))?;
-    Ok(Side { runtime: Runtime::connect(socket, &logs, names.group).await?, names })
+async fn side(bed: &Bed, socket: &Path, names: RuntimeNames) -> Result<MeasuredRuntime> {
+    let logs = bed.create_dir(&format!("logs-{}", names.server))?;
+    Ok(MeasuredRuntime {
+        runtime: CriConnection::connect(socket, &logs, names.group).await?,
+        names,
+    })
 }
 
 fn containerd(bed: &Bed, mirrors: &[Mirror]) -> Result<Containerd> {
@@ -91,7 +100,7 @@ fn embedded(bed: &Bed, keelson: &Path, mirrors: &[Mirror]) -> Result<Embedded> {
         quiet: true,
         ..EmbeddedOptions::default()
     };
-    let server = Embedded::start(bed, &Programs::beside(keelson), &options)?;
+    let server = Embedded::start(bed, &RuntimePrograms::beside(keelson), &options)?;
     for image in [images::pause()?, images::busybox()?, lines()?] {
         server.import(&image.oci_archive()?)?;
     }
@@ -110,7 +119,7 @@ fn own_network() -> Result<String> {
     Ok(text)
 }
 
-fn print(table: &mut Table, measured: &Measured) {
+fn print(table: &mut BenchTable, measured: &CriBenchResult) {
     table.heading("", "containerd");
     let third = Promise::AtMost(1.0 / 3.0);
     print_times(table, ("host network", third), &measured.host);
@@ -126,11 +135,12 @@ fn print(table: &mut Table, measured: &Measured) {
         table.turns(&format!("plugins: {name}"), turns, "ms", promise);
     }
     let mut row = |name: &str, (ours, theirs): (f64, f64), unit, promise| {
-        table.row(&Row { name: name.to_owned(), ours, theirs, unit, promise });
+        table.row(&BenchRow { name: name.to_owned(), ours, theirs, unit, promise });
     };
-    let pss = |both: Both<Memory>| (both.ours.pss as f64, both.theirs.pss as f64);
-    let dirty =
-        |both: Both<Memory>| (both.ours.private_dirty as f64, both.theirs.private_dirty as f64);
+    let pss = |both: Both<ProcessMemory>| (both.ours.pss as f64, both.theirs.pss as f64);
+    let dirty = |both: Both<ProcessMemory>| {
+        (both.ours.private_dirty as f64, both.theirs.private_dirty as f64)
+    };
     let server = Promise::AtMost(1.0 / 6.0);
     for (name, memory) in
         [("server, no pods", measured.server_idle), ("server, with pods", measured.server)]
@@ -153,7 +163,7 @@ fn print(table: &mut Table, measured: &Measured) {
     table.turns("pull and unpack, median", &measured.pull, "ms", Promise::AtMost(1.0));
 }
 
-fn print_times(table: &mut Table, (network, promise): (&str, Promise), times: &Times) {
+fn print_times(table: &mut BenchTable, (network, promise): (&str, Promise), times: &Times) {
     for (name, turns, promise) in [
         ("sandbox+create+start, median", &times.whole, promise),
         ("  sandbox", &times.sandbox, Promise::None),

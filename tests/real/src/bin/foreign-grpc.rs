@@ -8,7 +8,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail, ensure};
 use node_testkit::bed;
-use real_tests::embedded::{Embedded, EmbeddedOptions, Programs};
+use real_tests::embedded::{Embedded, EmbeddedOptions, RuntimePrograms};
 
 fn main() -> Result<()> {
     let bed = bed::enter_role(None)?.context("to be run in a bed: cargo xtask conformance")?;
@@ -16,7 +16,7 @@ fn main() -> Result<()> {
     let [keelson, go_client, python, script, stubs] = arguments.as_slice() else {
         bail!("usage: foreign-grpc KEELSON GO-CLIENT PYTHON SCRIPT STUBS");
     };
-    let programs = Programs::beside(Path::new(keelson));
+    let programs = RuntimePrograms::beside(Path::new(keelson));
     let server = Embedded::start(&bed, &programs, &EmbeddedOptions::default())?;
     let status = Command::new(python).arg(script).arg(stubs).arg(server.socket()).status()?;
     ensure!(status.success(), "the client in Python failed: {status}");

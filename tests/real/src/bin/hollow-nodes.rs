@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use real_tests::node_controller::cluster::client_of;
-use real_tests::node_controller::hollow::{Hollow, NodeForm};
+use real_tests::node_controller::hollow::{HollowNodePool, NewNode};
 
 const USAGE: &str = "usage: hollow-nodes KUBECONFIG COUNT [PERIOD_SECONDS [ZONES]]";
 
@@ -23,11 +23,11 @@ fn main() -> Result<()> {
         tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     runtime.block_on(async {
         let client = client_of(Path::new(kubeconfig))?;
-        let hollow = Hollow::new(client, Duration::from_secs(period.max(1)));
+        let hollow = HollowNodePool::new(client, Duration::from_secs(period.max(1)));
         let forms = (0..count).map(|number| {
-            NodeForm::in_zone(&format!("hollow-{number}"), &format!("z{}", number % zones))
+            NewNode::in_zone(&format!("hollow-{number}"), &format!("z{}", number % zones))
         });
-        let beating = tokio::spawn(hollow.clone().beat());
+        let beating = tokio::spawn(hollow.clone().heartbeat());
         hollow.register(forms.collect()).await?;
         eprintln!("{count} hollow nodes in {zones} zones, a lease every {period} s");
         let (lines, mut commands) = tokio::sync::mpsc::channel::<String>(16);
@@ -41,8 +41,8 @@ fn main() -> Result<()> {
         while let Some(line) = commands.recv().await {
             let words: Vec<&str> = line.split_whitespace().collect();
             match words.split_first() {
-                Some((&"silence", nodes)) => drop(hollow.silence(nodes)),
-                Some((&"speak", nodes)) => hollow.speak(nodes).await?,
+                Some((&"silence", nodes)) => drop(hollow.stop_heartbeats(nodes)),
+                Some((&"speak", nodes)) => hollow.resume_heartbeats(nodes).await?,
                 Some((&"quit", _)) => break,
                 _ => eprintln!("expected silence NAME…, speak NAME… or quit"),
             }

@@ -12,11 +12,11 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use node_testkit::{bed, parts};
 use real_tests::cold_program;
-use real_tests::node_controller::cluster::{Cluster, Subject};
-use real_tests::node_controller::hollow::{Hollow, NodeForm};
-use real_tests::node_controller::load::{Load, Numbers};
+use real_tests::node_controller::cluster::{ControllerUnderTest, TestCluster};
+use real_tests::node_controller::hollow::{HollowNodePool, NewNode};
+use real_tests::node_controller::load::{ControllerBenchResult, HeartbeatLoad};
 use real_tests::node_controller::replay;
-use real_tests::promises::Table;
+use real_tests::promises::BenchTable;
 
 const LIVE_NODES: usize = 1_000;
 const REPLAYED_NODES: usize = 5_000;
@@ -39,31 +39,36 @@ fn main() -> Result<()> {
     for program in [Path::new(&keelson), &reference] {
         cold_program::forget(program)?;
     }
-    let subjects = [Subject::Keelson(PathBuf::from(keelson)), Subject::Reference];
+    let subjects =
+        [ControllerUnderTest::Keelson(PathBuf::from(keelson)), ControllerUnderTest::Reference];
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-    let mut table = Table::default();
+    let mut table = BenchTable::default();
     if live > 0 {
         let [ours, theirs] = runtime.block_on(run_live(&bed, &subjects, live))?;
         print(&mut table, &format!("{live} live hollow nodes"), &ours, &theirs);
     }
     if replayed > 0 {
         // The next cluster begins empty.
-        let _ = std::fs::remove_dir_all(bed.folder().join("control-plane"));
+        let _ = std::fs::remove_dir_all(bed.dir().join("control-plane"));
         let [ours, theirs] = runtime.block_on(replay::run(&bed, &subjects, replayed))?;
         print(&mut table, &format!("{replayed} nodes by replayed watches"), &ours, &theirs);
     }
     table.judge()
 }
 
-async fn run_live(bed: &bed::Bed, subjects: &[Subject; 2], count: usize) -> Result<[Numbers; 2]> {
-    let cluster = Cluster::start(bed)?;
-    let hollow = Hollow::new(cluster.client.clone(), HEARTBEAT);
-    let beating = tokio::spawn(hollow.clone().beat());
+async fn run_live(
+    bed: &bed::Bed,
+    subjects: &[ControllerUnderTest; 2],
+    count: usize,
+) -> Result<[ControllerBenchResult; 2]> {
+    let cluster = TestCluster::start(bed)?;
+    let hollow = HollowNodePool::new(cluster.client.clone(), HEARTBEAT);
+    let beating = tokio::spawn(hollow.clone().heartbeat());
     let forms = (0..count)
-        .map(|number| NodeForm::in_zone(&format!("n{number}"), &format!("z{}", number % ZONES)));
+        .map(|number| NewNode::in_zone(&format!("n{number}"), &format!("z{}", number % ZONES)));
     eprintln!("making {count} nodes");
     hollow.register(forms.collect()).await?;
-    let load = Load::new(&cluster, hollow, ZONES);
+    let load = HeartbeatLoad::new(&cluster, hollow, ZONES);
     load.make_pods(count, PODS_PER_NODE).await?;
     load.settle(bed, &cluster, &subjects[0]).await?;
     let mut numbers = Vec::new();
@@ -71,11 +76,16 @@ async fn run_live(bed: &bed::Bed, subjects: &[Subject; 2], count: usize) -> Resu
         numbers.push(load.measure(bed, &cluster, subject).await.context(subject.name())?);
     }
     beating.abort();
-    let numbers: Result<[Numbers; 2], _> = numbers.try_into();
+    let numbers: Result<[ControllerBenchResult; 2], _> = numbers.try_into();
     numbers.ok().context("two subjects")
 }
 
-fn print(table: &mut Table, title: &str, ours: &Numbers, theirs: &Numbers) {
+fn print(
+    table: &mut BenchTable,
+    title: &str,
+    ours: &ControllerBenchResult,
+    theirs: &ControllerBenchResult,
+) {
     table.heading(title, "reference");
     for row in ours.beside(theirs) {
         table.row(&row);

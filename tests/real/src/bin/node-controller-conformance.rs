@@ -7,31 +7,31 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
 use node_testkit::bed;
-use real_tests::metric_families::{self, Family};
-use real_tests::node_controller::cluster::Subject;
+use real_tests::metric_families::{self, ScrapedFamily};
+use real_tests::node_controller::cluster::ControllerUnderTest;
 use real_tests::node_controller::comparison::{differences, known, turns, verdict};
 use real_tests::node_controller::script;
 
 /// Prefix of metrics that only Keelson has.
-const OWN: &str = "keelson_";
+const OWN_PREFIX: &str = "keelson_";
 /// Number of metrics that a scraper of the node controllers expects.
-const TOLD: usize = 15;
+const EXPECTED_METRICS: usize = 15;
 /// Exposed only after the first error of its kind, which one of the two may not have had.
-const ON_TROUBLE: &[&str] =
+const AFTER_ERRORS_ONLY: &[&str] =
     &["leader_election_slowpath_total", "pod_gc_collector_force_delete_pod_errors_total"];
 
 /// Checks that every metric of ours has the reference's name, kind, labels and bounds.
 fn compare_metrics(
-    ours: &BTreeMap<String, Family>,
-    theirs: &BTreeMap<String, Family>,
+    ours: &BTreeMap<String, ScrapedFamily>,
+    theirs: &BTreeMap<String, ScrapedFamily>,
 ) -> Result<()> {
-    let shared: BTreeMap<String, Family> = ours
+    let shared: BTreeMap<String, ScrapedFamily> = ours
         .iter()
-        .filter(|(name, _)| !name.starts_with(OWN))
+        .filter(|(name, _)| !name.starts_with(OWN_PREFIX))
         .map(|(name, family)| (name.clone(), family.clone()))
         .collect();
-    ensure!(shared.len() >= TOLD, "only {:?}", shared.keys());
-    let wrong = metric_families::differences(&shared, theirs, ON_TROUBLE);
+    ensure!(shared.len() >= EXPECTED_METRICS, "only {:?}", shared.keys());
+    let wrong = metric_families::differences(&shared, theirs, AFTER_ERRORS_ONLY);
     ensure!(wrong.is_empty(), "metrics:\n{}", wrong.join("\n"));
     println!("{} metrics, named, labelled and bounded as the reference's", shared.len());
     Ok(())
@@ -45,11 +45,12 @@ fn main() -> Result<()> {
     let list = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join(format!("goldens/node-controller-differences-{version}.txt"));
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-    let (ours, our_metrics) =
-        runtime.block_on(script::run(&bed, &Subject::Keelson(PathBuf::from(keelson))))?;
+    let (ours, our_metrics) = runtime
+        .block_on(script::run(&bed, &ControllerUnderTest::Keelson(PathBuf::from(keelson))))?;
     // The next cluster begins empty.
-    std::fs::remove_dir_all(bed.folder().join("control-plane"))?;
-    let (theirs, their_metrics) = runtime.block_on(script::run(&bed, &Subject::Reference))?;
+    std::fs::remove_dir_all(bed.dir().join("control-plane"))?;
+    let (theirs, their_metrics) =
+        runtime.block_on(script::run(&bed, &ControllerUnderTest::Reference))?;
     for (ours, theirs) in ours.iter().zip(&theirs) {
         let seconds = |record: &script::PhaseRecord| {
             record.noticed.map_or("-".to_owned(), |time| format!("{:.1} s", time.as_secs_f64()))

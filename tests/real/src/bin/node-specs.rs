@@ -11,12 +11,14 @@ use std::path::Path;
 
 use anyhow::{Context, Result, bail};
 use node_testkit::bed::{self, Bed};
-use node_testkit::start::{Containerd, ContainerdOptions, Mirror, Registry, RegistryOptions};
+use node_testkit::start::{Containerd, ContainerdOptions, Mirror, RegistryOptions, RegistryServer};
 use node_testkit::{images, parts, start};
-use real_tests::embedded::{Embedded, EmbeddedOptions, Programs};
-use real_tests::node_specs::record::{self, Record};
-use real_tests::node_specs::results::{Comparison, Results};
-use real_tests::node_specs::{Agent, RunSettings, Runtime, images as spec_images, run};
+use real_tests::embedded::{Embedded, EmbeddedOptions, RuntimePrograms};
+use real_tests::node_specs::record::{self, RunRecord};
+use real_tests::node_specs::results::{Results, SpecComparison};
+use real_tests::node_specs::{
+    AgentUnderTest, RunSettings, RuntimeUnderTest, images as spec_images, run,
+};
 
 fn main() -> Result<()> {
     let bed = bed::enter_role(None)?;
@@ -41,8 +43,8 @@ fn run_suite(bed: &Bed, settings: &RunSettings) -> Result<()> {
         (focus, false) => focus.clone(),
     };
     let kubelet = match settings.agent {
-        Agent::Reference => parts::program("kubelet", "kubelet")?,
-        Agent::Keelson => settings.keelson.clone(),
+        AgentUnderTest::Reference => parts::program("kubelet", "kubelet")?,
+        AgentUnderTest::Keelson => settings.keelson.clone(),
     };
     let labels = settings.labels.clone().unwrap_or_else(|| run::QUICK.to_owned());
     let suite = run::Suite { kubelet, labels, focus, at_once: settings.at_once };
@@ -54,14 +56,14 @@ fn run_suite(bed: &Bed, settings: &RunSettings) -> Result<()> {
 }
 
 fn over_runtime(bed: &Bed, settings: &RunSettings, suite: &run::Suite) -> Result<Results> {
-    let registry = Registry::start(bed, RegistryOptions::default())?;
+    let registry = RegistryServer::start(bed, RegistryOptions::default())?;
     let all = spec_images::all()?;
     for image in &all {
         images::push(registry.address(), image)?;
     }
     let mirrors = vec![Mirror { of: "registry.k8s.io".to_owned(), at: registry.url() }];
     match settings.runtime {
-        Runtime::Containerd => {
+        RuntimeUnderTest::Containerd => {
             let sandbox_image = Some(images::PAUSE.to_owned());
             let options = ContainerdOptions {
                 mirrors,
@@ -75,10 +77,11 @@ fn over_runtime(bed: &Bed, settings: &RunSettings, suite: &run::Suite) -> Result
             }
             run::run(bed, &containerd.endpoint(), suite)
         }
-        Runtime::Keelson => {
+        RuntimeUnderTest::Keelson => {
             let cni = Some(start::BRIDGE.to_owned());
             let options = EmbeddedOptions { cni, mirrors, ..EmbeddedOptions::default() };
-            let server = Embedded::start(bed, &Programs::beside(&settings.keelson), &options)?;
+            let server =
+                Embedded::start(bed, &RuntimePrograms::beside(&settings.keelson), &options)?;
             for image in &all {
                 server.import(&image.oci_archive()?)?;
             }
@@ -89,7 +92,7 @@ fn over_runtime(bed: &Bed, settings: &RunSettings, suite: &run::Suite) -> Result
 
 fn compare(reference: &str, ours: &str, list: &str) -> Result<()> {
     let (reference, ours) = (Results::read(Path::new(reference))?, Results::read(Path::new(ours))?);
-    let comparison = Comparison { reference: &reference, ours: &ours };
+    let comparison = SpecComparison { reference: &reference, ours: &ours };
     println!("{comparison}");
     let list = fs::read_to_string(list).with_context(|| list.to_owned())?;
     let wrong = comparison.unexplained(&list);
@@ -101,7 +104,7 @@ fn compare(reference: &str, ours: &str, list: &str) -> Result<()> {
 
 /// Writes `DIR/NAME.tsv`, and `DIR.md` from every record in `DIR`.
 fn record(results: &Path, dir: &Path, name: &str, origin: &str) -> Result<()> {
-    let newest = Record::of(&Results::read(results)?, origin);
+    let newest = RunRecord::of(&Results::read(results)?, origin);
     fs::create_dir_all(dir).with_context(|| dir.display().to_string())?;
     let file = dir.join(format!("{name}.tsv"));
     fs::write(&file, newest.text()).with_context(|| file.display().to_string())?;
@@ -110,7 +113,7 @@ fn record(results: &Path, dir: &Path, name: &str, origin: &str) -> Result<()> {
         let path = entry?.path();
         let Some(name) = path.file_stem().and_then(|stem| stem.to_str()) else { continue };
         let text = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
-        records.insert(name.to_owned(), Record::parse(&text));
+        records.insert(name.to_owned(), RunRecord::parse(&text));
     }
     let page = dir.with_extension("md");
     fs::write(&page, record::page(&records)).with_context(|| page.display().to_string())

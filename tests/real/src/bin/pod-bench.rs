@@ -13,10 +13,12 @@ use node_testkit::bed;
 use node_testkit::start::{Containerd, ContainerdOptions};
 use node_testkit::{images, parts};
 use real_tests::cold_program;
-use real_tests::promises::{Promise, Row, Table, Turns};
-use real_tests::standalone::agent::Kind;
-use real_tests::standalone::measure::{self, Bare, Images, Measured, millis};
-use real_tests::standalone::runtime::Runtime;
+use real_tests::promises::{BenchRow, BenchTable, PairedSamples, Promise};
+use real_tests::standalone::agent::AgentKind;
+use real_tests::standalone::measure::{
+    self, BareRuntimeTimes, BenchImages, PodBenchResult, millis,
+};
+use real_tests::standalone::runtime::RuntimeObserver;
 
 fn main() -> Result<()> {
     let bed = bed::enter_role(None)?.context("to be run in a bed: cargo xtask bench pods")?;
@@ -27,14 +29,14 @@ fn main() -> Result<()> {
     {
         containerd.import(&image.oci_archive()?)?;
     }
-    let images = Images { quiet: images::PAUSE.to_owned(), shell: images::BUSYBOX.to_owned() };
+    let images = BenchImages { quiet: images::PAUSE.to_owned(), shell: images::BUSYBOX.to_owned() };
     let endpoint = containerd.endpoint();
-    let runtime = Runtime::connect(&endpoint)?;
+    let runtime = RuntimeObserver::connect(&endpoint)?;
     for program in [PathBuf::from(&keelson), parts::program("kubelet", "kubelet")?] {
         cold_program::forget(&program)?;
     }
-    let (ours, theirs) = (Kind::keelson(Path::new(&keelson)), Kind::reference()?);
-    let mut table = Table::default();
+    let (ours, theirs) = (AgentKind::keelson(Path::new(&keelson)), AgentKind::reference()?);
+    let mut table = BenchTable::default();
     let only = std::env::args().nth(2);
     if only.as_deref() == Some("times") {
         let bare = measure::times(&bed, &runtime, &ours, &endpoint, &images)?;
@@ -55,7 +57,11 @@ fn main() -> Result<()> {
     table.judge()
 }
 
-fn print_beside_the_reference(table: &mut Table, ours: &Measured, theirs: &Measured) {
+fn print_beside_the_reference(
+    table: &mut BenchTable,
+    ours: &PodBenchResult,
+    theirs: &PodBenchResult,
+) {
     table.heading("", "reference");
     let kib = |kib: u64| kib as f64;
     for (at, pods) in [0, 30, 110].into_iter().enumerate() {
@@ -84,8 +90,8 @@ fn print_beside_the_reference(table: &mut Table, ours: &Measured, theirs: &Measu
 const BURSTS: [(usize, usize); 2] = [(30, 5), (110, 3)];
 
 fn measure_bursts(
-    table: &mut Table,
-    measure: impl Fn(usize, usize) -> Result<Turns>,
+    table: &mut BenchTable,
+    measure: impl Fn(usize, usize) -> Result<PairedSamples>,
 ) -> Result<()> {
     let measured = BURSTS.map(|(count, turns)| (count, measure(count, turns)));
     table.heading("", "reference");
@@ -96,7 +102,7 @@ fn measure_bursts(
 }
 
 /// Beside the runtime's own share: the same calls without an agent, in turns with the agent's pods.
-fn print_beside_bare_calls(table: &mut Table, bare: &Bare) {
+fn print_beside_bare_calls(table: &mut BenchTable, bare: &BareRuntimeTimes) {
     table.heading("", "bare calls");
     let most = Promise::AtMost(1.15);
     table.turns("one pod: sandbox, create, start", &bare.pod, "ms", most);
@@ -105,6 +111,6 @@ fn print_beside_bare_calls(table: &mut Table, bare: &Bare) {
     table.turns("crash: create, start, and 8.7 ms", alone, "ms", Promise::None);
 }
 
-fn row(name: &str, (ours, theirs): (f64, f64), unit: &'static str, promise: Promise) -> Row {
-    Row { name: name.to_owned(), ours, theirs, unit, promise }
+fn row(name: &str, (ours, theirs): (f64, f64), unit: &'static str, promise: Promise) -> BenchRow {
+    BenchRow { name: name.to_owned(), ours, theirs, unit, promise }
 }

@@ -9,7 +9,7 @@
 
 use anyhow::{Context, Result, ensure};
 use node_testkit::bed;
-use real_tests::pod_differential::{ApiServer, Comparison, Generator, compare};
+use real_tests::pod_differential::{ApiServer, Generator, PodComparison, compare};
 
 const PODS: usize = 300;
 const SEED: u64 = 1;
@@ -22,7 +22,7 @@ fn main() -> Result<()> {
     let server = ApiServer::start(&bed)?;
     let mut generator = Generator::new(seed);
     let rows = generator.rows();
-    let mut total = Comparison::default();
+    let mut total = PodComparison::default();
     for index in 0..rows + pods {
         let pod = if index < rows { generator.row(index) } else { generator.mixed() };
         let found = compare(&server, &pod).with_context(|| format!("pod {index}: {pod}"))?;

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
-use node_testkit::machine::{self, Payload, Variant, fact};
+use node_testkit::machine::{self, MachineVariant, Payload, fact};
 use node_testkit::{images, parts, programs};
 
 const SCRIPT: &str = include_str!("../selinux_machine.sh");
@@ -63,7 +63,7 @@ const FACTS_OF_PODS: &[(&str, &str)] = &[
 const ALIKE: &[&str] = &["labelled privileged"];
 
 fn main() -> Result<()> {
-    let machine = machine::ensure_variant(Variant::Selinux)?;
+    let machine = machine::ensure_variant(MachineVariant::Selinux)?;
     let sandbox = images::pause()?.named(images::CONTAINERD_PAUSE);
     let files = [
         ("bin/keelson", programs::build("keelson", "keelson")?),
@@ -89,9 +89,9 @@ fn main() -> Result<()> {
     for (name, expected) in FACTS {
         same(name, fact(output, name)?, expected)?;
     }
-    for who in ["agent", "reference"] {
+    for agent in ["agent", "reference"] {
         for (name, expected) in FACTS_OF_PODS {
-            let name = format!("{who} {name}");
+            let name = format!("{agent} {name}");
             same(&name, fact(output, &name)?, expected)?;
         }
     }
@@ -104,7 +104,7 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-fn same(name: &str, told: &str, expected: &str) -> Result<()> {
-    ensure!(told == expected, "{name}: {told:?}, not {expected:?}");
+fn same(name: &str, actual: &str, expected: &str) -> Result<()> {
+    ensure!(actual == expected, "{name}: {actual:?}, not {expected:?}");
     Ok(())
 }

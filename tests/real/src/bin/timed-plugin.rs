@@ -26,24 +26,24 @@ fn main() -> ExitCode {
 
 fn run(begun: Instant) -> std::io::Result<ExitCode> {
     let own = std::env::current_exe()?;
-    let (Some(folder), Some(name)) = (own.parent(), own.file_name()) else {
+    let (Some(dir), Some(name)) = (own.parent(), own.file_name()) else {
         return Err(std::io::Error::other("no folder and name"));
     };
     // One clock before another would start each other for ever.
     if std::env::var_os(TIMED).is_some() {
         return Err(std::io::Error::other("the real plugin is a clock, too"));
     }
-    let status = Command::new(folder.join("real").join(name)).env(TIMED, "1").status()?;
+    let status = Command::new(dir.join("real").join(name)).env(TIMED, "1").status()?;
     let microseconds = begun.elapsed().as_micros();
-    let said = |name: &str| std::env::var_os(name).unwrap_or_else(|| OsString::from("-"));
+    let variable = |name: &str| std::env::var_os(name).unwrap_or_else(|| OsString::from("-"));
     let line = format!(
         "{} {} {} {microseconds}\n",
-        said("CNI_COMMAND").display(),
-        said("CNI_CONTAINERID").display(),
+        variable("CNI_COMMAND").display(),
+        variable("CNI_CONTAINERID").display(),
         name.display()
     );
     // One write: others add to it at the same time.
-    let times = std::fs::File::options().append(true).create(true).open(folder.join("times"));
+    let times = std::fs::File::options().append(true).create(true).open(dir.join("times"));
     times?.write_all(line.as_bytes())?;
     Ok(status.code().and_then(|code| u8::try_from(code).ok()).map_or(ExitCode::FAILURE, Into::into))
 }

@@ -10,13 +10,13 @@ pub const RESOLV_CONF: &str =
     "nameserver 8.8.8.8\nsearch example.com corp.example.com\noptions timeout:2 edns0\n";
 
 /// A pod by name, with more metadata, and its specification in YAML's flow style.
-pub struct Sample {
+pub struct SamplePod {
     pub name: &'static str,
     metadata: &'static str,
     spec: &'static str,
 }
 
-impl Sample {
+impl SamplePod {
     pub fn manifest(&self, number: usize) -> String {
         let Self { name, metadata, spec } = self;
         format!(
@@ -30,19 +30,19 @@ pub fn uid(number: usize) -> String {
     format!("00000000-0000-4000-8000-{number:012}")
 }
 
-const fn sample(name: &'static str, spec: &'static str) -> Sample {
-    Sample { name, metadata: "", spec }
+const fn sample(name: &'static str, spec: &'static str) -> SamplePod {
+    SamplePod { name, metadata: "", spec }
 }
 
 /// Pods that reach Running.
-pub const RUNNING: &[Sample] = &[
+pub const RUNNING: &[SamplePod] = &[
     sample("plain", "{containers: [{name: app, image: \"app:1\"}]}"),
-    Sample {
+    SamplePod {
         name: "labelled",
         metadata: "labels: {app: shop, tier: \"1\"}, annotations: {note: \"a <b>\", container.apparmor.security.beta.kubernetes.io/app: unconfined}",
         spec: "{terminationGracePeriodSeconds: 17, containers: [{name: app, image: \"app:1\", ports: [{name: http, containerPort: 80}, {containerPort: 53, protocol: UDP, hostPort: 5353}], lifecycle: {preStop: {exec: {command: [sh, -c, \"a<b && c\"]}}}, terminationMessagePath: /tmp/message, terminationMessagePolicy: FallbackToLogsOnError}]}",
     },
-    Sample {
+    SamplePod {
         name: "environment",
         metadata: "labels: {b: two, a: one}, annotations: {say: \"hi \\\"you\\\"\"}",
         spec: "{serviceAccountName: \"\", containers: [{name: app, image: \"app:1\", command: [sh, -c, \"echo $(PLAIN) $$(PLAIN) $(NOBODY)\"], args: [\"$(JOINED)\", $, \"$(\"], workingDir: /srv, stdin: true, stdinOnce: true, tty: true, resources: {requests: {cpu: 250m, memory: 100Mi}, limits: {cpu: 1500m, memory: 200Mi, ephemeral-storage: 1Gi}}, env: [{name: PLAIN, value: v}, {name: EMPTY}, {name: JOINED, value: \"$(PLAIN)-$(LATER)-$$(PLAIN)\"}, {name: LATER, value: l}, {name: PLAIN, value: \"$(PLAIN)2\"}, {name: F1, valueFrom: {fieldRef: {fieldPath: metadata.name}}}, {name: F2, valueFrom: {fieldRef: {fieldPath: metadata.namespace}}}, {name: F3, valueFrom: {fieldRef: {fieldPath: metadata.uid}}}, {name: F4, valueFrom: {fieldRef: {fieldPath: \"metadata.labels['a']\"}}}, {name: F5, valueFrom: {fieldRef: {fieldPath: \"metadata.annotations['say']\"}}}, {name: F6, valueFrom: {fieldRef: {fieldPath: spec.nodeName}}}, {name: F7, valueFrom: {fieldRef: {fieldPath: spec.serviceAccountName}}}, {name: F8, valueFrom: {fieldRef: {fieldPath: status.hostIP}}}, {name: F9, valueFrom: {fieldRef: {fieldPath: status.hostIPs}}}, {name: F10, valueFrom: {fieldRef: {fieldPath: status.podIP}}}, {name: F11, valueFrom: {fieldRef: {fieldPath: status.podIPs}}}, {name: R1, valueFrom: {resourceFieldRef: {resource: requests.cpu}}}, {name: R2, valueFrom: {resourceFieldRef: {resource: requests.cpu, divisor: 1m}}}, {name: R3, valueFrom: {resourceFieldRef: {resource: limits.cpu}}}, {name: R4, valueFrom: {resourceFieldRef: {resource: requests.memory, divisor: 1Mi}}}, {name: R5, valueFrom: {resourceFieldRef: {resource: limits.memory, divisor: 1Gi}}}, {name: R6, valueFrom: {resourceFieldRef: {resource: limits.ephemeral-storage, divisor: 1Gi}}}, {name: R7, valueFrom: {resourceFieldRef: {containerName: app, resource: limits.cpu, divisor: 1m}}}]}]}",
@@ -131,7 +131,7 @@ pub const RUNNING: &[Sample] = &[
 ];
 
 /// Pods whose container cannot be set up.
-pub const WAITING: &[Sample] = &[
+pub const WAITING: &[SamplePod] = &[
     sample(
         "root-image",
         "{securityContext: {runAsNonRoot: true}, containers: [{name: app, image: \"app:1\"}]}",

@@ -22,10 +22,10 @@ use tonic::{Request, Response, Status};
 /// The address of every sandbox that is not on the host's network.
 pub const POD_ADDRESS: &str = "10.88.0.7";
 
-type Answer<T> = Result<Response<T>, Status>;
+type CriResult<T> = Result<Response<T>, Status>;
 
 #[derive(Debug, Clone)]
-struct Made {
+struct RecordedContainer {
     sandbox: String,
     config: v1::ContainerConfig,
     state: v1::ContainerState,
@@ -33,23 +33,23 @@ struct Made {
 }
 
 #[derive(Debug, Default)]
-struct Memory {
+struct RecordedState {
     sandboxes: BTreeMap<String, (v1::PodSandboxConfig, i64)>,
-    containers: BTreeMap<String, Made>,
+    containers: BTreeMap<String, RecordedContainer>,
     clock: i64,
 }
 
 /// Cheap to clone; clones share the recording.
 #[derive(Debug, Clone, Default)]
-pub struct Recorder(Arc<Mutex<Memory>>);
+pub struct CriRecorder(Arc<Mutex<RecordedState>>);
 
 /// A recorder on a socket; it stops when this value is dropped.
-pub struct Served {
+pub struct RecorderServer {
     stop: Option<oneshot::Sender<()>>,
     thread: Option<thread::JoinHandle<()>>,
 }
 
-impl Drop for Served {
+impl Drop for RecorderServer {
     fn drop(&mut self) {
         self.stop.take();
         if let Some(thread) = self.thread.take() {
@@ -58,9 +58,9 @@ impl Drop for Served {
     }
 }
 
-struct Incoming(UnixListener);
+struct RecorderConnections(UnixListener);
 
-impl Stream for Incoming {
+impl Stream for RecorderConnections {
     type Item = std::io::Result<UnixStream>;
 
     fn poll_next(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
@@ -68,8 +68,8 @@ impl Stream for Incoming {
     }
 }
 
-impl Recorder {
-    pub fn serve(&self, socket: &Path) -> Result<Served> {
+impl CriRecorder {
+    pub fn serve(&self, socket: &Path) -> Result<RecorderServer> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let listener = {
             let _inside = runtime.enter();
@@ -81,29 +81,29 @@ impl Recorder {
             let serving = tonic::transport::Server::builder()
                 .add_service(RuntimeServiceServer::new(recorder.clone()))
                 .add_service(ImageServiceServer::new(recorder))
-                .serve_with_incoming_shutdown(Incoming(listener), async {
+                .serve_with_incoming_shutdown(RecorderConnections(listener), async {
                     stopped.await.ok();
                 });
             if let Err(error) = runtime.block_on(serving) {
                 eprintln!("the recording runtime failed: {error}");
             }
         });
-        Ok(Served { stop: Some(stop), thread: Some(thread) })
+        Ok(RecorderServer { stop: Some(stop), thread: Some(thread) })
     }
 
-    fn memory(&self) -> MutexGuard<'_, Memory> {
+    fn recorded(&self) -> MutexGuard<'_, RecordedState> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The requests for a pod: its last sandbox, and the first of each of its containers.
     pub fn of_pod(&self, uid: &str) -> Option<(v1::PodSandboxConfig, Vec<v1::ContainerConfig>)> {
-        let memory = self.memory();
+        let recorded = self.recorded();
         let of = |config: &v1::PodSandboxConfig| {
             config.metadata.as_ref().is_some_and(|metadata| metadata.uid == uid)
         };
-        let (id, (sandbox, _)) = memory.sandboxes.iter().find(|(_, (config, _))| of(config))?;
-        let mut containers: Vec<&Made> =
-            memory.containers.values().filter(|made| made.sandbox == *id).collect();
+        let (id, (sandbox, _)) = recorded.sandboxes.iter().find(|(_, (config, _))| of(config))?;
+        let mut containers: Vec<&RecordedContainer> =
+            recorded.containers.values().filter(|made| made.sandbox == *id).collect();
         containers.sort_by_key(|made| made.created);
         Some((sandbox.clone(), containers.into_iter().map(|made| made.config.clone()).collect()))
     }
@@ -125,13 +125,13 @@ impl Recorder {
     }
 }
 
-impl Memory {
+impl RecordedState {
     fn tick(&mut self) -> i64 {
         self.clock += 1;
         self.clock
     }
 
-    fn status(id: &str, made: &Made) -> v1::ContainerStatus {
+    fn status(id: &str, made: &RecordedContainer) -> v1::ContainerStatus {
         v1::ContainerStatus {
             id: id.to_owned(),
             metadata: made.config.metadata.clone(),
@@ -155,8 +155,8 @@ fn is_on_host(config: &v1::PodSandboxConfig) -> bool {
 }
 
 #[tonic::async_trait]
-impl RuntimeService for Recorder {
-    async fn version(&self, _: Request<v1::VersionRequest>) -> Answer<v1::VersionResponse> {
+impl RuntimeService for CriRecorder {
+    async fn version(&self, _: Request<v1::VersionRequest>) -> CriResult<v1::VersionResponse> {
         Ok(Response::new(v1::VersionResponse {
             version: "0.1.0".into(),
             runtime_name: "recorder".into(),
@@ -165,7 +165,7 @@ impl RuntimeService for Recorder {
         }))
     }
 
-    async fn status(&self, _: Request<v1::StatusRequest>) -> Answer<v1::StatusResponse> {
+    async fn status(&self, _: Request<v1::StatusRequest>) -> CriResult<v1::StatusResponse> {
         let ready = |name: &str| v1::RuntimeCondition {
             r#type: name.into(),
             status: true,
@@ -191,28 +191,28 @@ impl RuntimeService for Recorder {
     async fn run_pod_sandbox(
         &self,
         request: Request<v1::RunPodSandboxRequest>,
-    ) -> Answer<v1::RunPodSandboxResponse> {
-        let mut memory = self.memory();
-        let created = memory.tick();
+    ) -> CriResult<v1::RunPodSandboxResponse> {
+        let mut recorded = self.recorded();
+        let created = recorded.tick();
         let pod_sandbox_id = format!("sandbox{created:04}");
         let config = request.into_inner().config.unwrap_or_default();
-        memory.sandboxes.insert(pod_sandbox_id.clone(), (config, created));
+        recorded.sandboxes.insert(pod_sandbox_id.clone(), (config, created));
         Ok(Response::new(v1::RunPodSandboxResponse { pod_sandbox_id }))
     }
 
     async fn stop_pod_sandbox(
         &self,
         _: Request<v1::StopPodSandboxRequest>,
-    ) -> Answer<v1::StopPodSandboxResponse> {
+    ) -> CriResult<v1::StopPodSandboxResponse> {
         Ok(Response::new(v1::StopPodSandboxResponse {}))
     }
 
     async fn list_pod_sandbox(
         &self,
         _: Request<v1::ListPodSandboxRequest>,
-    ) -> Answer<v1::ListPodSandboxResponse> {
-        let memory = self.memory();
-        let items = memory.sandboxes.iter().map(|(id, (config, created_at))| v1::PodSandbox {
+    ) -> CriResult<v1::ListPodSandboxResponse> {
+        let recorded = self.recorded();
+        let items = recorded.sandboxes.iter().map(|(id, (config, created_at))| v1::PodSandbox {
             id: id.clone(),
             metadata: config.metadata.clone(),
             created_at: *created_at,
@@ -226,11 +226,11 @@ impl RuntimeService for Recorder {
     async fn pod_sandbox_status(
         &self,
         request: Request<v1::PodSandboxStatusRequest>,
-    ) -> Answer<v1::PodSandboxStatusResponse> {
+    ) -> CriResult<v1::PodSandboxStatusResponse> {
         let id = request.into_inner().pod_sandbox_id;
-        let memory = self.memory();
+        let recorded = self.recorded();
         let (config, created_at) =
-            memory.sandboxes.get(&id).ok_or_else(|| Status::not_found(id.clone()))?;
+            recorded.sandboxes.get(&id).ok_or_else(|| Status::not_found(id.clone()))?;
         let security =
             config.linux.clone().unwrap_or_default().security_context.unwrap_or_default();
         let ip = if is_on_host(config) { String::new() } else { POD_ADDRESS.to_owned() };
@@ -255,28 +255,28 @@ impl RuntimeService for Recorder {
     async fn create_container(
         &self,
         request: Request<v1::CreateContainerRequest>,
-    ) -> Answer<v1::CreateContainerResponse> {
+    ) -> CriResult<v1::CreateContainerResponse> {
         let request = request.into_inner();
-        let mut memory = self.memory();
-        let created = memory.tick();
+        let mut recorded = self.recorded();
+        let created = recorded.tick();
         let container_id = format!("container{created:04}");
-        let made = Made {
+        let made = RecordedContainer {
             sandbox: request.pod_sandbox_id,
             config: request.config.unwrap_or_default(),
             state: v1::ContainerState::ContainerCreated,
             created,
         };
-        memory.containers.insert(container_id.clone(), made);
+        recorded.containers.insert(container_id.clone(), made);
         Ok(Response::new(v1::CreateContainerResponse { container_id }))
     }
 
     async fn start_container(
         &self,
         request: Request<v1::StartContainerRequest>,
-    ) -> Answer<v1::StartContainerResponse> {
+    ) -> CriResult<v1::StartContainerResponse> {
         let id = request.into_inner().container_id;
-        let mut memory = self.memory();
-        let made = memory.containers.get_mut(&id).ok_or_else(|| Status::not_found(id))?;
+        let mut recorded = self.recorded();
+        let made = recorded.containers.get_mut(&id).ok_or_else(|| Status::not_found(id))?;
         let name = made.config.metadata.clone().unwrap_or_default().name;
         made.state = if name.starts_with("init") {
             v1::ContainerState::ContainerExited
@@ -289,9 +289,9 @@ impl RuntimeService for Recorder {
     async fn stop_container(
         &self,
         request: Request<v1::StopContainerRequest>,
-    ) -> Answer<v1::StopContainerResponse> {
+    ) -> CriResult<v1::StopContainerResponse> {
         let id = request.into_inner().container_id;
-        if let Some(made) = self.memory().containers.get_mut(&id) {
+        if let Some(made) = self.recorded().containers.get_mut(&id) {
             made.state = v1::ContainerState::ContainerExited;
         }
         Ok(Response::new(v1::StopContainerResponse {}))
@@ -300,9 +300,9 @@ impl RuntimeService for Recorder {
     async fn list_containers(
         &self,
         _: Request<v1::ListContainersRequest>,
-    ) -> Answer<v1::ListContainersResponse> {
-        let memory = self.memory();
-        let containers = memory.containers.iter().map(|(id, made)| v1::Container {
+    ) -> CriResult<v1::ListContainersResponse> {
+        let recorded = self.recorded();
+        let containers = recorded.containers.iter().map(|(id, made)| v1::Container {
             id: id.clone(),
             pod_sandbox_id: made.sandbox.clone(),
             metadata: made.config.metadata.clone(),
@@ -319,21 +319,21 @@ impl RuntimeService for Recorder {
     async fn container_status(
         &self,
         request: Request<v1::ContainerStatusRequest>,
-    ) -> Answer<v1::ContainerStatusResponse> {
+    ) -> CriResult<v1::ContainerStatusResponse> {
         let id = request.into_inner().container_id;
-        let memory = self.memory();
-        let made = memory.containers.get(&id).ok_or_else(|| Status::not_found(id.clone()))?;
-        let status = Some(Memory::status(&id, made));
+        let recorded = self.recorded();
+        let made = recorded.containers.get(&id).ok_or_else(|| Status::not_found(id.clone()))?;
+        let status = Some(RecordedState::status(&id, made));
         Ok(Response::new(v1::ContainerStatusResponse { status, ..Default::default() }))
     }
 }
 
 #[tonic::async_trait]
-impl ImageService for Recorder {
+impl ImageService for CriRecorder {
     async fn image_status(
         &self,
         request: Request<v1::ImageStatusRequest>,
-    ) -> Answer<v1::ImageStatusResponse> {
+    ) -> CriResult<v1::ImageStatusResponse> {
         let name = request.into_inner().image.unwrap_or_default().image;
         let image = Some(Self::image(&name));
         Ok(Response::new(v1::ImageStatusResponse { image, ..Default::default() }))
@@ -342,14 +342,14 @@ impl ImageService for Recorder {
     async fn list_images(
         &self,
         _: Request<v1::ListImagesRequest>,
-    ) -> Answer<v1::ListImagesResponse> {
+    ) -> CriResult<v1::ListImagesResponse> {
         Ok(Response::new(v1::ListImagesResponse::default()))
     }
 
     async fn pull_image(
         &self,
         request: Request<v1::PullImageRequest>,
-    ) -> Answer<v1::PullImageResponse> {
+    ) -> CriResult<v1::PullImageResponse> {
         let name = request.into_inner().image.unwrap_or_default().image;
         Ok(Response::new(v1::PullImageResponse { image_ref: Self::image(&name).id }))
     }
@@ -357,7 +357,7 @@ impl ImageService for Recorder {
     async fn image_fs_info(
         &self,
         _: Request<v1::ImageFsInfoRequest>,
-    ) -> Answer<v1::ImageFsInfoResponse> {
+    ) -> CriResult<v1::ImageFsInfoResponse> {
         Ok(Response::new(v1::ImageFsInfoResponse::default()))
     }
 }

@@ -13,7 +13,7 @@ use tonic::transport::{Channel, Endpoint};
 
 /// A connection to a runtime.
 #[derive(Debug, Clone)]
-pub struct Runtime {
+pub struct CriConnection {
     client: RuntimeServiceClient<Channel>,
     images: ImageServiceClient<Channel>,
     logs: PathBuf,
@@ -22,20 +22,20 @@ pub struct Runtime {
 
 /// Which network a pod gets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Network {
+pub enum BenchNetwork {
     Host,
     Plugins,
 }
 
 /// The times of one pod's calls.
 #[derive(Debug, Clone, Copy)]
-pub struct Started {
+pub struct PodCallTimes {
     pub sandbox: Duration,
     pub create: Duration,
     pub start: Duration,
 }
 
-impl Started {
+impl PodCallTimes {
     pub fn whole(&self) -> Duration {
         self.sandbox + self.create + self.start
     }
@@ -43,14 +43,14 @@ impl Started {
 
 /// A running pod.
 #[derive(Debug, Clone)]
-pub struct Pod {
+pub struct BenchPod {
     pub sandbox: String,
     pub container: String,
     pub log: PathBuf,
-    pub took: Started,
+    pub took: PodCallTimes,
 }
 
-impl Runtime {
+impl CriConnection {
     /// The logs of its pods go to this directory, and their cgroups are below `group`.
     pub async fn connect(socket: &Path, logs: &Path, group: &str) -> Result<Self> {
         let path = socket.to_owned();
@@ -73,9 +73,9 @@ impl Runtime {
     pub async fn pod(
         &self,
         name: &str,
-        network: Network,
+        network: BenchNetwork,
         (image, command): (&str, &[&str]),
-    ) -> Result<Pod> {
+    ) -> Result<BenchPod> {
         let mut client = self.client.clone();
         let sandbox_config = self.sandbox(name, network);
         // As a kubelet does before its first call.
@@ -96,12 +96,15 @@ impl Runtime {
         let created = begun.elapsed();
         let start = v1::StartContainerRequest { container_id: container.clone() };
         client.start_container(start).await.context("StartContainer")?;
-        let took =
-            Started { sandbox: made, create: created - made, start: begun.elapsed() - created };
-        Ok(Pod { sandbox, container, log: self.logs.join(name).join("main.log"), took })
+        let took = PodCallTimes {
+            sandbox: made,
+            create: created - made,
+            start: begun.elapsed() - created,
+        };
+        Ok(BenchPod { sandbox, container, log: self.logs.join(name).join("main.log"), took })
     }
 
-    pub async fn remove(&self, pod: &Pod) -> Result<Duration> {
+    pub async fn remove(&self, pod: &BenchPod) -> Result<Duration> {
         let mut client = self.client.clone();
         let begun = Instant::now();
         let request = v1::StopPodSandboxRequest { pod_sandbox_id: pod.sandbox.clone() };
@@ -112,7 +115,7 @@ impl Runtime {
     }
 
     /// One round trip of a command that does nothing.
-    pub async fn exec(&self, pod: &Pod) -> Result<Duration> {
+    pub async fn exec(&self, pod: &BenchPod) -> Result<Duration> {
         let request = v1::ExecSyncRequest {
             container_id: pod.container.clone(),
             cmd: vec!["true".to_owned()],
@@ -124,7 +127,7 @@ impl Runtime {
         Ok(begun.elapsed())
     }
 
-    pub async fn until_exited(&self, pod: &Pod) -> Result<()> {
+    pub async fn until_exited(&self, pod: &BenchPod) -> Result<()> {
         let begun = Instant::now();
         while begun.elapsed() < Duration::from_mins(5) {
             let request =
@@ -153,11 +156,11 @@ impl Runtime {
     }
 }
 
-impl Runtime {
-    fn sandbox(&self, name: &str, network: Network) -> v1::PodSandboxConfig {
+impl CriConnection {
+    fn sandbox(&self, name: &str, network: BenchNetwork) -> v1::PodSandboxConfig {
         let network = match network {
-            Network::Host => v1::NamespaceMode::Node,
-            Network::Plugins => v1::NamespaceMode::Pod,
+            BenchNetwork::Host => v1::NamespaceMode::Node,
+            BenchNetwork::Plugins => v1::NamespaceMode::Pod,
         };
         v1::PodSandboxConfig {
             metadata: Some(v1::PodSandboxMetadata {

@@ -8,15 +8,15 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use node_testkit::images as known;
 
-use super::calls::{Network, Pod, Runtime};
+use super::calls::{BenchNetwork, BenchPod, CriConnection};
 use super::images::{LARGE, LINES, LINES_BYTES};
-use super::memory::{self, Memory};
-use super::plugins::Timed;
-use crate::promises::Turns;
+use super::memory::{self, ProcessMemory};
+use super::plugins::TimedPlugins;
+use crate::promises::PairedSamples;
 
 /// The size of a run; a small one only shows that the benchmark works.
 #[derive(Debug, Clone, Copy)]
-pub struct Size {
+pub struct BenchSize {
     pub singles: usize,
     pub batches: usize,
     pub pods: usize,
@@ -30,7 +30,7 @@ pub struct Size {
     pub settle: Duration,
 }
 
-impl Size {
+impl BenchSize {
     pub const WHOLE: Self = Self {
         singles: 30,
         batches: 6,
@@ -59,7 +59,7 @@ impl Size {
 
 /// Names of a runtime's processes.
 #[derive(Debug, Clone, Copy)]
-pub struct Names {
+pub struct RuntimeNames {
     pub server: &'static str,
     pub per_pod: &'static str,
     /// The cgroup of its pods.
@@ -68,9 +68,9 @@ pub struct Names {
 
 /// A runtime that is measured.
 #[derive(Debug)]
-pub struct Side {
-    pub runtime: Runtime,
-    pub names: Names,
+pub struct MeasuredRuntime {
+    pub runtime: CriConnection,
+    pub names: RuntimeNames,
 }
 
 /// One value for each runtime.
@@ -83,47 +83,51 @@ pub struct Both<T> {
 /// Milliseconds with one kind of network.
 #[derive(Debug, Default)]
 pub struct Times {
-    pub sandbox: Turns,
-    pub create: Turns,
-    pub start: Turns,
-    pub whole: Turns,
+    pub sandbox: PairedSamples,
+    pub create: PairedSamples,
+    pub start: PairedSamples,
+    pub whole: PairedSamples,
     /// From the first call to the last response of eight pods at once.
-    pub eight: Turns,
-    pub removal: Turns,
+    pub eight: PairedSamples,
+    pub removal: PairedSamples,
     /// Of `whole`: the plugins' own time, and the rest. Empty without plugins.
-    pub of_plugins: Turns,
-    pub rest: Turns,
+    pub of_plugins: PairedSamples,
+    pub rest: PairedSamples,
     /// The same of a pod among eight, on average; it includes the time that each waits for others.
-    pub of_plugins_among_eight: Turns,
-    pub rest_among_eight: Turns,
+    pub of_plugins_among_eight: PairedSamples,
+    pub rest_among_eight: PairedSamples,
 }
 
 #[derive(Debug)]
-pub struct Measured {
+pub struct CriBenchResult {
     pub host: Times,
     pub plugins: Times,
-    pub server_idle: Both<Memory>,
-    pub server: Both<Memory>,
+    pub server_idle: Both<ProcessMemory>,
+    pub server: Both<ProcessMemory>,
     /// Sums over all pods.
-    pub per_pod: Both<Memory>,
+    pub per_pod: Both<ProcessMemory>,
     /// What else runs for each pod and is not a container: the pause processes.
-    pub pauses: Both<Memory>,
+    pub pauses: Both<ProcessMemory>,
     pub pods: usize,
     /// Milliseconds.
-    pub exec: Turns,
+    pub exec: PairedSamples,
     /// Megabytes per second of a single container.
-    pub log_rate: Turns,
+    pub log_rate: PairedSamples,
     /// Milliseconds.
-    pub pull: Turns,
+    pub pull: PairedSamples,
 }
 
 const PAUSE: (&str, &[&str]) = (known::PAUSE, &[]);
 const SLEEP: (&str, &[&str]) = (known::BUSYBOX, &["sleep", "10000"]);
 const AT_ONCE: usize = 8;
 /// The pause before each measurement.
-const BREATH: Duration = Duration::from_millis(100);
+const PAUSE_BEFORE_EACH: Duration = Duration::from_millis(100);
 
-pub async fn both(sides: &Both<Side>, plugins: &Timed, size: Size) -> Result<Measured> {
+pub async fn both(
+    sides: &Both<MeasuredRuntime>,
+    plugins: &TimedPlugins,
+    size: BenchSize,
+) -> Result<CriBenchResult> {
     eprintln!("pods on the host's network");
     let host = times(sides, None, size).await?;
     eprintln!("pods on the plugins' network");
@@ -140,7 +144,7 @@ pub async fn both(sides: &Both<Side>, plugins: &Timed, size: Size) -> Result<Mea
     for (side, server, per_pod) in
         [(&sides.ours, server.ours, per_pod.ours), (&sides.theirs, server.theirs, per_pod.theirs)]
     {
-        let Names { server: name, per_pod: each, .. } = side.names;
+        let RuntimeNames { server: name, per_pod: each, .. } = side.names;
         ensure!(server.processes == 1, "{} processes named {name}", server.processes);
         ensure!(per_pod.processes > 0, "no process named {each}");
     }
@@ -151,32 +155,43 @@ pub async fn both(sides: &Both<Side>, plugins: &Timed, size: Size) -> Result<Mea
     eprintln!("exec");
     let exec = execs(sides, size.execs).await?;
     eprintln!("log");
-    let mut log_rate = Turns::default();
+    let mut log_rate = PairedSamples::default();
     for turn in 0..size.logs {
         let rate = sides.turn(turn, async |side| logged(&side.runtime, turn, size.log_files).await);
         let Both { ours, theirs } = rate.await?;
         log_rate.push(ours, theirs);
     }
     eprintln!("pull");
-    let mut pull = Turns::default();
+    let mut pull = PairedSamples::default();
     for turn in 0..size.pulls {
         let took = sides.turn(turn, async |side| side.runtime.pull(LARGE).await).await?;
         pull.push(millis(took.ours), millis(took.theirs));
     }
     let pods = size.pods;
-    Ok(Measured { host, plugins, server_idle, server, per_pod, pauses, pods, exec, log_rate, pull })
+    Ok(CriBenchResult {
+        host,
+        plugins,
+        server_idle,
+        server,
+        per_pod,
+        pauses,
+        pods,
+        exec,
+        log_rate,
+        pull,
+    })
 }
 
-impl Both<Side> {
+impl Both<MeasuredRuntime> {
     /// The same for each runtime, one directly after the other.
     async fn turn<T>(
         &self,
         turn: usize,
-        mut measure: impl AsyncFnMut(&Side) -> Result<T>,
+        mut measure: impl AsyncFnMut(&MeasuredRuntime) -> Result<T>,
     ) -> Result<Both<T>> {
         let mut measure = async |side| {
             // What the other one still does after its answer is not this one's.
-            tokio::time::sleep(BREATH).await;
+            tokio::time::sleep(PAUSE_BEFORE_EACH).await;
             measure(side).await
         };
         if turn.is_multiple_of(2) {
@@ -188,18 +203,22 @@ impl Both<Side> {
         }
     }
 
-    fn each<T>(&self, look: impl Fn(&Side) -> Result<T>) -> Result<Both<T>> {
+    fn each<T>(&self, look: impl Fn(&MeasuredRuntime) -> Result<T>) -> Result<Both<T>> {
         Ok(Both { ours: look(&self.ours)?, theirs: look(&self.theirs)? })
     }
 }
 
 /// Without plugins, pods are on the host's network.
-async fn times(sides: &Both<Side>, plugins: Option<&Timed>, size: Size) -> Result<Times> {
-    let network = if plugins.is_some() { Network::Plugins } else { Network::Host };
+async fn times(
+    sides: &Both<MeasuredRuntime>,
+    plugins: Option<&TimedPlugins>,
+    size: BenchSize,
+) -> Result<Times> {
+    let network = if plugins.is_some() { BenchNetwork::Plugins } else { BenchNetwork::Host };
     let mut times = Times::default();
     for turn in 0..=size.singles {
         let name = format!("single-{network:?}-{turn}");
-        let single = async |side: &Side| {
+        let single = async |side: &MeasuredRuntime| {
             let pod = side.runtime.pod(&name, network, PAUSE).await?;
             let removal = side.runtime.remove(&pod).await?;
             Ok((pod, removal))
@@ -216,17 +235,18 @@ async fn times(sides: &Both<Side>, plugins: Option<&Timed>, size: Size) -> Resul
         times.whole.push(millis(mine.whole()), millis(other.whole()));
         times.removal.push(millis(ours.1), millis(theirs.1));
         if let Some(plugins) = plugins {
-            let (mine, other) = (parted(plugins, &[ours.0])?, parted(plugins, &[theirs.0])?);
+            let (mine, other) =
+                (split_times(plugins, &[ours.0])?, split_times(plugins, &[theirs.0])?);
             times.of_plugins.push(mine.plugins, other.plugins);
             times.rest.push(mine.rest, other.rest);
         }
     }
     for turn in 0..size.batches {
-        let batch = async |side: &Side| eight(&side.runtime, network, turn).await;
+        let batch = async |side: &MeasuredRuntime| eight(&side.runtime, network, turn).await;
         let Both { ours, theirs } = sides.turn(turn, batch).await?;
         times.eight.push(millis(ours.0), millis(theirs.0));
         if let Some(plugins) = plugins {
-            let (mine, other) = (parted(plugins, &ours.1)?, parted(plugins, &theirs.1)?);
+            let (mine, other) = (split_times(plugins, &ours.1)?, split_times(plugins, &theirs.1)?);
             times.of_plugins_among_eight.push(mine.plugins, other.plugins);
             times.rest_among_eight.push(mine.rest, other.rest);
         }
@@ -235,13 +255,13 @@ async fn times(sides: &Both<Side>, plugins: Option<&Timed>, size: Size) -> Resul
 }
 
 /// The time of a pod on average, in milliseconds: the plugins' own, and the rest.
-struct Parted {
+struct PodTimeSplit {
     plugins: f64,
     rest: f64,
 }
 
-fn parted(plugins: &Timed, pods: &[Pod]) -> Result<Parted> {
-    let mut sum = Parted { plugins: 0.0, rest: 0.0 };
+fn split_times(plugins: &TimedPlugins, pods: &[BenchPod]) -> Result<PodTimeSplit> {
+    let mut sum = PodTimeSplit { plugins: 0.0, rest: 0.0 };
     for pod in pods {
         let took = plugins.of_adding(&pod.sandbox)?;
         let whole = pod.took.whole();
@@ -250,11 +270,15 @@ fn parted(plugins: &Timed, pods: &[Pod]) -> Result<Parted> {
         sum.rest += millis(whole - took);
     }
     let count = pods.len() as f64;
-    Ok(Parted { plugins: sum.plugins / count, rest: sum.rest / count })
+    Ok(PodTimeSplit { plugins: sum.plugins / count, rest: sum.rest / count })
 }
 
 /// Eight pods at once, and the time until all of them run.
-async fn eight(runtime: &Runtime, network: Network, batch: usize) -> Result<(Duration, Vec<Pod>)> {
+async fn eight(
+    runtime: &CriConnection,
+    network: BenchNetwork,
+    batch: usize,
+) -> Result<(Duration, Vec<BenchPod>)> {
     let begun = Instant::now();
     let mut tasks = Vec::new();
     for number in 0..AT_ONCE {
@@ -272,27 +296,29 @@ async fn eight(runtime: &Runtime, network: Network, batch: usize) -> Result<(Dur
     Ok((took, pods))
 }
 
-async fn many(sides: &Both<Side>, count: usize) -> Result<Vec<Both<Pod>>> {
+async fn many(sides: &Both<MeasuredRuntime>, count: usize) -> Result<Vec<Both<BenchPod>>> {
     let mut pods = Vec::new();
     for turn in 0..count {
         let name = format!("many-{turn}");
-        let pod = async |side: &Side| side.runtime.pod(&name, Network::Host, SLEEP).await;
+        let pod =
+            async |side: &MeasuredRuntime| side.runtime.pod(&name, BenchNetwork::Host, SLEEP).await;
         pods.push(sides.turn(turn, pod).await?);
     }
     Ok(pods)
 }
 
-async fn execs(sides: &Both<Side>, count: usize) -> Result<Turns> {
+async fn execs(sides: &Both<MeasuredRuntime>, count: usize) -> Result<PairedSamples> {
     let Both { ours, theirs } = sides
         .turn(0, async |side| {
-            let pod = side.runtime.pod("exec", Network::Host, SLEEP).await?;
+            let pod = side.runtime.pod("exec", BenchNetwork::Host, SLEEP).await?;
             side.runtime.exec(&pod).await?;
             Ok(pod)
         })
         .await?;
-    let pod =
-        |side: &Side| if side.names.server == sides.ours.names.server { &ours } else { &theirs };
-    let mut taken = Turns::default();
+    let pod = |side: &MeasuredRuntime| {
+        if side.names.server == sides.ours.names.server { &ours } else { &theirs }
+    };
+    let mut taken = PairedSamples::default();
     for turn in 0..count {
         let took = sides.turn(turn, async |side| side.runtime.exec(pod(side)).await).await?;
         taken.push(millis(took.ours), millis(took.theirs));
@@ -302,11 +328,11 @@ async fn execs(sides: &Both<Side>, count: usize) -> Result<Turns> {
 }
 
 /// Megabytes per second from the container's start until everything is in its log.
-async fn logged(runtime: &Runtime, turn: usize, files: usize) -> Result<f64> {
+async fn logged(runtime: &CriConnection, turn: usize, files: usize) -> Result<f64> {
     let script = format!("for i in $(seq {files}); do cat /lines; done");
     let name = format!("logs-{turn}");
     let begun = Instant::now();
-    let pod = runtime.pod(&name, Network::Host, (LINES, &["sh", "-c", &script])).await?;
+    let pod = runtime.pod(&name, BenchNetwork::Host, (LINES, &["sh", "-c", &script])).await?;
     runtime.until_exited(&pod).await?;
     let took = begun.elapsed() - pod.took.sandbox - pod.took.create;
     let text = std::fs::read(&pod.log).with_context(|| pod.log.display().to_string())?;

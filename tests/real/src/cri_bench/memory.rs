@@ -7,20 +7,20 @@ use anyhow::{Context, Result};
 
 /// In KiB.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Memory {
+pub struct ProcessMemory {
     pub processes: u64,
     pub pss: u64,
     pub private_dirty: u64,
 }
 
 /// The sum over the processes of this name.
-pub fn of(name: &str) -> Result<Memory> {
+pub fn of(name: &str) -> Result<ProcessMemory> {
     of_group(name, "")
 }
 
 /// The same, of those in this cgroup and below it.
-pub fn of_group(name: &str, group: &str) -> Result<Memory> {
-    let mut sum = Memory::default();
+pub fn of_group(name: &str, group: &str) -> Result<ProcessMemory> {
+    let mut sum = ProcessMemory::default();
     for entry in fs::read_dir("/proc").context("/proc")? {
         let entry = entry?;
         if !entry.file_name().to_string_lossy().bytes().all(|byte| byte.is_ascii_digit()) {

@@ -14,18 +14,18 @@ const CALLED: [&str; 3] = ["bridge", "portmap", "loopback"];
 
 /// Plugins with a wrapper that measures them.
 #[derive(Debug)]
-pub struct Timed {
+pub struct TimedPlugins {
     times: PathBuf,
 }
 
-impl Timed {
+impl TimedPlugins {
     /// Mounts wrappers over the plugins of the directory, in this mount namespace only. `scratch`
     /// is a working directory, `clock` the wrapper program.
     pub fn install(plugins: &Path, scratch: &Path, clock: &Path) -> Result<Self> {
         let real = scratch.join("real-plugins");
         let timed = scratch.join("timed-plugins");
-        for folder in [&real, &timed] {
-            fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
+        for dir in [&real, &timed] {
+            fs::create_dir_all(dir).with_context(|| dir.display().to_string())?;
         }
         rustix::mount::mount_bind(plugins, &real).context("the real plugins elsewhere")?;
         // Otherwise the mount over the directory would propagate here as well.

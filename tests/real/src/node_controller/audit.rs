@@ -24,7 +24,7 @@ pub struct Audit {
 
 /// One write or attempted write.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Write {
+pub struct AuditedWrite {
     pub user: String,
     pub verb: String,
     /// With its subresource: `nodes/status`.
@@ -53,10 +53,8 @@ impl Audit {
             ],
         });
         // Where it is kept if the test fails.
-        let audit = Self {
-            policy: bed.folder().join("audit-policy.json"),
-            log: bed.logs().join("audit.log"),
-        };
+        let audit =
+            Self { policy: bed.dir().join("audit-policy.json"), log: bed.logs().join("audit.log") };
         fs::write(&audit.policy, policy.to_string())
             .with_context(|| audit.policy.display().to_string())?;
         Ok(audit)
@@ -76,21 +74,21 @@ impl Audit {
     ///
     /// # Errors
     /// When the log cannot be read.
-    pub fn writes(&self) -> Result<Vec<Write>> {
+    pub fn writes(&self) -> Result<Vec<AuditedWrite>> {
         let text = fs::read_to_string(&self.log).with_context(|| self.log.display().to_string())?;
         // A line that is being written has no end yet.
         let whole = text.rfind('\n').map_or("", |end| text.get(..end).unwrap_or(""));
         let mut writes = Vec::new();
         for line in whole.lines() {
             let event: Value = serde_json::from_str(line).with_context(|| line.to_owned())?;
-            writes.push(Write::read(&event).with_context(|| line.to_owned())?);
+            writes.push(AuditedWrite::read(&event).with_context(|| line.to_owned())?);
         }
         writes.sort_by_key(|write| write.received.nanos());
         Ok(writes)
     }
 }
 
-impl Write {
+impl AuditedWrite {
     fn read(event: &Value) -> Option<Self> {
         let text = |at: &str| event.pointer(at).and_then(Value::as_str).unwrap_or("").to_owned();
         let time = |at: &str| ApiTime::parse(event.pointer(at)?.as_str()?);
@@ -140,7 +138,7 @@ impl Write {
     }
 
     /// Whether it sets the unreachable taint of a node.
-    pub fn taints_as_lost(&self) -> bool {
+    pub fn taints_as_unreachable(&self) -> bool {
         let taints = self.body.pointer("/spec/taints").and_then(Value::as_array);
         self.resource == "nodes"
             && taints.is_some_and(|taints| {

@@ -12,20 +12,20 @@ use anyhow::{Context, Result, anyhow};
 use apiserver_client::{ApiClient, ClientOptions, parse_kubeconfig};
 use node_testkit::bed::{Bed, free_port};
 use node_testkit::parts;
-use node_testkit::start::{ControlPlane, Running, Subject as Certified};
+use node_testkit::start::{CertificateSubject as Certified, ControlPlane, RunningPart};
 
 use super::audit::Audit;
 
 /// Which controllers run.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Subject {
+pub enum ControllerUnderTest {
     /// This Keelson binary.
     Keelson(PathBuf),
     /// The real kube-controller-manager, with the same controllers only.
     Reference,
 }
 
-impl Subject {
+impl ControllerUnderTest {
     pub fn name(&self) -> &'static str {
         match self {
             Self::Keelson(_) => "keelson",
@@ -43,7 +43,7 @@ pub const USER: &str = "keelson-node-controller";
 
 /// A cluster without nodes.
 #[derive(Debug)]
-pub struct Cluster {
+pub struct TestCluster {
     pub plane: ControlPlane,
     /// The administrator's client, without a rate limit.
     pub client: ApiClient,
@@ -53,7 +53,7 @@ pub struct Cluster {
     pub audit: Option<Audit>,
 }
 
-impl Cluster {
+impl TestCluster {
     /// Starts it. Must be called within a tokio runtime.
     ///
     /// # Errors
@@ -66,7 +66,7 @@ impl Cluster {
     /// their writes in its audit log.
     ///
     /// # Errors
-    /// As [`Cluster::start`].
+    /// As [`TestCluster::start`].
     pub fn start_audited(bed: &Bed, users: &[String]) -> Result<Self> {
         let audit = Audit::new(bed, users)?;
         let mut cluster = Self::start_with_flags(bed, &audit.flags())?;
@@ -101,7 +101,7 @@ impl Cluster {
     ///
     /// # Errors
     /// When there is no port, or no certificate for it.
-    pub fn serving(&self, subject: &Subject) -> Result<(Vec<String>, u16)> {
+    pub fn serving(&self, subject: &ControllerUnderTest) -> Result<(Vec<String>, u16)> {
         let port = free_port()?;
         let serving = self.plane.authority().issue(
             subject.name(),
@@ -132,10 +132,10 @@ impl Cluster {
         self.plane.kubectl(&["--server", &server, "get", "--raw", "/metrics"])
     }
 
-    fn own_kubeconfig(&self, subject: &Subject) -> Result<PathBuf> {
+    fn own_kubeconfig(&self, subject: &ControllerUnderTest) -> Result<PathBuf> {
         match subject {
-            Subject::Keelson(_) => self.plane.user_kubeconfig(USER),
-            Subject::Reference => Ok(self.plane.admin_kubeconfig().to_owned()),
+            ControllerUnderTest::Keelson(_) => self.plane.user_kubeconfig(USER),
+            ControllerUnderTest::Reference => Ok(self.plane.admin_kubeconfig().to_owned()),
         }
     }
 
@@ -143,26 +143,31 @@ impl Cluster {
     ///
     /// # Errors
     /// When the program cannot be started.
-    pub fn controller(&self, bed: &Bed, subject: &Subject, flags: &[String]) -> Result<Running> {
+    pub fn controller(
+        &self,
+        bed: &Bed,
+        subject: &ControllerUnderTest,
+        flags: &[String],
+    ) -> Result<RunningPart> {
         let own = self.own_kubeconfig(subject)?;
         let kubeconfig = self.through.as_ref().unwrap_or(&own);
         let mut command = match subject {
-            Subject::Keelson(binary) => {
+            ControllerUnderTest::Keelson(binary) => {
                 let mut command = Command::new(binary);
-                let socket = bed.folder().join("explain.sock");
+                let socket = bed.dir().join("explain.sock");
                 command
                     .arg("node-controller")
                     .arg(format!("--explain-socket={}", socket.display()));
                 command
             }
-            Subject::Reference => {
+            ControllerUnderTest::Reference => {
                 let name = "kube-controller-manager";
                 Command::new(parts::program(name, name)?)
             }
         };
         command.arg(format!("--kubeconfig={}", kubeconfig.display()));
         command.arg(format!("--controllers={CONTROLLERS}")).arg("--secure-port=0").args(flags);
-        Running::start(bed, &format!("{}-controller", subject.name()), &mut command)
+        RunningPart::start(bed, &format!("{}-controller", subject.name()), &mut command)
     }
 }
 
@@ -175,5 +180,5 @@ pub fn client_of(kubeconfig: &Path) -> Result<ApiClient> {
     let access = parse_kubeconfig(&bytes, kubeconfig, None)?;
     let options =
         ClientOptions { rate: None, deadline: Duration::from_secs(30), ..ClientOptions::default() };
-    ApiClient::new(access, options).map_err(|problem| anyhow!(problem))
+    ApiClient::new(access, options).map_err(|message| anyhow!(message))
 }

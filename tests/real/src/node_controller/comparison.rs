@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use super::recorder::Entry;
+use super::recorder::RecordedChange;
 use super::script::PhaseRecord;
 
 /// How much later than the reference a detection may be: the usual difference between two runs.
@@ -19,7 +19,7 @@ const TOLERANCE: Duration = Duration::from_millis(500);
 /// An order that was observed less often is no rule.
 const LEAST_SIGHTINGS: usize = 5;
 
-type Counts = BTreeMap<String, usize>;
+type ChangeCounts = BTreeMap<String, usize>;
 
 /// All differences, each a line.
 pub fn differences(ours: &[PhaseRecord], theirs: &[PhaseRecord]) -> BTreeSet<String> {
@@ -28,7 +28,7 @@ pub fn differences(ours: &[PhaseRecord], theirs: &[PhaseRecord]) -> BTreeSet<Str
         let (mine, reference) = (by_node(&our.entries), by_node(&their.entries));
         let nodes: BTreeSet<&String> = mine.keys().chain(reference.keys()).collect();
         for node in nodes {
-            let empty = Counts::new();
+            let empty = ChangeCounts::new();
             let mine = mine.get(node).unwrap_or(&empty);
             let reference = reference.get(node).unwrap_or(&empty);
             let all: BTreeSet<&String> = mine.keys().chain(reference.keys()).collect();
@@ -71,7 +71,8 @@ pub fn turns(ours: &[PhaseRecord], theirs: &[PhaseRecord]) -> (usize, BTreeSet<S
         for (first, second) in one_after_the_other(&their.silenced) {
             for change in TURNS {
                 let place = |record: &PhaseRecord, node: &str| {
-                    let is_it = |it: &Entry| it.node == node && it.what.starts_with(change);
+                    let is_it =
+                        |it: &RecordedChange| it.node == node && it.what.starts_with(change);
                     record.entries.iter().position(is_it)
                 };
                 let is_first = |record| Some(place(record, first)? < place(record, second)?);
@@ -104,8 +105,8 @@ fn one_after_the_other(groups: &[&'static [&'static str]]) -> Vec<(&'static str,
 }
 
 /// How often each change was made, node by node. Events count once.
-fn by_node(entries: &[Entry]) -> BTreeMap<String, Counts> {
-    let mut nodes: BTreeMap<String, Counts> = BTreeMap::new();
+fn by_node(entries: &[RecordedChange]) -> BTreeMap<String, ChangeCounts> {
+    let mut nodes: BTreeMap<String, ChangeCounts> = BTreeMap::new();
     for entry in entries {
         // A difference in an event about each node is one difference, not fifteen.
         let what = match is_event(&entry.what) {
@@ -129,13 +130,13 @@ type Sightings = BTreeMap<(String, String), usize>;
 fn sightings(records: &[PhaseRecord]) -> Sightings {
     let mut found = Sightings::new();
     for record in records.iter().filter(|record| record.ordered) {
-        let mut nodes: BTreeMap<&str, Vec<&Entry>> = BTreeMap::new();
+        let mut nodes: BTreeMap<&str, Vec<&RecordedChange>> = BTreeMap::new();
         for entry in record.entries.iter().filter(|entry| !is_event(&entry.what)) {
             nodes.entry(&entry.node).or_default().push(entry);
         }
         for entries in nodes.values() {
             // Only what happens once in a phase has an order.
-            let once: Vec<&&Entry> = entries
+            let once: Vec<&&RecordedChange> = entries
                 .iter()
                 .filter(|it| entries.iter().filter(|other| other.what == it.what).count() == 1)
                 .collect();

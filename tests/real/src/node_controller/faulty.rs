@@ -18,25 +18,28 @@ use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
 use hyper::{Method, Request, Response, StatusCode};
 use node_testkit::bed::Bed;
-use node_testkit::start::Subject;
+use node_testkit::start::CertificateSubject;
 use serde_json::json;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, timeout_at};
 
-use super::cluster::{Cluster, USER};
-use super::front::{Front, Keeper, ReceivedFrames, Reply, Upstream, is_watch, status, unchanged};
-use super::watch_frames::{Form, expired, expired_status};
+use super::api_server_proxy::{
+    ApiServerProxy, ProxyBody, ReceivedFrames, RequestHandler, Upstream, is_watch, status,
+    unchanged,
+};
+use super::cluster::{TestCluster, USER};
+use super::watch_frames::{WatchEncoding, expired, expired_status};
 
 /// How long a watch lasts before it expires.
-const WATCH_LASTS: Duration = Duration::from_millis(700);
+const WATCH_LIFETIME: Duration = Duration::from_millis(700);
 /// Every n-th watch expires before its first event.
-const EXPIRED_AT_ONCE: u32 = 3;
+const EXPIRE_EVERY: u32 = 3;
 /// After every n-th accepted write the connection is cut instead of a response.
-const CUT: u32 = 5;
+const CUT_EVERY: u32 = 5;
 
 /// The faults that the proxy has injected.
 #[derive(Debug, Default)]
-pub struct Faults {
+pub struct InjectedFaults {
     /// The number of attempts to write each object.
     tries: Mutex<BTreeMap<String, u32>>,
     watches: AtomicU32,
@@ -47,7 +50,7 @@ pub struct Faults {
 
 /// Number of faults of each kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Count {
+pub struct FaultCounts {
     pub conflicts: u32,
     pub expired: u32,
     pub cuts: u32,
@@ -58,20 +61,20 @@ pub struct Count {
 ///
 /// # Errors
 /// When it cannot be started.
-pub async fn open(bed: &Bed, cluster: &Cluster) -> Result<(PathBuf, Arc<Faults>)> {
-    let user = Subject { common_name: USER, ..Subject::default() };
+pub async fn open(bed: &Bed, cluster: &TestCluster) -> Result<(PathBuf, Arc<InjectedFaults>)> {
+    let user = CertificateSubject { common_name: USER, ..CertificateSubject::default() };
     let files = cluster.plane.authority().issue("behind-faults", &user)?;
-    let front = Front::open("faulty", cluster, &files).await?;
-    let kubeconfig = front.kubeconfig(bed, cluster)?;
-    let faults = Arc::new(Faults::default());
-    tokio::spawn(front.serve(faults.clone()));
+    let api_server_proxy = ApiServerProxy::open("faulty", cluster, &files).await?;
+    let kubeconfig = api_server_proxy.kubeconfig(bed, cluster)?;
+    let faults = Arc::new(InjectedFaults::default());
+    tokio::spawn(api_server_proxy.serve(faults.clone()));
     Ok((kubeconfig, faults))
 }
 
-impl Faults {
+impl InjectedFaults {
     /// The faults so far.
-    pub fn count(&self) -> Count {
-        Count {
+    pub fn count(&self) -> FaultCounts {
+        FaultCounts {
             conflicts: self.conflicts.load(Ordering::Relaxed),
             expired: self.watches.load(Ordering::Relaxed),
             cuts: self.cuts.load(Ordering::Relaxed),
@@ -87,12 +90,12 @@ impl Faults {
     }
 }
 
-impl Keeper for Faults {
+impl RequestHandler for InjectedFaults {
     async fn answer(
         self: Arc<Self>,
         mut upstream: Upstream,
         request: Request<Incoming>,
-    ) -> Result<Option<Response<Reply>>> {
+    ) -> Result<Option<Response<ProxyBody>>> {
         if request.method() != Method::GET {
             let object = request.uri().path().to_owned();
             if self.refuses(&object) {
@@ -101,7 +104,7 @@ impl Keeper for Faults {
             }
             let reply = upstream.ask(request).await?;
             if reply.status().is_success()
-                && self.taken.fetch_add(1, Ordering::Relaxed) % CUT == CUT - 1
+                && self.taken.fetch_add(1, Ordering::Relaxed) % CUT_EVERY == CUT_EVERY - 1
             {
                 self.cuts.fetch_add(1, Ordering::Relaxed);
                 return Ok(None);
@@ -111,14 +114,14 @@ impl Keeper for Faults {
         if !is_watch(&request) {
             return Ok(Some(unchanged(upstream.ask(request).await?)));
         }
-        if self.watches.fetch_add(1, Ordering::Relaxed) % EXPIRED_AT_ONCE == EXPIRED_AT_ONCE - 1 {
+        if self.watches.fetch_add(1, Ordering::Relaxed) % EXPIRE_EVERY == EXPIRE_EVERY - 1 {
             return Ok(Some(status(StatusCode::GONE, &expired_status())));
         }
         let reply = upstream.ask(request).await?;
         if !reply.status().is_success() {
             return Ok(Some(unchanged(reply)));
         }
-        let form = Form::of(&reply);
+        let form = WatchEncoding::of(&reply);
         Ok(Some(reply.map(|body| expiring(body, form))))
     }
 }
@@ -130,9 +133,9 @@ fn conflict(object: &str) -> serde_json::Value {
 }
 
 /// The real watch for a while, and then the status that its version has expired.
-fn expiring(mut real: Incoming, form: Form) -> Reply {
+fn expiring(mut real: Incoming, form: WatchEncoding) -> ProxyBody {
     let (frames, received) = mpsc::channel::<Bytes>(256);
-    let ends = Instant::now() + WATCH_LASTS;
+    let ends = Instant::now() + WATCH_LIFETIME;
     tokio::spawn(async move {
         let mut rest = BytesMut::new();
         while let Ok(Some(Ok(frame))) = timeout_at(ends, real.frame()).await {

@@ -27,32 +27,32 @@ const SLICES: u32 = 20;
 
 /// One node's heartbeat.
 #[derive(Debug, Clone)]
-struct Heart {
-    beats: bool,
+struct HeartbeatState {
+    is_active: bool,
     /// When the lease was last renewed.
     last: Option<Instant>,
     /// By how many seconds its clock is ahead of the host's.
-    ahead: i64,
+    clock_offset: i64,
 }
 
 /// A set of hollow nodes. Clones share it.
 #[derive(Debug, Clone)]
-pub struct Hollow {
+pub struct HollowNodePool {
     client: ApiClient,
     period: Duration,
-    hearts: Arc<Mutex<BTreeMap<String, Heart>>>,
+    heartbeats: Arc<Mutex<BTreeMap<String, HeartbeatState>>>,
 }
 
 /// The properties of a new node.
 #[derive(Debug, Clone, Default)]
-pub struct NodeForm {
+pub struct NewNode {
     pub name: String,
     pub labels: BTreeMap<String, String>,
     /// Whether it posts a status and has a lease; a node without never had a heartbeat.
     pub speaks: bool,
 }
 
-impl NodeForm {
+impl NewNode {
     /// A node with heartbeats in a zone.
     pub fn in_zone(name: &str, zone: &str) -> Self {
         let labels = [
@@ -73,17 +73,17 @@ pub fn now() -> ApiTime {
     ApiTime::from_nanos(i64::try_from(since.as_nanos()).unwrap_or(i64::MAX))
 }
 
-impl Hollow {
+impl HollowNodePool {
     /// An empty set; leases will be renewed once per period.
     pub fn new(client: ApiClient, period: Duration) -> Self {
-        Self { client, period, hearts: Arc::default() }
+        Self { client, period, heartbeats: Arc::default() }
     }
 
     /// Creates nodes, several at a time.
     ///
     /// # Errors
     /// When the API server rejects one.
-    pub async fn register(&self, forms: Vec<NodeForm>) -> Result<()> {
+    pub async fn register(&self, forms: Vec<NewNode>) -> Result<()> {
         let turns = Arc::new(Semaphore::new(AT_ONCE));
         let mut tasks = JoinSet::new();
         for form in forms {
@@ -99,8 +99,8 @@ impl Hollow {
         Ok(())
     }
 
-    async fn register_one(&self, form: NodeForm) -> Result<()> {
-        let NodeForm { name, labels, speaks } = form;
+    async fn register_one(&self, form: NewNode) -> Result<()> {
+        let NewNode { name, labels, speaks } = form;
         let body = json!({
             "apiVersion": "v1", "kind": "Node",
             "metadata": {"name": name, "labels": labels},
@@ -128,25 +128,30 @@ impl Hollow {
             Ok(_) | Err(ClusterApiError::AlreadyExists { .. }) => {}
             Err(error) => return Err(error).context("make a lease"),
         }
-        self.hearts().insert(name, Heart { beats: true, last: Some(Instant::now()), ahead: 0 });
+        self.heartbeats().insert(
+            name,
+            HeartbeatState { is_active: true, last: Some(Instant::now()), clock_offset: 0 },
+        );
         Ok(())
     }
 
-    fn hearts(&self) -> std::sync::MutexGuard<'_, BTreeMap<String, Heart>> {
-        self.hearts.lock().unwrap_or_else(PoisonError::into_inner)
+    fn heartbeats(&self) -> std::sync::MutexGuard<'_, BTreeMap<String, HeartbeatState>> {
+        self.heartbeats.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Sets a node's clock: this many seconds ahead of the host's, or behind it.
-    pub fn set_clock(&self, node: &str, ahead: i64) {
-        if let Some(heart) = self.hearts().get_mut(node) {
-            heart.ahead = ahead;
+    pub fn set_clock(&self, node: &str, clock_offset: i64) {
+        if let Some(heart) = self.heartbeats().get_mut(node) {
+            heart.clock_offset = clock_offset;
         }
     }
 
     /// The current time by a node's own clock.
     fn time_of(&self, node: &str) -> ApiTime {
-        let ahead = self.hearts().get(node).map_or(0, |heart| heart.ahead);
-        ApiTime::from_nanos(now().nanos().saturating_add(ahead.saturating_mul(1_000_000_000)))
+        let clock_offset = self.heartbeats().get(node).map_or(0, |heart| heart.clock_offset);
+        ApiTime::from_nanos(
+            now().nanos().saturating_add(clock_offset.saturating_mul(1_000_000_000)),
+        )
     }
 
     /// Posts conditions, as a kubelet does; those that are not named stay.
@@ -178,12 +183,12 @@ impl Hollow {
     }
 
     /// Stops the heartbeats of these nodes. Returns the time of each node's last one.
-    pub fn silence(&self, nodes: &[&str]) -> BTreeMap<String, Instant> {
-        let mut hearts = self.hearts();
+    pub fn stop_heartbeats(&self, nodes: &[&str]) -> BTreeMap<String, Instant> {
+        let mut heartbeats = self.heartbeats();
         let mut last = BTreeMap::new();
         for node in nodes {
-            if let Some(heart) = hearts.get_mut(*node) {
-                heart.beats = false;
+            if let Some(heart) = heartbeats.get_mut(*node) {
+                heart.is_active = false;
                 last.extend(heart.last.map(|at| ((*node).to_owned(), at)));
             }
         }
@@ -195,10 +200,10 @@ impl Hollow {
     ///
     /// # Errors
     /// When the API server rejects it.
-    pub async fn speak(&self, nodes: &[&str]) -> Result<()> {
+    pub async fn resume_heartbeats(&self, nodes: &[&str]) -> Result<()> {
         for node in nodes {
-            if let Some(heart) = self.hearts().get_mut(*node) {
-                heart.beats = true;
+            if let Some(heart) = self.heartbeats().get_mut(*node) {
+                heart.is_active = true;
             }
         }
         for node in nodes {
@@ -210,21 +215,21 @@ impl Hollow {
 
     /// The nodes with heartbeats in one of `of` equal shares.
     pub(super) fn share(&self, share: u32, of: u32) -> Vec<String> {
-        let hearts = self.hearts();
-        let all = hearts.iter().skip(share as usize).step_by(of as usize);
-        all.filter(|(_, heart)| heart.beats).map(|(name, _)| name.clone()).collect()
+        let heartbeats = self.heartbeats();
+        let all = heartbeats.iter().skip(share as usize).step_by(of as usize);
+        all.filter(|(_, heart)| heart.is_active).map(|(name, _)| name.clone()).collect()
     }
 
     /// Records that a node's heartbeat was sent by other means.
-    pub(super) fn heard(&self, node: &str) {
-        if let Some(heart) = self.hearts().get_mut(node) {
+    pub(super) fn mark_heartbeat(&self, node: &str) {
+        if let Some(heart) = self.heartbeats().get_mut(node) {
             heart.last = Some(Instant::now());
         }
     }
 
     /// How many nodes have heartbeats.
     pub fn beating(&self) -> usize {
-        self.hearts().values().filter(|heart| heart.beats).count()
+        self.heartbeats().values().filter(|heart| heart.is_active).count()
     }
 
     async fn renew(&self, node: String) -> Result<(), ClusterApiError> {
@@ -235,14 +240,14 @@ impl Hollow {
             body: body.to_string().into_bytes(),
         };
         self.client.patch(&ObjectPath::lease(LEASE_NAMESPACE, &node), patch).await?;
-        if let Some(heart) = self.hearts().get_mut(&node) {
+        if let Some(heart) = self.heartbeats().get_mut(&node) {
             heart.last = Some(Instant::now());
         }
         Ok(())
     }
 
     /// Renews leases until it is dropped, spread over the period.
-    pub async fn beat(self) {
+    pub async fn heartbeat(self) {
         let turns = Arc::new(Semaphore::new(AT_ONCE));
         let mut slices = tokio::time::interval(self.period / SLICES);
         let mut tasks = JoinSet::new();
@@ -250,15 +255,15 @@ impl Hollow {
             slices.tick().await;
             while tasks.try_join_next().is_some() {}
             let due: Vec<String> = self
-                .hearts()
+                .heartbeats()
                 .iter()
-                .filter(|(_, heart)| heart.beats && heart.is_due(self.period))
+                .filter(|(_, heart)| heart.is_active && heart.is_due(self.period))
                 .map(|(name, _)| name.clone())
                 .collect();
             // What is due within one slice, and no more: the rest comes in the next.
-            let share = self.hearts().len().div_ceil(SLICES as usize) * 2;
+            let share = self.heartbeats().len().div_ceil(SLICES as usize) * 2;
             for node in due.into_iter().take(share.max(1)) {
-                if let Some(heart) = self.hearts().get_mut(&node) {
+                if let Some(heart) = self.heartbeats().get_mut(&node) {
                     heart.last = Some(Instant::now());
                 }
                 let (this, turns) = (self.clone(), turns.clone());
@@ -274,7 +279,7 @@ impl Hollow {
     }
 }
 
-impl Heart {
+impl HeartbeatState {
     fn is_due(&self, period: Duration) -> bool {
         self.last.is_none_or(|last| last.elapsed() + period / SLICES / 2 >= period)
     }

@@ -9,18 +9,18 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail, ensure};
 use apiserver_client::ApiClient;
 use node_testkit::bed::Bed;
-use node_testkit::start::Running;
-use ports::cluster_api::{ObjectPath, Patch, PatchKind, Selection};
+use node_testkit::start::RunningPart;
+use ports::cluster_api::{ObjectPath, ObjectSelector, Patch, PatchKind};
 use ports::cluster_objects::Node;
 use ports::{ClusterApi, FeedEvent};
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 
-use super::cluster::{Cluster, Subject};
-use super::hollow::Hollow;
+use super::cluster::{ControllerUnderTest, TestCluster};
+use super::hollow::HollowNodePool;
 use super::measure::{cpu_time, memory};
-use crate::promises::{Promise, Row};
+use crate::promises::{BenchRow, Promise};
 
 /// The pause until everything is listed and quiet.
 const SETTLE: Duration = Duration::from_secs(45);
@@ -40,7 +40,7 @@ const MOST_CPU: f64 = 1.0 / 5.0;
 
 /// The measurements.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Numbers {
+pub struct ControllerBenchResult {
     pub pss_kib: f64,
     pub private_dirty_kib: f64,
     pub start_cpu_ms: f64,
@@ -49,10 +49,10 @@ pub struct Numbers {
     pub noticed_s: f64,
 }
 
-impl Numbers {
+impl ControllerBenchResult {
     /// The rows of the table, with the promises of SPECIFICATION.md.
-    pub fn beside(&self, theirs: &Self) -> Vec<Row> {
-        let row = |name: &str, ours, theirs, unit, most| Row {
+    pub fn beside(&self, theirs: &Self) -> Vec<BenchRow> {
+        let row = |name: &str, ours, theirs, unit, most| BenchRow {
             name: name.to_owned(),
             ours,
             theirs,
@@ -83,14 +83,14 @@ impl Numbers {
 }
 
 /// A set of nodes and their pods.
-pub struct Load {
+pub struct HeartbeatLoad {
     client: ApiClient,
-    hollow: Hollow,
+    hollow: HollowNodePool,
     zones: usize,
 }
 
-impl Load {
-    pub fn new(cluster: &Cluster, hollow: Hollow, zones: usize) -> Self {
+impl HeartbeatLoad {
+    pub fn new(cluster: &TestCluster, hollow: HollowNodePool, zones: usize) -> Self {
         Self { client: cluster.client.clone(), hollow, zones }
     }
 
@@ -118,11 +118,16 @@ impl Load {
     ///
     /// # Errors
     /// When the controller exits.
-    pub async fn settle(&self, bed: &Bed, cluster: &Cluster, subject: &Subject) -> Result<()> {
+    pub async fn settle(
+        &self,
+        bed: &Bed,
+        cluster: &TestCluster,
+        subject: &ControllerUnderTest,
+    ) -> Result<()> {
         eprintln!("settling {} nodes", self.hollow.beating());
         // Missing heartbeats must not matter here: they may begin only later.
-        let patience = "--node-monitor-grace-period=1h";
-        let flags = ["--kube-api-qps=2000", "--kube-api-burst=4000", patience].map(str::to_owned);
+        let limit = "--node-monitor-grace-period=1h";
+        let flags = ["--kube-api-qps=2000", "--kube-api-burst=4000", limit].map(str::to_owned);
         let mut controller = cluster.controller(bed, subject, &flags)?;
         let began = Instant::now();
         while self.nodes_to_do().await? > 0 {
@@ -136,11 +141,11 @@ impl Load {
 
     /// How many nodes lack a label or have a taint.
     async fn nodes_to_do(&self) -> Result<usize> {
-        let mut feed = self.client.watch_nodes(Selection::default());
+        let mut feed = self.client.watch_nodes(ObjectSelector::default());
         let mut count = 0;
         loop {
             match feed.next().await {
-                FeedEvent::ListBegan => count = 0,
+                FeedEvent::ListBegun => count = 0,
                 FeedEvent::Listed(page) => {
                     let to_do = |node: &&Node| {
                         !node.spec.taints.is_empty()
@@ -162,9 +167,9 @@ impl Load {
     pub async fn measure(
         &self,
         bed: &Bed,
-        cluster: &Cluster,
-        subject: &Subject,
-    ) -> Result<Numbers> {
+        cluster: &TestCluster,
+        subject: &ControllerUnderTest,
+    ) -> Result<ControllerBenchResult> {
         eprintln!("{}: starting beside {} nodes", subject.name(), self.hollow.beating());
         let mut controller = cluster.controller(bed, subject, &[])?;
         let process = controller.process_id();
@@ -179,7 +184,7 @@ impl Load {
         let memory = memory(process)?;
         controller.stop();
         let millis = |time: Duration| time.as_secs_f64() * 1000.0;
-        Ok(Numbers {
+        Ok(ControllerBenchResult {
             pss_kib: memory.pss as f64,
             private_dirty_kib: memory.private_dirty as f64,
             start_cpu_ms: millis(started),
@@ -191,14 +196,14 @@ impl Load {
 
     /// Some nodes stop their heartbeats, are detected, and resume. Returns the longest time until
     /// detection.
-    async fn burst(&self, controller: &mut Running) -> Result<Duration> {
+    async fn burst(&self, controller: &mut RunningPart) -> Result<Duration> {
         let count = self.hollow.beating();
         // Not a multiple of the zones, so that all zones have some.
         let step =
             if BURST_SHARE.is_multiple_of(self.zones) { BURST_SHARE + 1 } else { BURST_SHARE };
         let names: Vec<String> = (0..count).step_by(step).map(|it| format!("n{it}")).collect();
         let nodes: Vec<&str> = names.iter().map(String::as_str).collect();
-        let last = self.hollow.silence(&nodes);
+        let last = self.hollow.stop_heartbeats(&nodes);
         let began = Instant::now();
         let mut slowest = Duration::ZERO;
         let mut waiting: Vec<&str> = nodes.clone();
@@ -211,8 +216,8 @@ impl Load {
             let mut still = Vec::new();
             for node in waiting {
                 if self.is_unknown(node).await? {
-                    let heard = last.get(node).context("when it was last heard")?;
-                    slowest = slowest.max(heard.elapsed());
+                    let last_heartbeat = last.get(node).context("when it was last heard")?;
+                    slowest = slowest.max(last_heartbeat.elapsed());
                 } else {
                     still.push(node);
                 }
@@ -220,7 +225,7 @@ impl Load {
             waiting = still;
             sleep(Duration::from_millis(200)).await;
         }
-        self.hollow.speak(&nodes).await?;
+        self.hollow.resume_heartbeats(&nodes).await?;
         sleep(Duration::from_secs(15)).await;
         Ok(slowest)
     }

@@ -13,7 +13,7 @@ const TICKS: u64 = 100;
 
 /// Memory in KiB.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Memory {
+pub struct ControllerMemory {
     pub pss: u64,
     pub private_dirty: u64,
 }
@@ -22,7 +22,7 @@ pub struct Memory {
 ///
 /// # Errors
 /// When the process has ended.
-pub fn memory(process: u32) -> Result<Memory> {
+pub fn memory(process: u32) -> Result<ControllerMemory> {
     let text = fs::read_to_string(format!("/proc/{process}/smaps_rollup"))
         .with_context(|| format!("memory of process {process}"))?;
     let kib = |field: &str| -> Result<u64> {
@@ -30,7 +30,7 @@ pub fn memory(process: u32) -> Result<Memory> {
         let number = line.and_then(|rest| rest.split_whitespace().next());
         number.with_context(|| field.to_owned())?.parse().with_context(|| field.to_owned())
     };
-    Ok(Memory { pss: kib("Pss:")?, private_dirty: kib("Private_Dirty:")? })
+    Ok(ControllerMemory { pss: kib("Pss:")?, private_dirty: kib("Private_Dirty:")? })
 }
 
 /// User and system time so far, of all threads.

@@ -9,8 +9,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use apiserver_client::{ApiClient, Watch, WatchedObject};
-use ports::cluster_api::{Resource, Selection};
-use ports::cluster_objects::{ApiObject, Identity, Node, NodeCondition, ObjectMeta, Pod};
+use ports::cluster_api::{ObjectSelector, Resource};
+use ports::cluster_objects::{ApiObject, Node, NodeCondition, ObjectIdentity, ObjectMeta, Pod};
 use ports::{ApiTime, FeedEvent, ObjectFeed as _};
 use serde::Deserialize;
 use tokio::task::JoinSet;
@@ -20,7 +20,7 @@ use super::hollow::now;
 
 /// One change.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Entry {
+pub struct RecordedChange {
     /// The resource version after the change: orders changes of all kinds.
     pub version: u64,
     pub at: Instant,
@@ -33,33 +33,33 @@ pub struct Entry {
 /// The fields of an event object that are compared.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub struct EventObject {
+pub struct RecordedEvent {
     metadata: ObjectMeta,
-    involved_object: About,
+    involved_object: InvolvedObject,
     reason: String,
     message: String,
     #[serde(rename = "type")]
     kind: String,
-    source: Source,
+    source: RecordedEventSource,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
-struct About {
+struct InvolvedObject {
     kind: String,
     name: String,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
-struct Source {
+struct RecordedEventSource {
     component: String,
 }
 
-impl ApiObject for EventObject {
+impl ApiObject for RecordedEvent {
     const RESOURCE: Resource = Resource::EVENTS;
-    fn identity(&self) -> Identity<'_> {
-        Identity {
+    fn identity(&self) -> ObjectIdentity<'_> {
+        ObjectIdentity {
             namespace: &self.metadata.namespace,
             name: &self.metadata.name,
             uid: &self.metadata.uid,
@@ -68,7 +68,7 @@ impl ApiObject for EventObject {
     }
 }
 
-impl WatchedObject for EventObject {
+impl WatchedObject for RecordedEvent {
     const IN_PROTOBUF: bool = false;
     fn from_protobuf(_: bytes::Bytes) -> Result<Self, String> {
         Err("JSON was requested".to_owned())
@@ -76,8 +76,8 @@ impl WatchedObject for EventObject {
 }
 
 #[derive(Debug, Default)]
-struct Book {
-    entries: Vec<Entry>,
+struct ChangeLog {
+    entries: Vec<RecordedChange>,
     nodes: BTreeMap<String, BTreeSet<String>>,
     conditions: BTreeMap<String, Vec<NodeCondition>>,
     pods: BTreeMap<String, (String, BTreeSet<String>)>,
@@ -85,72 +85,82 @@ struct Book {
 
 /// Watches and records. Stops when it is dropped.
 #[derive(Debug)]
-pub struct Recorder {
-    book: Arc<Mutex<Book>>,
+pub struct ChangeRecorder {
+    change_log: Arc<Mutex<ChangeLog>>,
     _tasks: JoinSet<()>,
 }
 
-impl Recorder {
+impl ChangeRecorder {
     /// Starts all watches.
     pub fn start(client: &ApiClient) -> Self {
-        let book = Arc::new(Mutex::new(Book::default()));
+        let change_log = Arc::new(Mutex::new(ChangeLog::default()));
         let mut tasks = JoinSet::new();
-        tasks.spawn(follow(client.clone(), book.clone(), Book::node));
-        tasks.spawn(follow(client.clone(), book.clone(), Book::pod));
-        tasks.spawn(follow(client.clone(), book.clone(), Book::event));
-        Self { book, _tasks: tasks }
+        tasks.spawn(record_changes(client.clone(), change_log.clone(), ChangeLog::node));
+        tasks.spawn(record_changes(client.clone(), change_log.clone(), ChangeLog::pod));
+        tasks.spawn(record_changes(client.clone(), change_log.clone(), ChangeLog::event));
+        Self { change_log, _tasks: tasks }
     }
 
     /// Waits until nothing has changed for `quiet`, but at least for `least` and at most for
     /// `most`; returns and clears the changes so far, in the order of their versions.
-    pub async fn cut(&self, least: Duration, quiet: Duration, most: Duration) -> Vec<Entry> {
+    pub async fn take_changes(
+        &self,
+        least: Duration,
+        quiet: Duration,
+        most: Duration,
+    ) -> Vec<RecordedChange> {
         let began = Instant::now();
         loop {
             tokio::time::sleep(Duration::from_millis(100)).await;
-            let newest = self.book().entries.last().map_or(began, |entry| entry.at);
+            let newest = self.change_log().entries.last().map_or(began, |entry| entry.at);
             let settled = began.elapsed() >= least && newest.max(began).elapsed() >= quiet;
             if settled || began.elapsed() >= most {
                 break;
             }
         }
-        let mut entries = std::mem::take(&mut self.book().entries);
+        let mut entries = std::mem::take(&mut self.change_log().entries);
         entries.sort_by_key(|entry| entry.version);
         entries
     }
 
     /// The changes since the last cut, without clearing them.
-    pub fn so_far(&self) -> Vec<Entry> {
-        self.book().entries.clone()
+    pub fn so_far(&self) -> Vec<RecordedChange> {
+        self.change_log().entries.clone()
     }
 
-    fn book(&self) -> std::sync::MutexGuard<'_, Book> {
-        self.book.lock().unwrap_or_else(PoisonError::into_inner)
+    fn change_log(&self) -> std::sync::MutexGuard<'_, ChangeLog> {
+        self.change_log.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// Sends every change of one kind to the change log.
-async fn follow<T: WatchedObject>(
+async fn record_changes<T: WatchedObject>(
     client: ApiClient,
-    book: Arc<Mutex<Book>>,
-    write: fn(&mut Book, &T, bool),
+    change_log: Arc<Mutex<ChangeLog>>,
+    write: fn(&mut ChangeLog, &T, bool),
 ) {
-    let mut feed: Watch<T> = Watch::start(&client, Selection::default());
+    let mut feed: Watch<T> = Watch::start(&client, ObjectSelector::default());
     loop {
         let event = feed.next().await;
-        let mut book = book.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut change_log = change_log.lock().unwrap_or_else(PoisonError::into_inner);
         match event {
-            FeedEvent::Listed(page) => page.iter().for_each(|it| write(&mut book, it, true)),
-            FeedEvent::Applied(object) => write(&mut book, &object, true),
-            FeedEvent::Deleted(object) => write(&mut book, &object, false),
+            FeedEvent::Listed(page) => page.iter().for_each(|it| write(&mut change_log, it, true)),
+            FeedEvent::Applied(object) => write(&mut change_log, &object, true),
+            FeedEvent::Deleted(object) => write(&mut change_log, &object, false),
             _ => {}
         }
     }
 }
 
-impl Book {
+impl ChangeLog {
     fn put(&mut self, version: &str, node: &str, what: String) {
         let version = version.parse().unwrap_or(0);
-        self.entries.push(Entry { version, at: Instant::now(), node: node.to_owned(), what });
+        self.entries.push(RecordedChange {
+            version,
+            at: Instant::now(),
+            node: node.to_owned(),
+            what,
+        });
     }
 
     fn node(&mut self, node: &Node, there: bool) {
@@ -189,7 +199,7 @@ impl Book {
         }
     }
 
-    fn event(&mut self, event: &EventObject, there: bool) {
+    fn event(&mut self, event: &RecordedEvent, there: bool) {
         if !there {
             return;
         }
@@ -203,7 +213,7 @@ impl Book {
             "Pod" => format!("pod {} ", name.split('-').next().unwrap_or(name)),
             _ => String::new(),
         };
-        let EventObject { kind, reason, message, source, .. } = event;
+        let RecordedEvent { kind, reason, message, source, .. } = event;
         let what = format!("{role}event {kind} {reason} by {}: {message}", source.component);
         self.put(&event.metadata.resource_version, &node, what);
     }

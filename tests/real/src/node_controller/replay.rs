@@ -20,11 +20,13 @@ use ports::ApiTime;
 use serde_json::json;
 use tokio::sync::mpsc;
 
-use super::cluster::{Cluster, Subject};
-use super::front::{Front, Keeper, ReceivedFrames, Reply, Upstream, is_watch, unchanged, whole};
-use super::hollow::{Hollow, NodeForm, now};
-use super::load::{Load, Numbers};
-use super::watch_frames::{Form, renewal};
+use super::api_server_proxy::{
+    ApiServerProxy, ProxyBody, ReceivedFrames, RequestHandler, Upstream, is_watch, unchanged, whole,
+};
+use super::cluster::{ControllerUnderTest, TestCluster};
+use super::hollow::{HollowNodePool, NewNode, now};
+use super::load::{ControllerBenchResult, HeartbeatLoad};
+use super::watch_frames::{WatchEncoding, renewal};
 
 const ZONES: usize = 10;
 const PODS_PER_NODE: usize = 1;
@@ -32,45 +34,52 @@ const HEARTBEAT: Duration = Duration::from_secs(10);
 /// Number of steps of a period.
 const SLICES: u32 = 100;
 
-type Told = Arc<Mutex<BTreeMap<String, ApiTime>>>;
+type RenewTimes = Arc<Mutex<BTreeMap<String, ApiTime>>>;
 
 /// Runs both controllers behind the proxy.
 ///
 /// # Errors
 /// When a part fails.
-pub async fn run(bed: &Bed, subjects: &[Subject; 2], count: usize) -> Result<[Numbers; 2]> {
-    let mut cluster = Cluster::start(bed)?;
-    let hollow = Hollow::new(cluster.client.clone(), HEARTBEAT);
+pub async fn run(
+    bed: &Bed,
+    subjects: &[ControllerUnderTest; 2],
+    count: usize,
+) -> Result<[ControllerBenchResult; 2]> {
+    let mut cluster = TestCluster::start(bed)?;
+    let hollow = HollowNodePool::new(cluster.client.clone(), HEARTBEAT);
     let forms = (0..count)
-        .map(|number| NodeForm::in_zone(&format!("n{number}"), &format!("z{}", number % ZONES)));
+        .map(|number| NewNode::in_zone(&format!("n{number}"), &format!("z{}", number % ZONES)));
     eprintln!("making {count} nodes");
     hollow.register(forms.collect()).await?;
-    let load = Load::new(&cluster, hollow.clone(), ZONES);
+    let load = HeartbeatLoad::new(&cluster, hollow.clone(), ZONES);
     load.make_pods(count, PODS_PER_NODE).await?;
     load.settle(bed, &cluster, &subjects[0]).await?;
-    let front = Front::open("replay", &cluster, cluster.plane.admin_files()).await?;
-    cluster.through = Some(front.kubeconfig(bed, &cluster)?);
-    tokio::spawn(front.serve(Arc::new(Replay { hollow, told: Told::default() })));
+    let api_server_proxy =
+        ApiServerProxy::open("replay", &cluster, cluster.plane.admin_files()).await?;
+    cluster.through = Some(api_server_proxy.kubeconfig(bed, &cluster)?);
+    tokio::spawn(
+        api_server_proxy.serve(Arc::new(Replay { hollow, renew_times: RenewTimes::default() })),
+    );
     let mut numbers = Vec::new();
     for subject in subjects {
         numbers.push(load.measure(bed, &cluster, subject).await.context(subject.name())?);
     }
-    let numbers: Result<[Numbers; 2], _> = numbers.try_into();
+    let numbers: Result<[ControllerBenchResult; 2], _> = numbers.try_into();
     numbers.ok().context("two subjects")
 }
 
 struct Replay {
-    hollow: Hollow,
+    hollow: HollowNodePool,
     /// The last replayed renewal of each node, for clients that GET a lease.
-    told: Told,
+    renew_times: RenewTimes,
 }
 
-impl Keeper for Replay {
+impl RequestHandler for Replay {
     async fn answer(
         self: Arc<Self>,
         mut upstream: Upstream,
         request: Request<Incoming>,
-    ) -> Result<Option<Response<Reply>>> {
+    ) -> Result<Option<Response<ProxyBody>>> {
         let (file, watches) = (request.uri().path().to_owned(), is_watch(&request));
         // A leader's own lease is watched by name.
         let by_name = request.uri().query().is_some_and(|it| it.contains("metadata.name"));
@@ -85,19 +94,24 @@ impl Keeper for Replay {
         if !(watches && leases && reply.status().is_success()) {
             return Ok(Some(unchanged(reply)));
         }
-        let form = Form::of(&reply);
-        let (hollow, told) = (self.hollow.clone(), self.told.clone());
-        Ok(Some(reply.map(|body| splice(hollow, told, body, form))))
+        let form = WatchEncoding::of(&reply);
+        let (hollow, renew_times) = (self.hollow.clone(), self.renew_times.clone());
+        Ok(Some(reply.map(|body| splice(hollow, renew_times, body, form))))
     }
 }
 
 impl Replay {
     /// The response to a GET of a lease, as if the replayed renewals had been written.
-    async fn as_replayed(&self, reply: Response<Incoming>, node: &str) -> Result<Response<Reply>> {
-        let told = self.told.lock().unwrap_or_else(PoisonError::into_inner).get(node).copied();
+    async fn as_replayed(
+        &self,
+        reply: Response<Incoming>,
+        node: &str,
+    ) -> Result<Response<ProxyBody>> {
+        let renew_times =
+            self.renew_times.lock().unwrap_or_else(PoisonError::into_inner).get(node).copied();
         let (mut head, body) = reply.into_parts();
         let bytes = body.collect().await?.to_bytes();
-        let bytes = match (told, serde_json::from_slice::<serde_json::Value>(&bytes)) {
+        let bytes = match (renew_times, serde_json::from_slice::<serde_json::Value>(&bytes)) {
             (Some(time), Ok(mut lease)) => {
                 lease["spec"]["renewTime"] = json!(time.to_micros_text());
                 Bytes::from(lease.to_string())
@@ -111,7 +125,12 @@ impl Replay {
 }
 
 /// The real watch with renewals between its frames.
-fn splice(hollow: Hollow, told: Told, mut real: Incoming, form: Form) -> Reply {
+fn splice(
+    hollow: HollowNodePool,
+    renew_times: RenewTimes,
+    mut real: Incoming,
+    form: WatchEncoding,
+) -> ProxyBody {
     let (frames, received) = mpsc::channel::<Bytes>(256);
     let renewals = frames.clone();
     tokio::spawn(async move {
@@ -127,12 +146,17 @@ fn splice(hollow: Hollow, told: Told, mut real: Incoming, form: Form) -> Reply {
             }
         }
     });
-    tokio::spawn(replay(hollow, told, renewals, form));
+    tokio::spawn(replay(hollow, renew_times, renewals, form));
     ReceivedFrames(received).boxed()
 }
 
 /// Sends one renewal per node and period, evenly, until the receiver is dropped.
-async fn replay(hollow: Hollow, told: Told, frames: mpsc::Sender<Bytes>, form: Form) {
+async fn replay(
+    hollow: HollowNodePool,
+    renew_times: RenewTimes,
+    frames: mpsc::Sender<Bytes>,
+    form: WatchEncoding,
+) {
     let mut slices = tokio::time::interval(HEARTBEAT / SLICES);
     // What was listed must be known before it changes.
     tokio::time::sleep(Duration::from_secs(5)).await;
@@ -144,11 +168,11 @@ async fn replay(hollow: Hollow, told: Told, frames: mpsc::Sender<Bytes>, form: F
         for node in nodes {
             let time = now();
             let frame = renewal(form, &node, time);
-            told.lock().unwrap_or_else(PoisonError::into_inner).insert(node.clone(), time);
+            renew_times.lock().unwrap_or_else(PoisonError::into_inner).insert(node.clone(), time);
             if frames.send(frame).await.is_err() {
                 return;
             }
-            hollow.heard(&node);
+            hollow.mark_heartbeat(&node);
         }
     }
 }

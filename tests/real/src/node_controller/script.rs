@@ -14,10 +14,10 @@ use ports::cluster_api::{Deletion, ObjectPath, Patch, PatchKind};
 use ports::{ClusterApi, ClusterApiError};
 use serde_json::{Value, json};
 
-use super::cluster::{Cluster, Subject};
-use super::hollow::{Hollow, NodeForm, now};
-use super::recorder::{Entry, Recorder};
-use crate::metric_families::{Family, families};
+use super::cluster::{ControllerUnderTest, TestCluster};
+use super::hollow::{HollowNodePool, NewNode, now};
+use super::recorder::{ChangeRecorder, RecordedChange};
+use crate::metric_families::{ScrapedFamily, families};
 
 /// The heartbeat interval of hollow nodes.
 const HEARTBEAT: Duration = Duration::from_secs(1);
@@ -50,7 +50,7 @@ pub fn flags() -> Vec<String> {
 
 /// An action of the script.
 #[derive(Debug, Clone)]
-enum Act {
+enum ScriptAction {
     Silence(&'static [&'static str]),
     Speak(&'static [&'static str]),
     Post(&'static str, &'static [(&'static str, &'static str)]),
@@ -68,9 +68,9 @@ enum Act {
     Wait(u64),
 }
 
-struct Phase {
+struct ScriptPhase {
     name: &'static str,
-    acts: Vec<Act>,
+    acts: Vec<ScriptAction>,
     /// Minimum duration in seconds.
     least: u64,
 }
@@ -79,7 +79,7 @@ struct Phase {
 #[derive(Debug, Clone)]
 pub struct PhaseRecord {
     pub name: &'static str,
-    pub entries: Vec<Entry>,
+    pub entries: Vec<RecordedChange>,
     /// The longest time from the last heartbeat to Unknown, of the nodes that stopped in this
     /// phase.
     pub noticed: Option<Duration>,
@@ -89,18 +89,23 @@ pub struct PhaseRecord {
     pub silenced: Vec<&'static [&'static str]>,
 }
 
-impl Phase {
+impl ScriptPhase {
     /// Where the script itself does several things, their order is the script's; and pods that a
     /// taint evicts at once are deleted in any order.
     fn is_ordered(&self) -> bool {
-        let own = |act: &Act| matches!(act, Act::Speak(_) | Act::Ended(..) | Act::Taint(..));
+        let own = |act: &ScriptAction| {
+            matches!(
+                act,
+                ScriptAction::Speak(_) | ScriptAction::Ended(..) | ScriptAction::Taint(..)
+            )
+        };
         !self.acts.iter().any(own)
     }
 
     /// The nodes whose heartbeats stop, group by group.
     fn silences(&self) -> Vec<&'static [&'static str]> {
         let groups = self.acts.iter().filter_map(|act| match act {
-            Act::Silence(nodes) => Some(*nodes),
+            ScriptAction::Silence(nodes) => Some(*nodes),
             _ => None,
         });
         groups.collect()
@@ -108,7 +113,7 @@ impl Phase {
 
     /// The script's own creation of pods is not compared.
     fn is_preparation(&self) -> bool {
-        self.acts.iter().all(|act| matches!(act, Act::Pods(_)))
+        self.acts.iter().all(|act| matches!(act, ScriptAction::Pods(_)))
     }
 }
 
@@ -118,9 +123,11 @@ const ALL: &[&str] =
 /// Longer than the grace period plus a monitor period plus a second.
 const SILENT: u64 = 10;
 
-fn phases() -> Vec<Phase> {
-    use Act::{Cordon, DeleteNode, Ended, Mute, Pods, Post, Silence, Speak, Taint, Untaint, Wait};
-    let phase = |name, acts, least| Phase { name, acts, least };
+fn phases() -> Vec<ScriptPhase> {
+    use ScriptAction::{
+        Cordon, DeleteNode, Ended, Mute, Pods, Post, Silence, Speak, Taint, Untaint, Wait,
+    };
+    let phase = |name, acts, least| ScriptPhase { name, acts, least };
     const B_HALF: &[&str] = &["b1", "b2", "b3", "b4", "b5"];
     const B_MOST: &[&str] = &["b1", "b2", "b3", "b4", "b5", "b6", "b7"];
     const ALL_BUT_ONE: &[&str] =
@@ -196,31 +203,31 @@ const SOON: [&str; 3] = ["example.com/soon", "", "NoExecute"];
 /// When a part fails, or the API server rejects the script's own actions.
 pub async fn run(
     bed: &Bed,
-    subject: &Subject,
-) -> Result<(Vec<PhaseRecord>, BTreeMap<String, Family>)> {
-    let cluster = Cluster::start(bed)?;
-    let hollow = Hollow::new(cluster.client.clone(), HEARTBEAT);
-    let recorder = Recorder::start(&cluster.client);
-    let beating = tokio::spawn(hollow.clone().beat());
+    subject: &ControllerUnderTest,
+) -> Result<(Vec<PhaseRecord>, BTreeMap<String, ScrapedFamily>)> {
+    let cluster = TestCluster::start(bed)?;
+    let hollow = HollowNodePool::new(cluster.client.clone(), HEARTBEAT);
+    let recorder = ChangeRecorder::start(&cluster.client);
+    let beating = tokio::spawn(hollow.clone().heartbeat());
     let (serving, port) = cluster.serving(subject)?;
     let mut controller = cluster.controller(bed, subject, &[flags(), serving].concat())?;
     let mut records = Vec::new();
     let forms = ZONES.iter().flat_map(|(zone, count)| {
-        (1..=*count).map(move |number| NodeForm::in_zone(&format!("{zone}{number}"), zone))
+        (1..=*count).map(move |number| NewNode::in_zone(&format!("{zone}{number}"), zone))
     });
     hollow.register(forms.collect()).await?;
     let (quiet, most) = (Duration::from_secs(4), Duration::from_secs(150));
-    let entries = recorder.cut(Duration::from_secs(20), quiet, most).await;
+    let entries = recorder.take_changes(Duration::from_secs(20), quiet, most).await;
     let (noticed, silenced) = (None, Vec::new());
     records.push(PhaseRecord { name: "nodes come", entries, noticed, ordered: false, silenced });
-    let stage = Stage { client: cluster.client.clone(), hollow };
+    let stage = ScriptRun { client: cluster.client.clone(), hollow };
     for phase in phases() {
         eprintln!("{}: {}", subject.name(), phase.name);
         let mut silenced = BTreeMap::new();
         for act in &phase.acts {
             silenced.extend(stage.act(act).await.with_context(|| format!("{act:?}"))?);
         }
-        let entries = recorder.cut(Duration::from_secs(phase.least), quiet, most).await;
+        let entries = recorder.take_changes(Duration::from_secs(phase.least), quiet, most).await;
         let noticed = silenced.iter().filter_map(|(node, last)| {
             let unknown = entries.iter().find(|entry| {
                 entry.node == *node && entry.what.starts_with("+condition Ready=Unknown")
@@ -244,43 +251,43 @@ pub async fn run(
     Ok((records, metrics))
 }
 
-struct Stage {
+struct ScriptRun {
     client: ApiClient,
-    hollow: Hollow,
+    hollow: HollowNodePool,
 }
 
-impl Stage {
+impl ScriptRun {
     /// Performs it; returns the nodes that stopped, with the time of each one's last heartbeat.
-    async fn act(&self, act: &Act) -> Result<BTreeMap<String, tokio::time::Instant>> {
+    async fn act(&self, act: &ScriptAction) -> Result<BTreeMap<String, tokio::time::Instant>> {
         match act {
-            Act::Silence(nodes) => return Ok(self.hollow.silence(nodes)),
-            Act::Speak(nodes) => self.hollow.speak(nodes).await?,
-            Act::Post(node, conditions) => self.hollow.post(node, conditions).await?,
-            Act::Cordon(node, on) => {
+            ScriptAction::Silence(nodes) => return Ok(self.hollow.stop_heartbeats(nodes)),
+            ScriptAction::Speak(nodes) => self.hollow.resume_heartbeats(nodes).await?,
+            ScriptAction::Post(node, conditions) => self.hollow.post(node, conditions).await?,
+            ScriptAction::Cordon(node, on) => {
                 self.merge(node, &json!({"spec": {"unschedulable": on}})).await?;
             }
-            Act::Taint(node, [key, value, effect]) => {
+            ScriptAction::Taint(node, [key, value, effect]) => {
                 let taint = json!({"key": key, "value": value, "effect": effect,
                     "timeAdded": now().to_seconds_text()});
                 self.taints(node, |taints| taints.push(taint.clone())).await?;
             }
-            Act::Untaint(node, key) => {
+            ScriptAction::Untaint(node, key) => {
                 self.taints(node, |taints| taints.retain(|it| it["key"] != *key)).await?;
             }
-            Act::Pods(nodes) => {
+            ScriptAction::Pods(nodes) => {
                 for node in *nodes {
                     self.pods(node).await?;
                 }
             }
-            Act::DeleteNode(name) => {
-                self.hollow.silence(&[name]);
+            ScriptAction::DeleteNode(name) => {
+                self.hollow.stop_heartbeats(&[name]);
                 self.client.delete(&ObjectPath::node(name), Deletion::default()).await?;
             }
-            Act::Mute(name) => {
-                let form = NodeForm { speaks: false, ..NodeForm::in_zone(name, "a") };
+            ScriptAction::Mute(name) => {
+                let form = NewNode { speaks: false, ..NewNode::in_zone(name, "a") };
                 self.hollow.register(vec![form]).await?;
             }
-            Act::Ended(node, count) => {
+            ScriptAction::Ended(node, count) => {
                 for number in 0..*count {
                     self.pod(&format!("ended{number}"), node, None).await?;
                     let name = format!("ended{number}-{node}");
@@ -289,7 +296,7 @@ impl Stage {
                     tokio::time::sleep(Duration::from_millis(1100)).await;
                 }
             }
-            Act::Wait(seconds) => tokio::time::sleep(Duration::from_secs(*seconds)).await,
+            ScriptAction::Wait(seconds) => tokio::time::sleep(Duration::from_secs(*seconds)).await,
         }
         Ok(BTreeMap::new())
     }

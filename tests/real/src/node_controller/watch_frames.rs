@@ -13,12 +13,12 @@ use serde_json::json;
 
 /// The encoding of a watch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Form {
+pub(super) enum WatchEncoding {
     Json,
     Protobuf,
 }
 
-impl Form {
+impl WatchEncoding {
     /// The encoding of a response.
     pub(super) fn of<T>(reply: &hyper::Response<T>) -> Self {
         let kind = reply.headers().get("content-type").and_then(|it| it.to_str().ok());
@@ -113,10 +113,10 @@ struct MicroTime {
 }
 
 /// One renewal of a node's lease, at this time.
-pub(super) fn renewal(form: Form, node: &str, time: ApiTime) -> Bytes {
+pub(super) fn renewal(form: WatchEncoding, node: &str, time: ApiTime) -> Bytes {
     let version = VERSION.fetch_add(1, Ordering::Relaxed).to_string();
     match form {
-        Form::Json => {
+        WatchEncoding::Json => {
             let event = json!({"type": "MODIFIED", "object": {
                 "kind": "Lease", "apiVersion": "coordination.k8s.io/v1",
                 "metadata": {"name": node, "namespace": "kube-node-lease",
@@ -126,7 +126,7 @@ pub(super) fn renewal(form: Form, node: &str, time: ApiTime) -> Bytes {
             }});
             Bytes::from(format!("{event}\n"))
         }
-        Form::Protobuf => protobuf(node, version, time),
+        WatchEncoding::Protobuf => protobuf(node, version, time),
     }
 }
 
@@ -176,13 +176,13 @@ pub(super) fn expired_status() -> serde_json::Value {
 }
 
 /// The last frame of a watch whose version the API server no longer keeps.
-pub(super) fn expired(form: Form) -> Bytes {
+pub(super) fn expired(form: WatchEncoding) -> Bytes {
     match form {
-        Form::Json => {
+        WatchEncoding::Json => {
             let event = json!({"type": "ERROR", "object": expired_status()});
             Bytes::from(format!("{event}\n"))
         }
-        Form::Protobuf => {
+        WatchEncoding::Protobuf => {
             let status = Status {
                 status: "Failure".to_owned(),
                 message: "too old resource version".to_owned(),

@@ -4,7 +4,7 @@
 //! They are not the published images; what they lack fails over every runtime alike.
 
 use anyhow::Result;
-use node_testkit::images::{self, Image};
+use node_testkit::images::{self, TestImage};
 use node_testkit::parts;
 
 const TOOLS: &str = include_str!("small_tools.rs");
@@ -14,7 +14,7 @@ const SUITE: &str = "registry.k8s.io/e2e-test-images";
 pub const NEEDS: &[&str] = &["agnhost"];
 
 /// Every image that the specs of our list use.
-pub fn all() -> Result<Vec<Image>> {
+pub fn all() -> Result<Vec<TestImage>> {
     let tools = images::static_program("small_tools", TOOLS)?;
     let agnhost = images::agnhost(&parts::program("agnhost", "agnhost")?)?
         .with_host_file("/usr/bin/curl", 0o755, &tools)
@@ -37,7 +37,7 @@ pub fn all() -> Result<Vec<Image>> {
         named("ipc-utils:1.4").with_host_file("/bin/ipcs", 0o755, &tools),
         named("nonroot:1.5").configured(|config| config.user = "1234".to_owned()),
         // Gains its owner's rights when it is run, unless that was forbidden.
-        Image::new(&format!("{SUITE}/nonewprivs:1.4"))
+        TestImage::new(&format!("{SUITE}/nonewprivs:1.4"))
             .with_host_file("/nnp", 0o4755, &tools)
             .with_directory("/proc", 0o555)
             .configured(|config| config.entrypoint = vec!["/nnp".to_owned()]),

@@ -12,7 +12,7 @@ use super::results::Results;
 
 /// One record: its origin and the result of each spec.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Record {
+pub struct RunRecord {
     /// Date, commit and label filter of the run.
     pub origin: String,
     pub specs: BTreeMap<String, Spec>,
@@ -25,7 +25,7 @@ pub struct Spec {
     pub failure: String,
 }
 
-impl Record {
+impl RunRecord {
     pub fn of(results: &Results, origin: &str) -> Self {
         let specs = results.0.iter().map(|(name, ending)| {
             let reason = ending.reason.lines().map(str::trim).find(|line| !line.is_empty());
@@ -67,7 +67,7 @@ impl Record {
 }
 
 /// The page: counts per run, every spec whose results differ, then all specs.
-pub fn page(records: &BTreeMap<String, Record>) -> String {
+pub fn page(records: &BTreeMap<String, RunRecord>) -> String {
     let mut page = String::from(
         "# Upstream's node suite\n\n\
          Made by `cargo xtask conformance node --record`; do not edit. Each column is one agent over \
@@ -101,7 +101,7 @@ pub fn page(records: &BTreeMap<String, Record>) -> String {
     page
 }
 
-fn state<'a>(record: &'a Record, name: &str) -> &'a str {
+fn state<'a>(record: &'a RunRecord, name: &str) -> &'a str {
     record.specs.get(name).map_or("not run", |spec| &spec.state)
 }
 

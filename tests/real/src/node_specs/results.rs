@@ -15,7 +15,7 @@ use serde_json::Value;
 
 /// The result of one spec, and the reason if it did not pass.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Ending {
+pub struct SpecResult {
     pub state: String,
     pub reason: String,
     pub seconds: u64,
@@ -23,7 +23,7 @@ pub struct Ending {
 
 /// Specs by their whole text.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Results(pub BTreeMap<String, Ending>);
+pub struct Results(pub BTreeMap<String, SpecResult>);
 
 impl Results {
     /// From ginkgo's own report in JSON. Specs that were not selected are left out.
@@ -65,7 +65,7 @@ impl Results {
     }
 }
 
-fn of_spec(spec: &Value) -> Option<(String, Ending)> {
+fn of_spec(spec: &Value) -> Option<(String, SpecResult)> {
     if spec["LeafNodeType"].as_str() != Some("It") {
         return None;
     }
@@ -80,7 +80,7 @@ fn of_spec(spec: &Value) -> Option<(String, Ending)> {
     words.extend(spec["LeafNodeText"].as_str());
     let seconds = spec["RunTime"].as_u64().unwrap_or(0) / 1_000_000_000;
     let state = if state == "passed" || state == "skipped" { state } else { "failed" };
-    Some((words.join(" "), Ending { state: state.to_owned(), reason, seconds }))
+    Some((words.join(" "), SpecResult { state: state.to_owned(), reason, seconds }))
 }
 
 /// The text as a regular expression (Go's syntax) that matches just it.
@@ -97,7 +97,7 @@ fn escaped(text: &str) -> String {
 
 impl fmt::Display for Results {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (name, Ending { state, reason, seconds }) in &self.0 {
+        for (name, SpecResult { state, reason, seconds }) in &self.0 {
             writeln!(f, "{state:<8} {seconds:>5} s  {name}")?;
             if let Some(line) = reason.lines().map(str::trim).find(|line| !line.is_empty()) {
                 writeln!(f, "{:18}{line}", "")?;
@@ -111,12 +111,12 @@ impl fmt::Display for Results {
 
 /// Two runs side by side.
 #[derive(Debug)]
-pub struct Comparison<'a> {
+pub struct SpecComparison<'a> {
     pub reference: &'a Results,
     pub ours: &'a Results,
 }
 
-impl Comparison<'_> {
+impl SpecComparison<'_> {
     /// Each spec whose results differ, with both results.
     pub fn differences(&self) -> BTreeMap<&str, (&str, &str)> {
         let all: BTreeSet<&String> = self.reference.0.keys().chain(self.ours.0.keys()).collect();
@@ -168,7 +168,7 @@ impl Comparison<'_> {
     }
 }
 
-impl fmt::Display for Comparison<'_> {
+impl fmt::Display for SpecComparison<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "{:<12} {:>10} {:>10}", "", "containerd", "keelson")?;
         for state in ["passed", "failed", "skipped"] {

@@ -45,24 +45,24 @@ pub struct Suite {
 
 /// Runs the selected specs over the runtime at this endpoint.
 pub fn run(bed: &Bed, endpoint: &str, chosen: &Suite) -> Result<Results> {
-    let folder = bed.make_folder("suite")?;
+    let dir = bed.create_dir("suite")?;
     // The suite writes beside its own program.
-    let suite = folder.join("e2e_node.test");
+    let suite = dir.join("e2e_node.test");
     fs::copy(parts::program("e2e-node-test", "e2e_node.test")?, &suite)
         .context("copy the suite's program")?;
-    let programs = folder.join("bin");
+    let programs = dir.join("bin");
     fs::create_dir_all(&programs)?;
     std::os::unix::fs::symlink(&chosen.kubelet, programs.join("kubelet"))?;
-    let configuration = folder.join("kubelet.yaml");
+    let configuration = dir.join("kubelet.yaml");
     fs::write(&configuration, KUBELET)?;
     forget_systemd()?;
     // The API server resolves the node's name when a client requests a log.
     let mut hosts = fs::File::options().append(true).open("/etc/hosts").context("/etc/hosts")?;
     writeln!(hosts, "{NODE_ADDRESS} {NODE}")?;
-    let report = folder.join("report.json");
+    let report = dir.join("report.json");
     let log = fs::File::create(bed.logs().join("suite.log"))?;
     let status = Command::new(parts::program("ginkgo", "ginkgo")?)
-        .current_dir(&folder)
+        .current_dir(&dir)
         .arg(format!("--nodes={}", chosen.at_once))
         .arg(format!("--label-filter={}", chosen.labels))
         .args(chosen.focus.iter().map(|focus| format!("--focus={focus}")))
@@ -90,7 +90,7 @@ pub fn run(bed: &Bed, endpoint: &str, chosen: &Suite) -> Result<Results> {
 fn forget_systemd() -> Result<()> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let places: Vec<PathBuf> =
-        std::env::split_paths(&path).map(|folder| folder.join("systemd-run")).collect();
+        std::env::split_paths(&path).map(|dir| dir.join("systemd-run")).collect();
     for place in places.iter().filter(|place| place.starts_with(Path::new("/usr"))) {
         match fs::remove_file(place) {
             Ok(()) => {}

@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 
 use anyhow::{Context, Result, bail};
-use document::problem::Origin;
+use document::diagnostic::Origin;
 use pod_manifest::{
     ListPolicy, PodGates, Strictness, apply_defaults, decode, prepare_for_create, validate,
 };
@@ -18,14 +18,14 @@ use super::ApiServer;
 
 /// The result of one or more pods.
 #[derive(Debug, Default)]
-pub struct Comparison {
+pub struct PodComparison {
     pub taken: usize,
     pub invalid: usize,
     pub unreadable: usize,
     pub differences: Vec<String>,
 }
 
-impl Comparison {
+impl PodComparison {
     pub fn add(&mut self, other: Self) {
         self.taken += other.taken;
         self.invalid += other.invalid;
@@ -35,7 +35,7 @@ impl Comparison {
 }
 
 /// One side's verdict on a pod.
-enum Verdict {
+enum ValidationVerdict {
     Taken(Box<Pod>),
     /// Rejected before validation: something could not be decoded.
     Unreadable(String),
@@ -46,34 +46,37 @@ enum Verdict {
 ///
 /// # Errors
 /// When the server does not answer, or its response cannot be parsed.
-pub fn compare(server: &ApiServer, pod: &Value) -> Result<Comparison> {
+pub fn compare(server: &ApiServer, pod: &Value) -> Result<PodComparison> {
     let ours = our_verdict(pod)?;
     let theirs = their_verdict(server, pod)?;
-    let mut result = Comparison::default();
+    let mut result = PodComparison::default();
     match &theirs {
-        Verdict::Taken(_) => result.taken = 1,
-        Verdict::Invalid(_) => result.invalid = 1,
-        Verdict::Unreadable(_) => result.unreadable = 1,
+        ValidationVerdict::Taken(_) => result.taken = 1,
+        ValidationVerdict::Invalid(_) => result.invalid = 1,
+        ValidationVerdict::Unreadable(_) => result.unreadable = 1,
     }
     let difference = match (&ours, &theirs) {
-        (Verdict::Taken(ours), Verdict::Taken(theirs)) => different_pods(ours, theirs)?,
-        (Verdict::Invalid(ours), Verdict::Invalid(theirs)) => (ours != theirs).then(|| {
-            let more: Vec<_> = ours.difference(theirs).collect();
-            let less: Vec<_> = theirs.difference(ours).collect();
-            format!("fields refused by us only: {more:?}, by the server only: {less:?}")
-        }),
-        (Verdict::Unreadable(_), Verdict::Unreadable(_)) => None,
+        (ValidationVerdict::Taken(ours), ValidationVerdict::Taken(theirs)) => {
+            different_pods(ours, theirs)?
+        }
+        (ValidationVerdict::Invalid(ours), ValidationVerdict::Invalid(theirs)) => (ours != theirs)
+            .then(|| {
+                let more: Vec<_> = ours.difference(theirs).collect();
+                let less: Vec<_> = theirs.difference(ours).collect();
+                format!("fields refused by us only: {more:?}, by the server only: {less:?}")
+            }),
+        (ValidationVerdict::Unreadable(_), ValidationVerdict::Unreadable(_)) => None,
         _ => Some(format!("we: {}, the server: {}", shown(&ours), shown(&theirs))),
     };
     result.differences.extend(difference);
     Ok(result)
 }
 
-fn shown(verdict: &Verdict) -> String {
+fn shown(verdict: &ValidationVerdict) -> String {
     match verdict {
-        Verdict::Taken(_) => "taken".to_owned(),
-        Verdict::Unreadable(why) => format!("unreadable ({why})"),
-        Verdict::Invalid(fields) => format!("invalid {fields:?}"),
+        ValidationVerdict::Taken(_) => "taken".to_owned(),
+        ValidationVerdict::Unreadable(why) => format!("unreadable ({why})"),
+        ValidationVerdict::Invalid(fields) => format!("invalid {fields:?}"),
     }
 }
 
@@ -82,38 +85,40 @@ fn read(bytes: &[u8]) -> Result<Pod, String> {
     let mut decoded = decode(bytes, &origin, Strictness::Lenient, ListPolicy::OnePod);
     match decoded.pods.pop() {
         Some(manifest) => Ok(manifest.pod),
-        None => Err(decoded.problems.iter().map(|each| format!("{each}; ")).collect()),
+        None => Err(decoded.diagnostics.iter().map(|each| format!("{each}; ")).collect()),
     }
 }
 
-fn our_verdict(pod: &Value) -> Result<Verdict> {
+fn our_verdict(pod: &Value) -> Result<ValidationVerdict> {
     let gates = PodGates::default();
     let mut pod = match read(pod.to_string().as_bytes()) {
         Ok(pod) => pod,
-        Err(why) => return Ok(Verdict::Unreadable(why)),
+        Err(why) => return Ok(ValidationVerdict::Unreadable(why)),
     };
     apply_defaults(&mut pod, &gates);
     prepare_for_create(&mut pod, &gates);
     let problems = validate(&pod, &gates);
     if problems.is_empty() {
-        return Ok(Verdict::Taken(Box::new(pod)));
+        return Ok(ValidationVerdict::Taken(Box::new(pod)));
     }
-    Ok(Verdict::Invalid(problems.into_iter().map(|problem| problem.field).collect()))
+    Ok(ValidationVerdict::Invalid(
+        problems.into_iter().map(|diagnostic| diagnostic.field).collect(),
+    ))
 }
 
-fn their_verdict(server: &ApiServer, pod: &Value) -> Result<Verdict> {
+fn their_verdict(server: &ApiServer, pod: &Value) -> Result<ValidationVerdict> {
     let (status, body) = server.dry_run(&pod.to_string())?;
     match status {
         200 | 201 => match read(body.as_bytes()) {
-            Ok(pod) => Ok(Verdict::Taken(Box::new(pod))),
+            Ok(pod) => Ok(ValidationVerdict::Taken(Box::new(pod))),
             Err(why) => bail!("the server's own pod cannot be read: {why}"),
         },
-        400 => Ok(Verdict::Unreadable(body.chars().take(400).collect())),
+        400 => Ok(ValidationVerdict::Unreadable(body.chars().take(400).collect())),
         422 => {
             let body: Value = serde_json::from_str(&body).context("the status object")?;
             let causes = body["details"]["causes"].as_array().cloned().unwrap_or_default();
             let fields = causes.iter().filter_map(|cause| cause["field"].as_str());
-            Ok(Verdict::Invalid(fields.map(named_field).collect()))
+            Ok(ValidationVerdict::Invalid(fields.map(named_field).collect()))
         }
         _ => bail!("status {status}: {body}"),
     }

@@ -12,7 +12,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use node_testkit::bed::{Bed, NODE_ADDRESS, free_port};
 use node_testkit::parts;
-use node_testkit::start::{Authority, Running, get};
+use node_testkit::start::{CertificateAuthority, RunningPart, get};
 
 const READY: Duration = Duration::from_secs(120);
 const ANSWER: Duration = Duration::from_secs(30);
@@ -22,9 +22,9 @@ const CREATE: &str = "/api/v1/namespaces/default/pods?dryRun=All&fieldValidation
 /// Fields are dropped, and so stopped, in this order.
 #[derive(Debug)]
 pub struct ApiServer {
-    _proxy: Running,
-    _api_server: Running,
-    _etcd: Running,
+    _proxy: RunningPart,
+    _api_server: RunningPart,
+    _etcd: RunningPart,
     address: SocketAddr,
 }
 
@@ -34,20 +34,20 @@ impl ApiServer {
     /// # Errors
     /// When a part is missing or does not come up, with the end of its log.
     pub fn start(bed: &Bed) -> Result<Self> {
-        let folder = bed.make_folder("differential")?;
-        let authority = Authority::make(&folder, "differential authority")?;
+        let dir = bed.create_dir("differential")?;
+        let authority = CertificateAuthority::make(&dir, "differential authority")?;
         let (etcd_port, peer_port) = (free_port()?, free_port()?);
         let mut command = Command::new(parts::program("etcd", "etcd")?);
         command
             .args(["--unsafe-no-fsync", "--log-level=warn", "--name=bed"])
-            .arg(format!("--data-dir={}", folder.join("etcd").display()))
+            .arg(format!("--data-dir={}", dir.join("etcd").display()))
             .arg(format!("--listen-client-urls=http://127.0.0.1:{etcd_port}"))
             .arg(format!("--advertise-client-urls=http://127.0.0.1:{etcd_port}"))
             .arg(format!("--listen-peer-urls=http://127.0.0.1:{peer_port}"))
             .arg(format!("--initial-advertise-peer-urls=http://127.0.0.1:{peer_port}"))
             .arg(format!("--initial-cluster=bed=http://127.0.0.1:{peer_port}"));
-        let etcd = Running::start(bed, "etcd", &mut command)?;
-        let tokens = folder.join("tokens.csv");
+        let etcd = RunningPart::start(bed, "etcd", &mut command)?;
+        let tokens = dir.join("tokens.csv");
         fs::write(&tokens, format!("{TOKEN},admin,1,system:masters\n"))
             .with_context(|| tokens.display().to_string())?;
         // Tokens of service accounts are not used here, but a key for them must be named.
@@ -65,16 +65,16 @@ impl ApiServer {
             .arg(format!("--etcd-servers=http://127.0.0.1:{etcd_port}"))
             .arg(format!("--advertise-address={NODE_ADDRESS}"))
             .arg(format!("--secure-port={port}"))
-            .arg(format!("--cert-dir={}", folder.join("certificates").display()));
-        let mut api_server = Running::start(bed, "kube-apiserver", &mut command)?;
+            .arg(format!("--cert-dir={}", dir.join("certificates").display()));
+        let mut api_server = RunningPart::start(bed, "kube-apiserver", &mut command)?;
         let proxy_port = free_port()?;
         let mut command = Command::new(parts::program("kubectl", "kubectl")?);
         command
             .args(["proxy", "--insecure-skip-tls-verify", "--token", TOKEN])
             .arg(format!("--server=https://127.0.0.1:{port}"))
             .arg(format!("--port={proxy_port}"))
-            .env("KUBECACHEDIR", folder.join("kubectl-cache"));
-        let proxy = Running::start(bed, "kubectl-proxy", &mut command)?;
+            .env("KUBECACHEDIR", dir.join("kubectl-cache"));
+        let proxy = RunningPart::start(bed, "kubectl-proxy", &mut command)?;
         let address = SocketAddr::from(([127, 0, 0, 1], proxy_port));
         api_server.wait_until("a default namespace", READY, || {
             let answer = get(address, "/api/v1/namespaces/default")?;

@@ -18,13 +18,13 @@ const SOCKET: &str = "/run/keelson/agent.sock";
 
 /// Which agent, and how to start it.
 #[derive(Debug, Clone)]
-pub struct Kind {
+pub struct AgentKind {
     pub name: &'static str,
     pub command: Vec<String>,
     pub environment: Vec<(String, String)>,
 }
 
-impl Kind {
+impl AgentKind {
     /// The name of ours.
     pub const KEELSON: &'static str = "keelson";
 
@@ -43,17 +43,17 @@ impl Kind {
 /// An agent's root directory, and more of its configuration. Two agents may use one root after each
 /// other, never at once.
 #[derive(Debug, Clone)]
-pub struct Home {
-    folder: PathBuf,
+pub struct AgentHome {
+    dir: PathBuf,
     endpoint: String,
     more: String,
 }
 
-impl Home {
+impl AgentHome {
     pub fn new(bed: &Bed, name: &str, endpoint: &str) -> Result<Self> {
-        let folder = bed.make_folder(&format!("node-{name}"))?;
-        fs::create_dir_all(folder.join("manifests"))?;
-        Ok(Self { folder, endpoint: endpoint.to_owned(), more: String::new() })
+        let dir = bed.create_dir(&format!("node-{name}"))?;
+        fs::create_dir_all(dir.join("manifests"))?;
+        Ok(Self { dir, endpoint: endpoint.to_owned(), more: String::new() })
     }
 
     /// More lines of configuration.
@@ -64,40 +64,40 @@ impl Home {
     }
 
     pub fn manifests(&self) -> PathBuf {
-        self.folder.join("manifests")
+        self.dir.join("manifests")
     }
 
     pub fn root(&self) -> PathBuf {
-        self.folder.join("root")
+        self.dir.join("root")
     }
 }
 
 /// Memory in KiB.
 #[derive(Debug, Clone, Copy)]
-pub struct Memory {
+pub struct AgentMemory {
     pub pss: u64,
     pub private_dirty: u64,
 }
 
-pub struct Agent {
+pub struct AgentProcess {
     process: Child,
     manifests: PathBuf,
     program: String,
     is_ours: bool,
 }
 
-impl Agent {
+impl AgentProcess {
     /// Starts it and waits until it is healthy.
-    pub fn start(bed: &Bed, kind: &Kind, home: &Home) -> Result<Self> {
+    pub fn start(bed: &Bed, kind: &AgentKind, home: &AgentHome) -> Result<Self> {
         let mut agent = Self::launch(bed, kind, home)?;
         ensure!(agent.until_healthy()?, "{} ended before it was healthy", kind.name);
         Ok(agent)
     }
 
     /// Starts it without waiting.
-    pub fn launch(bed: &Bed, kind: &Kind, home: &Home) -> Result<Self> {
+    pub fn launch(bed: &Bed, kind: &AgentKind, home: &AgentHome) -> Result<Self> {
         let manifests = home.manifests();
-        let config = home.folder.join(format!("{}.yaml", kind.name));
+        let config = home.dir.join(format!("{}.yaml", kind.name));
         let text = configuration(&home.endpoint, &manifests);
         fs::write(&config, format!("{text}{}", home.more))?;
         let log = fs::File::options().create(true).append(true).open(Self::log(bed, kind))?;
@@ -137,7 +137,7 @@ impl Agent {
     }
 
     /// The log of all agents of this kind in a bed.
-    pub fn log(bed: &Bed, kind: &Kind) -> PathBuf {
+    pub fn log(bed: &Bed, kind: &AgentKind) -> PathBuf {
         bed.logs().join(format!("node-{}.log", kind.name))
     }
 
@@ -222,14 +222,14 @@ impl Agent {
         Ok(())
     }
 
-    pub fn memory(&self) -> Result<Memory> {
+    pub fn memory(&self) -> Result<AgentMemory> {
         let text = fs::read_to_string(format!("/proc/{}/smaps_rollup", self.process.id()))?;
         let kib = |field: &str| -> Result<u64> {
             let line = text.lines().find_map(|line| line.strip_prefix(field));
             let number = line.and_then(|rest| rest.split_whitespace().next());
             number.context("a field of smaps_rollup")?.parse().context("a number of KiB")
         };
-        Ok(Memory { pss: kib("Pss:")?, private_dirty: kib("Private_Dirty:")? })
+        Ok(AgentMemory { pss: kib("Pss:")?, private_dirty: kib("Private_Dirty:")? })
     }
 
     /// User and system time so far, including that of threads that have ended, in clock ticks.

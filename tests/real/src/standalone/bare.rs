@@ -13,9 +13,9 @@ use cri_client::CriClient;
 use cri_wire::v1;
 use node_testkit::bed::Bed;
 
-use super::agent::{Agent, Home, Kind};
-use super::runtime::Runtime;
-use crate::container_setup::recorder::Recorder;
+use super::agent::{AgentHome, AgentKind, AgentProcess};
+use super::runtime::RuntimeObserver;
+use crate::container_setup::recorder::CriRecorder;
 
 const POD_NAME: &str = "io.kubernetes.pod.name";
 const POD_UID: &str = "io.kubernetes.pod.uid";
@@ -41,12 +41,12 @@ pub struct Crash {
 /// Has the reference kubelet run these pods (name, which is the UID too, and manifest) on a
 /// recording runtime.
 pub fn record(bed: &Bed, pods: &[(&str, String)]) -> Result<Vec<Messages>> {
-    let socket = bed.make_folder("recorder")?.join("runtime.sock");
-    let recorder = Recorder::default();
+    let socket = bed.create_dir("recorder")?.join("runtime.sock");
+    let recorder = CriRecorder::default();
     let _served = recorder.serve(&socket)?;
-    let kind = Kind::reference()?;
-    let home = Home::new(bed, "recorded", &format!("unix://{}", socket.display()))?;
-    let agent = Agent::start(bed, &kind, &home)?;
+    let kind = AgentKind::reference()?;
+    let home = AgentHome::new(bed, "recorded", &format!("unix://{}", socket.display()))?;
+    let agent = AgentProcess::start(bed, &kind, &home)?;
     for (name, manifest) in pods {
         agent.place(name, manifest)?;
     }
@@ -68,24 +68,24 @@ pub fn record(bed: &Bed, pods: &[(&str, String)]) -> Result<Vec<Messages>> {
 
 impl Messages {
     /// The same for a pod of this name, with its mount sources created below a directory.
-    fn named(&self, name: &str, folder: &Path) -> Result<Self> {
-        let mut told = self.clone();
-        let sandbox = &mut told.sandbox;
+    fn named(&self, name: &str, dir: &Path) -> Result<Self> {
+        let mut renamed = self.clone();
+        let sandbox = &mut renamed.sandbox;
         let metadata = sandbox.metadata.as_mut().context("a sandbox has metadata")?;
         (metadata.name, metadata.uid) = (name.to_owned(), name.to_owned());
-        sandbox.log_directory = folder.join("logs").display().to_string();
+        sandbox.log_directory = dir.join("logs").display().to_string();
         sandbox.linux.as_mut().context("a sandbox for Linux")?.cgroup_parent = "/bare".to_owned();
-        for labels in [&mut sandbox.labels, &mut told.container.labels] {
+        for labels in [&mut sandbox.labels, &mut renamed.container.labels] {
             labels.insert(POD_NAME.to_owned(), name.to_owned());
             labels.remove(POD_UID);
         }
         // The recording runtime's ids are the names with the kind of a digest in front.
-        if let Some(image) = &mut told.container.image {
+        if let Some(image) = &mut renamed.container.image {
             image.image = image.image.trim_start_matches("sha256:").to_owned();
         }
-        fs::create_dir_all(folder)?;
-        for (number, mount) in told.container.mounts.iter_mut().enumerate() {
-            let place = folder.join(number.to_string());
+        fs::create_dir_all(dir)?;
+        for (number, mount) in renamed.container.mounts.iter_mut().enumerate() {
+            let place = dir.join(number.to_string());
             if mount.host_path.contains("/volumes/") {
                 fs::create_dir_all(&place)?;
             } else {
@@ -93,7 +93,7 @@ impl Messages {
             }
             mount.host_path = place.display().to_string();
         }
-        Ok(told)
+        Ok(renamed)
     }
 
     async fn run_sandbox(&self, client: &CriClient) -> Result<String> {
@@ -118,14 +118,14 @@ impl Messages {
     }
 }
 
-impl Runtime {
+impl RuntimeObserver {
     /// One pod, removed again: the time of its calls.
-    pub fn bare_pod(&self, name: &str, messages: &Messages, folder: &Path) -> Result<Duration> {
-        let told = messages.named(name, &folder.join(name))?;
+    pub fn bare_pod(&self, name: &str, messages: &Messages, dir: &Path) -> Result<Duration> {
+        let renamed = messages.named(name, &dir.join(name))?;
         let took = self.run(async |client| {
             let begun = Instant::now();
-            let sandbox = told.run_sandbox(client).await?;
-            told.start(client, &sandbox, 0).await?;
+            let sandbox = renamed.run_sandbox(client).await?;
+            renamed.start(client, &sandbox, 0).await?;
             Ok(begun.elapsed())
         })?;
         self.remove(name)?;
@@ -134,16 +134,16 @@ impl Runtime {
 
     /// A pod whose container exits once: from the exit to the start of the next container, which is
     /// created as soon as the runtime reports the exit.
-    pub fn bare_crash(&self, name: &str, messages: &Messages, folder: &Path) -> Result<Crash> {
-        let told = messages.named(name, &folder.join(name))?;
+    pub fn bare_crash(&self, name: &str, messages: &Messages, dir: &Path) -> Result<Crash> {
+        let renamed = messages.named(name, &dir.join(name))?;
         let crash = self.run(async |client| {
-            let sandbox = told.run_sandbox(client).await?;
+            let sandbox = renamed.run_sandbox(client).await?;
             let begun = Instant::now();
-            let first = told.start(client, &sandbox, 0).await?;
+            let first = renamed.start(client, &sandbox, 0).await?;
             let create_and_start = begun.elapsed();
             let mut events = client.container_events();
             while !is_end(&events.next().await?.context("an event")?, &first) {}
-            let second = told.start(client, &sandbox, 1).await?;
+            let second = renamed.start(client, &sandbox, 1).await?;
             let ended = status(client, &first).await?.finished_at;
             let again = status(client, &second).await?.started_at;
             let whole = Duration::from_nanos(u64::try_from(again - ended)?);

@@ -7,10 +7,10 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use node_testkit::bed::Bed;
 
-use super::agent::{Agent, Home, Kind, Memory};
+use super::agent::{AgentHome, AgentKind, AgentMemory, AgentProcess};
 use super::bare::{self, Messages};
-use super::runtime::{Runtime, now};
-use crate::promises::Turns;
+use super::runtime::{RuntimeObserver, now};
+use crate::promises::PairedSamples;
 
 const SETTLE: Duration = Duration::from_secs(15);
 const SETTLE_BRIEFLY: Duration = Duration::from_secs(5);
@@ -31,9 +31,9 @@ const CRASHES_ONCE: &str =
 
 /// The results of one agent.
 #[derive(Debug)]
-pub struct Measured {
+pub struct PodBenchResult {
     /// With 0, 30 and 110 pods.
-    pub memory: [Memory; 3],
+    pub memory: [AgentMemory; 3],
     /// In an idle minute with 0, 30 and 110 pods.
     pub idle_cpu: [Duration; 3],
     /// From the manifest to the start of the container, one pod after another: the median.
@@ -43,18 +43,18 @@ pub struct Measured {
     /// From the removal of the manifest to the pod's removal: the median.
     pub removal: Duration,
     /// The runtime's own times, if the agent leaves foreign pods alone.
-    pub bare: Option<Bare>,
+    pub bare: Option<BareRuntimeTimes>,
 }
 
 /// Our times and the runtime's own for the same work, in milliseconds.
 #[derive(Debug, Default)]
-pub struct Bare {
-    pub pod: Turns,
+pub struct BareRuntimeTimes {
+    pub pod: PairedSamples,
     /// From an exit to the next start; ten milliseconds are allowed in addition to the ratio.
-    pub crash: Turns,
+    pub crash: PairedSamples,
     /// The same compared with creating and starting a container alone, which leaves out the time
     /// until the runtime reports the exit.
-    pub create_and_start: Turns,
+    pub create_and_start: PairedSamples,
 }
 
 /// The absolute allowance of the promise about crashes.
@@ -63,8 +63,8 @@ const ALLOWED: f64 = 10.0 / 1.15;
 /// The calls without an agent, in turns with the agent's pods: a runtime that was just started, a
 /// disk that was just filled or a machine that is busy for a while then slow both down alike.
 struct ByHand<'a> {
-    runtime: &'a Runtime,
-    folder: PathBuf,
+    runtime: &'a RuntimeObserver,
+    dir: PathBuf,
     /// For a single pod, and for one that crashes.
     messages: [Messages; 2],
     count: usize,
@@ -73,19 +73,19 @@ struct ByHand<'a> {
 impl<'a> ByHand<'a> {
     /// `None` beside an agent that would remove foreign pods.
     fn beside(
-        kind: &Kind,
+        kind: &AgentKind,
         bed: &Bed,
-        runtime: &'a Runtime,
-        images: &Images,
+        runtime: &'a RuntimeObserver,
+        images: &BenchImages,
     ) -> Result<Option<Self>> {
-        if kind.name != Kind::KEELSON {
+        if kind.name != AgentKind::KEELSON {
             return Ok(None);
         }
         let quiet = manifest("quiet", &images.quiet, "");
         let shell = manifest("shell", &images.shell, CRASHES_ONCE);
         let recorded = bare::record(bed, &[("quiet", quiet), ("shell", shell)])?;
         let messages = recorded.try_into().ok().context("two pods")?;
-        Ok(Some(Self { runtime, folder: bed.make_folder("bare")?, messages, count: 0 }))
+        Ok(Some(Self { runtime, dir: bed.create_dir("bare")?, messages, count: 0 }))
     }
 
     fn next_name(&mut self) -> String {
@@ -96,26 +96,26 @@ impl<'a> ByHand<'a> {
     /// One pod, removed again; the agent has none meanwhile.
     fn pod(&mut self) -> Result<Duration> {
         let name = self.next_name();
-        self.runtime.bare_pod(&name, &self.messages[SINGLE], &self.folder)
+        self.runtime.bare_pod(&name, &self.messages[SINGLE], &self.dir)
     }
 
     fn crash(&mut self) -> Result<bare::Crash> {
         let name = self.next_name();
-        self.runtime.bare_crash(&name, &self.messages[CRASHING], &self.folder)
+        self.runtime.bare_crash(&name, &self.messages[CRASHING], &self.dir)
     }
 }
 
 /// Only the times of single pods and of crashes, beside the bare calls.
 pub fn times(
     bed: &Bed,
-    runtime: &Runtime,
-    kind: &Kind,
+    runtime: &RuntimeObserver,
+    kind: &AgentKind,
     endpoint: &str,
-    images: &Images,
-) -> Result<Bare> {
+    images: &BenchImages,
+) -> Result<BareRuntimeTimes> {
     let mut turns = ByHand::beside(kind, bed, runtime, images)?;
-    let agent = Agent::start(bed, kind, &Home::new(bed, kind.name, endpoint)?)?;
-    let mut bare = Bare::default();
+    let agent = AgentProcess::start(bed, kind, &AgentHome::new(bed, kind.name, endpoint)?)?;
+    let mut bare = BareRuntimeTimes::default();
     singles(&agent, runtime, &images.quiet, (turns.as_mut(), &mut bare))?;
     crashes(&agent, runtime, &images.shell, (turns.as_mut(), &mut bare))?;
     agent.end()?;
@@ -125,33 +125,33 @@ pub fn times(
 
 pub fn agent(
     bed: &Bed,
-    runtime: &Runtime,
-    kind: &Kind,
+    runtime: &RuntimeObserver,
+    kind: &AgentKind,
     endpoint: &str,
-    images: &Images,
-) -> Result<Measured> {
+    images: &BenchImages,
+) -> Result<PodBenchResult> {
     let mut turns = ByHand::beside(kind, bed, runtime, images)?;
-    let agent = Agent::start(bed, kind, &Home::new(bed, kind.name, endpoint)?)?;
-    let say = |what: &str| eprintln!("{}: {what}", kind.name);
-    say("idle without pods");
+    let agent = AgentProcess::start(bed, kind, &AgentHome::new(bed, kind.name, endpoint)?)?;
+    let log_step = |what: &str| eprintln!("{}: {what}", kind.name);
+    log_step("idle without pods");
     let none = idle(&agent)?;
-    say("pods one by one");
-    let mut bare = Bare::default();
+    log_step("pods one by one");
+    let mut bare = BareRuntimeTimes::default();
     let (single, removal) = singles(&agent, runtime, &images.quiet, (turns.as_mut(), &mut bare))?;
-    say("crashes");
+    log_step("crashes");
     let crash = crashes(&agent, runtime, &images.shell, (turns.as_mut(), &mut bare))?;
     let bare = turns.is_some().then_some(bare);
-    say("30 at once");
+    log_step("30 at once");
     burst(&agent, runtime, 30, &images.quiet)?;
     let thirty = idle(&agent)?;
     clear(&agent, runtime)?;
-    say("110 at once");
+    log_step("110 at once");
     burst(&agent, runtime, 110, &images.quiet)?;
     let many = idle(&agent)?;
     clear(&agent, runtime)?;
     agent.end()?;
     runtime.remove_all()?;
-    Ok(Measured {
+    Ok(PodBenchResult {
         memory: [none.0, thirty.0, many.0],
         idle_cpu: [none.1, thirty.1, many.1],
         single,
@@ -163,14 +163,14 @@ pub fn agent(
 
 /// Images that both agents run.
 #[derive(Debug)]
-pub struct Images {
+pub struct BenchImages {
     /// Does nothing, exits at once on SIGTERM.
     pub quiet: String,
     /// Has a shell.
     pub shell: String,
 }
 
-fn idle(agent: &Agent) -> Result<(Memory, Duration)> {
+fn idle(agent: &AgentProcess) -> Result<(AgentMemory, Duration)> {
     sleep(SETTLE);
     let before = agent.cpu_time()?;
     sleep(IDLE);
@@ -180,10 +180,10 @@ fn idle(agent: &Agent) -> Result<(Memory, Duration)> {
 
 /// Start and removal of a pod, and the bare calls for one.
 fn singles(
-    agent: &Agent,
-    runtime: &Runtime,
+    agent: &AgentProcess,
+    runtime: &RuntimeObserver,
     image: &str,
-    (mut by_hand, bare): (Option<&mut ByHand<'_>>, &mut Bare),
+    (mut by_hand, bare): (Option<&mut ByHand<'_>>, &mut BareRuntimeTimes),
 ) -> Result<(Duration, Duration)> {
     let (mut starts, mut ends) = (Vec::new(), Vec::new());
     for round in 0..=SINGLES {
@@ -210,10 +210,10 @@ fn singles(
 
 /// From a crash to the next start, and the bare calls for one.
 fn crashes(
-    agent: &Agent,
-    runtime: &Runtime,
+    agent: &AgentProcess,
+    runtime: &RuntimeObserver,
     image: &str,
-    (mut by_hand, bare): (Option<&mut ByHand<'_>>, &mut Bare),
+    (mut by_hand, bare): (Option<&mut ByHand<'_>>, &mut BareRuntimeTimes),
 ) -> Result<Duration> {
     let mut times = Vec::new();
     for round in 0..CRASHES {
@@ -236,7 +236,12 @@ fn crashes(
     median(times)
 }
 
-fn burst(agent: &Agent, runtime: &Runtime, count: usize, image: &str) -> Result<Duration> {
+fn burst(
+    agent: &AgentProcess,
+    runtime: &RuntimeObserver,
+    count: usize,
+    image: &str,
+) -> Result<Duration> {
     let begun = now();
     for number in 0..count {
         let name = format!("burst-{number}");
@@ -252,18 +257,18 @@ fn burst(agent: &Agent, runtime: &Runtime, count: usize, image: &str) -> Result<
 /// while is slow for both.
 pub fn bursts(
     bed: &Bed,
-    runtime: &Runtime,
-    kinds: [&Kind; 2],
+    runtime: &RuntimeObserver,
+    kinds: [&AgentKind; 2],
     endpoint: &str,
-    (images, count, turns): (&Images, usize, usize),
-) -> Result<Turns> {
-    let mut seen = Turns::default();
+    (images, count, turns): (&BenchImages, usize, usize),
+) -> Result<PairedSamples> {
+    let mut seen = PairedSamples::default();
     for turn in 0..turns {
         let mut took = [0.0; 2];
         for (kind, took) in kinds.iter().zip(&mut took) {
             eprintln!("{}: {count} at once, turn {}", kind.name, turn + 1);
-            let home = Home::new(bed, &format!("{}-{count}-{turn}", kind.name), endpoint)?;
-            let agent = Agent::start(bed, kind, &home)?;
+            let home = AgentHome::new(bed, &format!("{}-{count}-{turn}", kind.name), endpoint)?;
+            let agent = AgentProcess::start(bed, kind, &home)?;
             sleep(SETTLE_BRIEFLY);
             *took = millis(burst(&agent, runtime, count, &images.quiet)?);
             clear(&agent, runtime)?;
@@ -275,7 +280,7 @@ pub fn bursts(
     Ok(seen)
 }
 
-fn clear(agent: &Agent, runtime: &Runtime) -> Result<()> {
+fn clear(agent: &AgentProcess, runtime: &RuntimeObserver) -> Result<()> {
     agent.withdraw_all()?;
     runtime.wait_gone("burst-")
 }

@@ -26,16 +26,16 @@ use prost::Message;
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::{mpsc, watch};
 
-type Failure = std::io::Error;
-type AnyBody = UnsyncBoxBody<Bytes, Failure>;
+type ProxyError = std::io::Error;
+type AnyBody = UnsyncBoxBody<Bytes, ProxyError>;
 
-fn failure(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Failure {
-    Failure::other(error)
+fn proxy_error(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> ProxyError {
+    ProxyError::other(error)
 }
 
 /// How the event stream is handled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Events {
+pub enum EventStreamMode {
     #[default]
     Whole,
     /// The stream is open and nothing comes.
@@ -48,20 +48,20 @@ pub enum Events {
     Unknown,
 }
 
-impl Events {
+impl EventStreamMode {
     fn has_no_stream(self) -> bool {
         matches!(self, Self::Cut | Self::Unknown)
     }
 }
 
 #[derive(Debug, Default)]
-struct Faults {
+struct ProxyFaults {
     /// Calls whose request contains one of these are held.
-    held: watch::Sender<Vec<String>>,
+    held_names: watch::Sender<Vec<String>>,
     waiting: AtomicUsize,
     /// The container whose state is reported as unknown.
     unknown: Mutex<Option<String>>,
-    events: watch::Sender<Events>,
+    events: watch::Sender<EventStreamMode>,
     streams: AtomicUsize,
     /// How many streams have ended.
     ended: AtomicUsize,
@@ -70,13 +70,13 @@ struct Faults {
 /// It lives as long as the test's process.
 pub struct Proxy {
     socket: PathBuf,
-    faults: Arc<Faults>,
+    faults: Arc<ProxyFaults>,
 }
 
 impl Proxy {
     /// Listens on `socket` for clients of the runtime at `runtime`.
     pub fn start(socket: &Path, runtime: &Path) -> Result<Self> {
-        let faults = Arc::new(Faults::default());
+        let faults = Arc::new(ProxyFaults::default());
         let listener = std::os::unix::net::UnixListener::bind(socket)
             .with_context(|| socket.display().to_string())?;
         listener.set_nonblocking(true)?;
@@ -86,7 +86,7 @@ impl Proxy {
             tasks.block_on(async {
                 let Ok(listener) = UnixListener::from_std(listener) else { return };
                 while let Ok((stream, _)) = listener.accept().await {
-                    tokio::spawn(converse(stream, runtime.clone(), shared.clone()));
+                    tokio::spawn(proxy_connection(stream, runtime.clone(), shared.clone()));
                 }
             });
         })?;
@@ -99,10 +99,10 @@ impl Proxy {
 
     /// From now on calls are held that name one of these: an id, or a pod's name.
     pub fn hold(&self, names: &[&str]) {
-        self.faults.held.send_replace(names.iter().map(|name| (*name).to_owned()).collect());
+        self.faults.held_names.send_replace(names.iter().map(|name| (*name).to_owned()).collect());
     }
 
-    pub fn let_go(&self) {
+    pub fn release(&self) {
         self.hold(&[]);
     }
 
@@ -112,12 +112,12 @@ impl Proxy {
     }
 
     /// Sets the container whose state is reported as unknown; `None` for no container.
-    pub fn make_unknown(&self, container: Option<&str>) {
+    pub fn set_state_unknown(&self, container: Option<&str>) {
         let mut unknown = self.faults.unknown.lock().unwrap_or_else(PoisonError::into_inner);
         *unknown = container.map(ToOwned::to_owned);
     }
 
-    pub fn events(&self, events: Events) {
+    pub fn events(&self, events: EventStreamMode) {
         self.faults.events.send_replace(events);
     }
 
@@ -133,7 +133,11 @@ impl Proxy {
 }
 
 /// One client connection, with a connection to the runtime that ends with it.
-async fn converse(caller: UnixStream, runtime: PathBuf, faults: Arc<Faults>) -> Option<()> {
+async fn proxy_connection(
+    caller: UnixStream,
+    runtime: PathBuf,
+    faults: Arc<ProxyFaults>,
+) -> Option<()> {
     let stream = UnixStream::connect(&runtime).await.ok()?;
     let (sender, connection) =
         client::handshake(TokioExecutor::new(), TokioIo::new(stream)).await.ok()?;
@@ -154,19 +158,19 @@ async fn converse(caller: UnixStream, runtime: PathBuf, faults: Arc<Faults>) -> 
 async fn pass(
     request: Request<Incoming>,
     mut sender: client::SendRequest<Full<Bytes>>,
-    faults: &Arc<Faults>,
-) -> Result<Response<AnyBody>, Failure> {
+    faults: &Arc<ProxyFaults>,
+) -> Result<Response<AnyBody>, ProxyError> {
     let (head, body) = request.into_parts();
-    let body = body.collect().await.map_err(failure)?.to_bytes();
+    let body = body.collect().await.map_err(proxy_error)?.to_bytes();
     let call = head.uri.path().rsplit('/').next().unwrap_or_default().to_owned();
     hold(faults, &body).await;
     let events = *faults.events.borrow();
     if call == "GetContainerEvents" && events.has_no_stream() {
         // UNIMPLEMENTED or UNAVAILABLE.
-        return Ok(refusal(if events == Events::Unknown { "12" } else { "14" }));
+        return Ok(grpc_status(if events == EventStreamMode::Unknown { "12" } else { "14" }));
     }
     let answer = sender.send_request(Request::from_parts(head, Full::new(body))).await;
-    let answer = answer.map_err(failure)?;
+    let answer = answer.map_err(proxy_error)?;
     let (mut head, body) = answer.into_parts();
     match call.as_str() {
         "GetContainerEvents" => {
@@ -181,47 +185,47 @@ async fn pass(
         }
         "ContainerStatus" | "ListContainers" => {
             head.headers.remove("content-length");
-            let whole = body.collect().await.map_err(failure)?;
+            let whole = body.collect().await.map_err(proxy_error)?;
             let trailers = whole.trailers().cloned();
-            let bytes = veiled(&call, whole.to_bytes(), faults);
+            let bytes = with_unknown_state(&call, whole.to_bytes(), faults);
             let body = Full::new(bytes).map_err(|never| match never {});
             let body = body.with_trailers(async move { trailers.map(Ok) });
             Ok(Response::from_parts(head, body.boxed_unsync()))
         }
-        _ => Ok(Response::from_parts(head, body.map_err(failure).boxed_unsync())),
+        _ => Ok(Response::from_parts(head, body.map_err(proxy_error).boxed_unsync())),
     }
 }
 
 /// Waits while the request names something that is held.
-async fn hold(faults: &Faults, body: &[u8]) {
-    let mut held = faults.held.subscribe();
+async fn hold(faults: &ProxyFaults, body: &[u8]) {
+    let mut held_names = faults.held_names.subscribe();
     let names = |name: &String| body.windows(name.len()).any(|part| part == name.as_bytes());
-    let is_free = |held: &Vec<String>| !held.iter().any(names);
-    if is_free(&held.borrow()) {
+    let is_free = |held_names: &Vec<String>| !held_names.iter().any(names);
+    if is_free(&held_names.borrow()) {
         return;
     }
     // Also decremented when the caller cancels the call and this is dropped.
-    let _waiting = Waiting::new(&faults.waiting);
-    let _ = held.wait_for(is_free).await;
+    let _waiting = WaitingGuard::new(&faults.waiting);
+    let _ = held_names.wait_for(is_free).await;
 }
 
-struct Waiting<'a>(&'a AtomicUsize);
+struct WaitingGuard<'a>(&'a AtomicUsize);
 
-impl<'a> Waiting<'a> {
+impl<'a> WaitingGuard<'a> {
     fn new(count: &'a AtomicUsize) -> Self {
         count.fetch_add(1, Ordering::SeqCst);
         Self(count)
     }
 }
 
-impl Drop for Waiting<'_> {
+impl Drop for WaitingGuard<'_> {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::SeqCst);
     }
 }
 
 /// A gRPC status without a body.
-fn refusal(status: &'static str) -> Response<AnyBody> {
+fn grpc_status(status: &'static str) -> Response<AnyBody> {
     let mut answer = Response::new(Empty::new().map_err(|never| match never {}).boxed_unsync());
     let words = [("content-type", "application/grpc"), ("grpc-status", status)];
     for (name, value) in words {
@@ -231,7 +235,7 @@ fn refusal(status: &'static str) -> Response<AnyBody> {
 }
 
 /// A response of one message with the state of the chosen container set to unknown.
-fn veiled(call: &str, bytes: Bytes, faults: &Faults) -> Bytes {
+fn with_unknown_state(call: &str, bytes: Bytes, faults: &ProxyFaults) -> Bytes {
     let unknown = faults.unknown.lock().unwrap_or_else(PoisonError::into_inner).clone();
     let (Some(id), Some(message)) = (unknown, bytes.get(5..)) else { return bytes };
     let state = v1::ContainerState::ContainerUnknown as i32;
@@ -255,16 +259,16 @@ fn veiled(call: &str, bytes: Bytes, faults: &Faults) -> Bytes {
 }
 
 /// The body's frames as they are received.
-struct Frames(mpsc::Receiver<Result<Frame<Bytes>, Failure>>);
+struct Frames(mpsc::Receiver<Result<Frame<Bytes>, ProxyError>>);
 
 impl Body for Frames {
     type Data = Bytes;
-    type Error = Failure;
+    type Error = ProxyError;
 
     fn poll_frame(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Failure>>> {
+    ) -> Poll<Option<Result<Frame<Bytes>, ProxyError>>> {
         self.0.poll_recv(context)
     }
 }
@@ -272,15 +276,15 @@ impl Body for Frames {
 /// Passes complete events on, or applies the stream's fault.
 async fn pass_events(
     mut body: Incoming,
-    frames: mpsc::Sender<Result<Frame<Bytes>, Failure>>,
-    faults: Arc<Faults>,
+    frames: mpsc::Sender<Result<Frame<Bytes>, ProxyError>>,
+    faults: Arc<ProxyFaults>,
 ) -> Option<()> {
-    let mut mood = faults.events.subscribe();
+    let mut mode = faults.events.subscribe();
     let mut buffer = BytesMut::new();
     loop {
         let frame = tokio::select! {
-            () = until_cut(&mut mood) => {
-                frames.send(Err(failure("the stream is cut"))).await.ok()?;
+            () = until_cut(&mut mode) => {
+                frames.send(Err(proxy_error("the stream is cut"))).await.ok()?;
                 return None;
             }
             frame = body.frame() => frame?,
@@ -292,16 +296,16 @@ async fn pass_events(
                 continue;
             }
             Err(error) => {
-                frames.send(Err(failure(error))).await.ok()?;
+                frames.send(Err(proxy_error(error))).await.ok()?;
                 return None;
             }
         };
         buffer.extend_from_slice(&frame);
         while let Some(event) = next_message(&mut buffer) {
-            let times = match *mood.borrow() {
-                Events::Lost | Events::Cut | Events::Unknown => 0,
-                Events::Whole => 1,
-                Events::Repeated => 3,
+            let times = match *mode.borrow() {
+                EventStreamMode::Lost | EventStreamMode::Cut | EventStreamMode::Unknown => 0,
+                EventStreamMode::Whole => 1,
+                EventStreamMode::Repeated => 3,
             };
             for _ in 0..times {
                 frames.send(Ok(Frame::data(event.clone()))).await.ok()?;
@@ -310,8 +314,8 @@ async fn pass_events(
     }
 }
 
-async fn until_cut(mood: &mut watch::Receiver<Events>) {
-    let _ = mood.wait_for(|mood| mood.has_no_stream()).await;
+async fn until_cut(mode: &mut watch::Receiver<EventStreamMode>) {
+    let _ = mode.wait_for(|mode| mode.has_no_stream()).await;
 }
 
 /// The next complete gRPC message, with its five-byte prefix.

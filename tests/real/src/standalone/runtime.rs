@@ -13,14 +13,14 @@ const LOOK_EVERY: Duration = Duration::from_millis(4);
 /// nothing, and polling often takes processor time from what is measured.
 const LOOK_FOR_STARTS_EVERY: Duration = Duration::from_millis(50);
 
-pub struct Runtime {
+pub struct RuntimeObserver {
     tasks: tokio::runtime::Runtime,
     client: CriClient,
 }
 
 /// One container as the runtime reports it; times in nanoseconds since the epoch.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Seen {
+pub struct ListedContainer {
     pub id: String,
     pub pod: String,
     pub attempt: u32,
@@ -33,7 +33,7 @@ pub fn now() -> i64 {
     i64::try_from(since.as_nanos()).unwrap_or(i64::MAX)
 }
 
-impl Runtime {
+impl RuntimeObserver {
     pub fn connect(endpoint: &str) -> Result<Self> {
         let tasks = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let client = {
@@ -44,7 +44,7 @@ impl Runtime {
     }
 
     /// All containers of pods with this name prefix, with their times.
-    pub fn containers(&self, prefix: &str) -> Result<Vec<Seen>> {
+    pub fn containers(&self, prefix: &str) -> Result<Vec<ListedContainer>> {
         self.tasks.block_on(async {
             let listed = self.client.list_containers(v1::ListContainersRequest::default()).await?;
             let mut seen = Vec::new();
@@ -64,7 +64,7 @@ impl Runtime {
                 };
                 let status = answer.status.context("a status")?;
                 let attempt = status.metadata.map_or(0, |metadata| metadata.attempt);
-                seen.push(Seen {
+                seen.push(ListedContainer {
                     id: container.id,
                     pod,
                     attempt,
@@ -77,13 +77,18 @@ impl Runtime {
     }
 
     /// Waits until this many containers of these pods have started (at the given attempt).
-    pub fn wait_started(&self, prefix: &str, count: usize, attempt: u32) -> Result<Vec<Seen>> {
+    pub fn wait_started(
+        &self,
+        prefix: &str,
+        count: usize,
+        attempt: u32,
+    ) -> Result<Vec<ListedContainer>> {
         let begun = Instant::now();
         loop {
             // Listing is cheap, statuses are not: only when enough are there.
             // A runtime that has just been restarted may not answer yet.
             if self.running(prefix).is_ok_and(|running| running >= count) {
-                let started: Vec<Seen> = self
+                let started: Vec<ListedContainer> = self
                     .containers(prefix)
                     .unwrap_or_default()
                     .into_iter()

@@ -5,10 +5,10 @@ use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
-use node_testkit::bed::{Bed, Test};
+use node_testkit::bed::{Bed, BedTest};
 use node_testkit::programs;
 use node_testkit::start::{Containerd, ContainerdOptions, ControlPlane};
-use real_tests::standalone::agent::{Agent, Home, Kind};
+use real_tests::standalone::agent::{AgentHome, AgentKind, AgentProcess};
 use serde_json::{Value, json};
 
 const NEEDS: &[&str] = &[
@@ -41,7 +41,7 @@ const EVENT_DIFFERENCES: &[(&str, &str)] = &[
     ("InvalidDiskCapacity", "the reference's image garbage collection before it has statistics"),
 ];
 
-struct Seen {
+struct ObservedNode {
     node: Value,
     reasons: BTreeSet<String>,
     lease: Value,
@@ -52,7 +52,7 @@ struct Seen {
 #[test]
 fn the_node_object_is_what_the_reference_would_write() -> Result<()> {
     let keelson = programs::build("keelson", "keelson")?;
-    Test::new().needs(NEEDS).deadline(Duration::from_mins(5)).run(|bed| {
+    BedTest::new().needs(NEEDS).deadline(Duration::from_mins(5)).run(|bed| {
         let containerd = Containerd::start(bed, &ContainerdOptions::default())?;
         // The bed has no name service.
         let by_address = ["--kubelet-preferred-address-types=InternalIP".to_owned()];
@@ -63,11 +63,11 @@ fn the_node_object_is_what_the_reference_would_write() -> Result<()> {
             "--node-labels=disk=ssd,topology.kubernetes.io/zone=z1".to_owned(),
         ];
         let mut seen = Vec::new();
-        for mut kind in [Kind::reference()?, Kind::keelson(&keelson)] {
+        for mut kind in [AgentKind::reference()?, AgentKind::keelson(&keelson)] {
             kind.command.extend(flags.iter().cloned());
-            let home = Home::new(bed, kind.name, &containerd.endpoint())?.with(CONFIGURATION);
-            let agent = Agent::start(bed, &kind, &home)?;
-            seen.push(look(&plane).with_context(|| log_of(bed, &kind))?);
+            let home = AgentHome::new(bed, kind.name, &containerd.endpoint())?.with(CONFIGURATION);
+            let agent = AgentProcess::start(bed, &kind, &home)?;
+            seen.push(observe(&plane).with_context(|| log_of(bed, &kind))?);
             agent.end()?;
             plane.kubectl(&["delete", "node", NODE])?;
             plane.kubectl(&["delete", "events", "--all"])?;
@@ -77,8 +77,8 @@ fn the_node_object_is_what_the_reference_would_write() -> Result<()> {
     })
 }
 
-fn log_of(bed: &Bed, kind: &Kind) -> String {
-    let log = std::fs::read_to_string(Agent::log(bed, kind)).unwrap_or_default();
+fn log_of(bed: &Bed, kind: &AgentKind) -> String {
+    let log = std::fs::read_to_string(AgentProcess::log(bed, kind)).unwrap_or_default();
     let lines: Vec<&str> = log.lines().collect();
     lines[lines.len().saturating_sub(40)..].join("\n")
 }
@@ -95,7 +95,7 @@ fn is_ready(node: &Value) -> bool {
         .is_some_and(|all| all.iter().any(|one| one["type"] == "Ready" && one["status"] == "True"))
 }
 
-fn look(plane: &ControlPlane) -> Result<Seen> {
+fn observe(plane: &ControlPlane) -> Result<ObservedNode> {
     let begun = Instant::now();
     let node = loop {
         match get(plane, &["node", NODE]) {
@@ -144,14 +144,14 @@ fn look(plane: &ControlPlane) -> Result<Seen> {
     let health = through("/healthz")?;
     ensure!(health == "ok", "/healthz: {health}");
     let configuration = serde_json::from_str(&through("/configz")?).context("/configz")?;
-    Ok(Seen { node, reasons: reasons.collect(), lease: renewed, configuration })
+    Ok(ObservedNode { node, reasons: reasons.collect(), lease: renewed, configuration })
 }
 
-fn compare(reference: &Seen, ours: &Seen) -> Result<()> {
+fn compare(reference: &ObservedNode, ours: &ObservedNode) -> Result<()> {
     let mut differences = Vec::new();
     differ("", &without_times(&reference.node), &without_times(&ours.node), &mut differences);
     differences.retain(|line| !DIFFERENCES.iter().any(|(path, _)| line.starts_with(path)));
-    let of_lease = |seen: &Seen| {
+    let of_lease = |seen: &ObservedNode| {
         json!({
             "holder": seen.lease["spec"]["holderIdentity"],
             "duration": seen.lease["spec"]["leaseDurationSeconds"],
@@ -168,8 +168,8 @@ fn compare(reference: &Seen, ours: &Seen) -> Result<()> {
     let is_listed = |event: &str| EVENT_DIFFERENCES.iter().any(|(name, _)| event.contains(name));
     let one_sided = reference.reasons.symmetric_difference(&ours.reasons);
     for reason in one_sided.filter(|event| !is_listed(event)) {
-        let whose = if ours.reasons.contains(reason) { "ours only" } else { "reference only" };
-        differences.push(format!("event {whose}: {reason}"));
+        let side = if ours.reasons.contains(reason) { "ours only" } else { "reference only" };
+        differences.push(format!("event {side}: {reason}"));
     }
     ensure!(differences.is_empty(), "{}", differences.join("\n"));
     Ok(())

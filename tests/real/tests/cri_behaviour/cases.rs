@@ -22,13 +22,13 @@ mod streams;
 mod sysctls;
 mod user_namespaces;
 
-use crate::support::Case;
+use crate::support::CriCase;
 
 /// A case whose `name` is its function's.
 macro_rules! cases {
     ($($name:ident),* $(,)?) => {
-        pub(super) const CASES: &[crate::support::Case] = &[
-            $(crate::support::Case {
+        pub(super) const CASES: &[crate::support::CriCase] = &[
+            $(crate::support::CriCase {
                 name: stringify!($name),
                 run: |cri| Box::pin($name(cri)),
             }),*
@@ -38,16 +38,16 @@ macro_rules! cases {
 pub(crate) use cases;
 
 /// Cases of features that only the embedded runtime has.
-pub(crate) fn of_handlers() -> impl Iterator<Item = &'static Case> {
+pub(crate) fn of_handlers() -> impl Iterator<Item = &'static CriCase> {
     handlers::CASES.iter().chain(handler_trees::CASES)
 }
 
 /// Attacks that the embedded runtime must resist, whatever other runtimes do.
-pub(crate) fn of_hostile() -> impl Iterator<Item = &'static Case> {
+pub(crate) fn of_hostile() -> impl Iterator<Item = &'static CriCase> {
     hostile::CASES.iter().chain(guards::CASES)
 }
 
-pub(crate) fn all() -> impl Iterator<Item = &'static Case> {
+pub(crate) fn all() -> impl Iterator<Item = &'static CriCase> {
     [
         sandboxes::CASES,
         containers::CASES,

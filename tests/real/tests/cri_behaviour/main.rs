@@ -15,12 +15,12 @@ mod support;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
-use node_testkit::bed::{Bed, Test};
+use node_testkit::bed::{Bed, BedTest};
 use node_testkit::start::{Containerd, ContainerdOptions};
 use node_testkit::{images, parts};
 
-use differences::Which;
-use support::{Case, Cri};
+use differences::CriImplementation;
+use support::{Cri, CriCase};
 
 /// One case may take this long; a runtime that hangs must not take the others with it.
 const ONE_CASE: Duration = Duration::from_secs(60);
@@ -29,7 +29,7 @@ const ALL_CASES: Duration = Duration::from_secs(900);
 #[test]
 fn containerd_behaves() -> Result<()> {
     let archives = support::archives()?;
-    Test::new().needs(Containerd::NEEDS).deadline(ALL_CASES).run(|bed| {
+    BedTest::new().needs(Containerd::NEEDS).deadline(ALL_CASES).run(|bed| {
         bed.mount_odd_names()?;
         let options = ContainerdOptions {
             sandbox_image: Some(images::PAUSE.to_owned()),
@@ -40,7 +40,7 @@ fn containerd_behaves() -> Result<()> {
         for archive in archives.of(bed)? {
             containerd.import(&archive)?;
         }
-        run_all(bed, &containerd.socket(), Which::Containerd, cases::all())
+        run_all(bed, &containerd.socket(), CriImplementation::Containerd, cases::all())
     })
 }
 
@@ -48,14 +48,14 @@ fn containerd_behaves() -> Result<()> {
 fn keelson_behaves() -> Result<()> {
     let archives = support::archives()?;
     let programs = server::build()?;
-    Test::new().deadline(ALL_CASES).run(|bed| {
+    BedTest::new().deadline(ALL_CASES).run(|bed| {
         bed.mount_odd_names()?;
-        let keelson = server::Keelson::start(bed, &programs)?;
+        let keelson = server::CriServer::start(bed, &programs)?;
         for archive in archives.of(bed)? {
             keelson.import(&archive)?;
         }
         let cases = cases::all().chain(cases::of_hostile());
-        run_all(bed, &keelson.socket(), Which::Keelson, cases)
+        run_all(bed, &keelson.socket(), CriImplementation::Keelson, cases)
     })
 }
 
@@ -63,7 +63,7 @@ fn keelson_behaves() -> Result<()> {
 fn handlers_behave() -> Result<()> {
     let archives = support::archives()?;
     let programs = server::build()?;
-    Test::new().needs(&["runc"]).deadline(ALL_CASES).run(|bed| {
+    BedTest::new().needs(&["runc"]).deadline(ALL_CASES).run(|bed| {
         // KEELSON_OCI_PROGRAM names another OCI runtime, such as crun; runsc needs arguments, too.
         let runc = match std::env::var_os("KEELSON_OCI_PROGRAM") {
             Some(program) => program.into(),
@@ -71,16 +71,16 @@ fn handlers_behave() -> Result<()> {
         };
         let words = std::env::var("KEELSON_OCI_ARGUMENTS").unwrap_or_default();
         let words: Vec<&str> = words.split_whitespace().collect();
-        let keelson = server::Keelson::start_with(bed, &programs, |config, folder| {
+        let keelson = server::CriServer::start_with(bed, &programs, |config, dir| {
             config["handlers"] = serde_json::json!([]);
             config["runtimes"] =
                 serde_json::json!({ "oci": { "program": runc, "arguments": words } });
-            config["deviceSpecifications"] = serde_json::json!([folder.join("cdi")]);
+            config["deviceSpecifications"] = serde_json::json!([dir.join("cdi")]);
         })?;
         for archive in archives.of(bed)? {
             keelson.import(&archive)?;
         }
-        run_all(bed, &keelson.socket(), Which::Keelson, cases::of_handlers())
+        run_all(bed, &keelson.socket(), CriImplementation::Keelson, cases::of_handlers())
     })
 }
 
@@ -88,8 +88,8 @@ fn handlers_behave() -> Result<()> {
 fn run_all(
     bed: &Bed,
     socket: &std::path::Path,
-    which: Which,
-    cases: impl Iterator<Item = &'static Case>,
+    which: CriImplementation,
+    cases: impl Iterator<Item = &'static CriCase>,
 ) -> Result<()> {
     let runtime =
         tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
@@ -102,7 +102,7 @@ fn run_all(
         }
         let begun = Instant::now();
         let outcome = runtime.block_on(async {
-            let cri = Cri::connect(socket, bed.folder(), case.name).await?;
+            let cri = Cri::connect(socket, bed.dir(), case.name).await?;
             let run = tokio::time::timeout(ONE_CASE, (case.run)(&cri)).await;
             let outcome = run.unwrap_or_else(|_| bail!("not done after {ONE_CASE:?}"));
             cri.clean().await;

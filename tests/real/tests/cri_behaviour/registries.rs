@@ -10,9 +10,9 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
 use cri_wire::v1;
-use node_testkit::bed::{Bed, Test};
-use node_testkit::images::{self, Built};
-use node_testkit::start::{PASSWORD, Registry, RegistryOptions, USER};
+use node_testkit::bed::{Bed, BedTest};
+use node_testkit::images::{self, BuiltImage};
+use node_testkit::start::{PASSWORD, RegistryOptions, RegistryServer, USER};
 use serde_json::{Value, json};
 
 use crate::server;
@@ -33,18 +33,20 @@ const TOKEN: &str = "a-token-of-the-registry";
 fn registries_are_pulled_from() -> Result<()> {
     let built = images::busybox()?.named("registry.test/tests/busybox:1").build()?;
     let programs = server::build()?;
-    Test::new().needs(Registry::NEEDS).deadline(Duration::from_secs(240)).run(|bed| {
-        let plain = Registry::start(bed, RegistryOptions::default())?;
-        let guarded =
-            Registry::start(bed, RegistryOptions { password: true, ..RegistryOptions::default() })?;
-        let secure = Registry::start(bed, RegistryOptions { password: true, tls: true })?;
+    BedTest::new().needs(RegistryServer::NEEDS).deadline(Duration::from_secs(240)).run(|bed| {
+        let plain = RegistryServer::start(bed, RegistryOptions::default())?;
+        let guarded = RegistryServer::start(
+            bed,
+            RegistryOptions { password: true, ..RegistryOptions::default() },
+        )?;
+        let secure = RegistryServer::start(bed, RegistryOptions { password: true, tls: true })?;
         let digests = push(plain.address(), &built)?;
         for other in [&guarded, &secure] {
             copy(bed, &plain, other)?;
         }
-        let gate = Gate::before(plain.address())?;
+        let gate = RegistryGate::before(plain.address())?;
         // The highest log level, so that everything is logged.
-        let keelson = server::Keelson::start_telling(bed, &programs, 10, |config, _| {
+        let keelson = server::CriServer::start_with_verbosity(bed, &programs, 10, |config, _| {
             let name = |host: &str| format!("{host}:{}", secure.address().port());
             config["registries"] = json!({
                 "registry.test": { "mirrors": [plain.url()] },
@@ -58,7 +60,7 @@ fn registries_are_pulled_from() -> Result<()> {
         let runtime =
             tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
         runtime.block_on(async {
-            let cri = Cri::connect(&keelson.socket(), bed.folder(), "registries").await?;
+            let cri = Cri::connect(&keelson.socket(), bed.dir(), "registries").await?;
             from_the_plain_one(&cri, plain.address(), &digests).await?;
             two_at_once_are_one_pull(&cri, &gate, &digests).await?;
             with_passwords(&cri, guarded.address()).await?;
@@ -67,7 +69,7 @@ fn registries_are_pulled_from() -> Result<()> {
             cri.clean().await;
             anyhow::Ok(())
         })?;
-        nothing_is_told(&keelson.said()?, guarded.address())
+        log_contains_no_secret(&keelson.log_text()?, guarded.address())
     })
 }
 
@@ -132,10 +134,10 @@ async fn from_the_plain_one(cri: &Cri, address: SocketAddr, digests: &Digests) -
 }
 
 /// The second pull starts while the gate holds the first; nothing is requested twice.
-async fn two_at_once_are_one_pull(cri: &Cri, gate: &Gate, digests: &Digests) -> Result<()> {
+async fn two_at_once_are_one_pull(cri: &Cri, gate: &RegistryGate, digests: &Digests) -> Result<()> {
     let image = format!("gated.test/{REPOSITORY}:several");
     let watching = async {
-        gate.until_somebody_waits().await?;
+        gate.wait_for_request().await?;
         let second = pull(cri, &image, None);
         let open = async {
             // Sent after the second pull was received: they share one connection, in order.
@@ -162,26 +164,26 @@ async fn two_at_once_are_one_pull(cri: &Cri, gate: &Gate, digests: &Digests) -> 
 }
 
 /// A proxy before a registry: it records requests, and passes none on until it is opened.
-struct Gate {
+struct RegistryGate {
     address: SocketAddr,
-    kept: Arc<Kept>,
+    state: Arc<RegistryGateState>,
 }
 
 #[derive(Default)]
-struct Kept {
+struct RegistryGateState {
     open: AtomicBool,
     asked: Mutex<Vec<String>>,
 }
 
-impl Gate {
+impl RegistryGate {
     fn before(registry: SocketAddr) -> Result<Self> {
         let listener = TcpListener::bind("127.0.0.1:0")?;
-        let gate = Self { address: listener.local_addr()?, kept: Arc::default() };
-        let kept = Arc::clone(&gate.kept);
+        let gate = Self { address: listener.local_addr()?, state: Arc::default() };
+        let state = Arc::clone(&gate.state);
         std::thread::spawn(move || {
             for client in listener.incoming().map_while(Result::ok) {
-                let kept = Arc::clone(&kept);
-                std::thread::spawn(move || kept.pass(client, registry));
+                let state = Arc::clone(&state);
+                std::thread::spawn(move || state.pass(client, registry));
             }
         });
         Ok(gate)
@@ -192,12 +194,12 @@ impl Gate {
     }
 
     fn asked(&self) -> Vec<String> {
-        self.kept.asked().clone()
+        self.state.asked().clone()
     }
 
-    async fn until_somebody_waits(&self) -> Result<()> {
+    async fn wait_for_request(&self) -> Result<()> {
         let begun = std::time::Instant::now();
-        while self.kept.asked().is_empty() {
+        while self.state.asked().is_empty() {
             ensure!(begun.elapsed() < Duration::from_secs(30), "nobody came");
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
@@ -205,11 +207,11 @@ impl Gate {
     }
 
     fn open(&self) {
-        self.kept.open.store(true, Ordering::SeqCst);
+        self.state.open.store(true, Ordering::SeqCst);
     }
 }
 
-impl Kept {
+impl RegistryGateState {
     fn asked(&self) -> MutexGuard<'_, Vec<String>> {
         self.asked.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -301,11 +303,11 @@ async fn in_other_forms(cri: &Cri, address: SocketAddr) -> Result<()> {
 }
 
 /// CVE-2020-8564 and -8563: no credentials at any log level.
-fn nothing_is_told(log: &str, address: SocketAddr) -> Result<()> {
+fn log_contains_no_secret(log: &str, address: SocketAddr) -> Result<()> {
     ensure!(log.contains(&address.to_string()), "the log says nothing of pulls: nothing is shown");
     for secret in [PASSWORD, WRONG, IDENTITY, TOKEN, ENCODED] {
-        let told = log.lines().find(|line| line.contains(secret));
-        ensure!(told.is_none(), "{secret:?} is told: {told:?}");
+        let leaked = log.lines().find(|line| line.contains(secret));
+        ensure!(leaked.is_none(), "{secret:?} is told: {leaked:?}");
     }
     Ok(())
 }
@@ -319,20 +321,20 @@ async fn over_tls(cri: &Cri, port: u16) -> Result<()> {
 }
 
 /// Copies one registry's content to one with TLS or a password, which the push client lacks.
-fn copy(bed: &Bed, from: &Registry, to: &Registry) -> Result<()> {
-    let data = |registry: &Registry| {
-        bed.folder().join(format!("registry-{}", registry.address().port())).join("data")
+fn copy(bed: &Bed, from: &RegistryServer, to: &RegistryServer) -> Result<()> {
+    let data = |registry: &RegistryServer| {
+        bed.dir().join(format!("registry-{}", registry.address().port())).join("data")
     };
-    copy_folder(&data(from), &data(to))
+    copy_dir(&data(from), &data(to))
 }
 
-fn copy_folder(from: &Path, to: &Path) -> Result<()> {
+fn copy_dir(from: &Path, to: &Path) -> Result<()> {
     std::fs::create_dir_all(to)?;
     for entry in std::fs::read_dir(from).with_context(|| format!("read {}", from.display()))? {
         let entry = entry?;
         let place = to.join(entry.file_name());
         if entry.file_type()?.is_dir() {
-            copy_folder(&entry.path(), &place)?;
+            copy_dir(&entry.path(), &place)?;
         } else {
             std::fs::copy(entry.path(), &place)?;
         }
@@ -341,7 +343,7 @@ fn copy_folder(from: &Path, to: &Path) -> Result<()> {
 }
 
 /// The image under its own manifest, in an index with another platform, and packed with zstd.
-fn push(registry: SocketAddr, built: &Built) -> Result<Digests> {
+fn push(registry: SocketAddr, built: &BuiltImage) -> Result<Digests> {
     let packed = stored_as_zstd(&built.layer_tar.bytes);
     let packed_digest = digest(&packed);
     for (digest, bytes) in [

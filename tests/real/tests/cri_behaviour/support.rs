@@ -33,15 +33,15 @@ pub(crate) const SPARE: &str = "registry.test/spare:1";
 
 const LARGEST: usize = cri_wire::MESSAGE_SIZE_LIMIT;
 
-pub(crate) type Run = for<'a> fn(&'a Cri) -> Pin<Box<dyn Future<Output = Result<()>> + 'a>>;
+pub(crate) type CaseFn = for<'a> fn(&'a Cri) -> Pin<Box<dyn Future<Output = Result<()>> + 'a>>;
 
-pub(crate) struct Case {
+pub(crate) struct CriCase {
     pub(crate) name: &'static str,
-    pub(crate) run: Run,
+    pub(crate) run: CaseFn,
 }
 
 /// Images as archives, built once before the bed.
-pub(crate) struct Archives(Vec<images::Built>);
+pub(crate) struct Archives(Vec<images::BuiltImage>);
 
 pub(crate) fn archives() -> Result<Archives> {
     let configured = images::busybox()?.named(CONFIGURED).configured(|config| {
@@ -65,10 +65,10 @@ pub(crate) fn archives() -> Result<Archives> {
     let spare = images::busybox()?.named(SPARE);
     let mut all = vec![images::pause()?, images::busybox()?, configured, commandless];
     all.extend([volumes, spare, filled()?, file_volume()?]);
-    Ok(Archives(all.iter().map(images::Image::build).collect::<Result<_>>()?))
+    Ok(Archives(all.iter().map(images::TestImage::build).collect::<Result<_>>()?))
 }
 
-fn filled() -> Result<images::Image> {
+fn filled() -> Result<images::TestImage> {
     let image = images::busybox()?
         .named(FILLED)
         .with_directory("/filled", 0o2750)
@@ -85,7 +85,7 @@ fn filled() -> Result<images::Image> {
     }))
 }
 
-fn file_volume() -> Result<images::Image> {
+fn file_volume() -> Result<images::TestImage> {
     Ok(images::busybox()?.named(FILE_VOLUME).configured(|config| {
         config.volumes = [("/etc/passwd".to_owned(), Default::default())].into();
     }))
@@ -94,10 +94,10 @@ fn file_volume() -> Result<images::Image> {
 impl Archives {
     /// The archives as files in the bed.
     pub(crate) fn of(&self, bed: &Bed) -> Result<Vec<PathBuf>> {
-        let folder = bed.make_folder("archives")?;
+        let dir = bed.create_dir("archives")?;
         let mut all = Vec::new();
         for (at, built) in self.0.iter().enumerate() {
-            let path = folder.join(format!("{at}.tar"));
+            let path = dir.join(format!("{at}.tar"));
             built.write_docker_archive(&path)?;
             all.push(path);
         }
@@ -109,7 +109,7 @@ impl Archives {
 pub(crate) struct Cri {
     pub(crate) runtime: RuntimeServiceClient<Channel>,
     pub(crate) images: ImageServiceClient<Channel>,
-    pub(crate) folder: PathBuf,
+    pub(crate) dir: PathBuf,
     case: &'static str,
     counter: std::cell::Cell<u32>,
 }
@@ -137,14 +137,14 @@ impl Cri {
             .connect_with_connector(connector)
             .await
             .context("connect to the runtime")?;
-        let folder = bed.join("cases").join(case);
-        std::fs::create_dir_all(&folder)?;
+        let dir = bed.join("cases").join(case);
+        std::fs::create_dir_all(&dir)?;
         Ok(Self {
             runtime: RuntimeServiceClient::new(channel.clone())
                 .max_decoding_message_size(LARGEST)
                 .max_encoding_message_size(LARGEST),
             images: ImageServiceClient::new(channel),
-            folder,
+            dir,
             case,
             counter: std::cell::Cell::new(0),
         })
@@ -188,7 +188,7 @@ impl Cri {
             }),
             // A pod on the host's network has the host's name.
             hostname: String::new(),
-            log_directory: self.folder.display().to_string(),
+            log_directory: self.dir.display().to_string(),
             labels: [("case".to_owned(), self.case.to_owned())].into(),
             annotations: [("note".to_owned(), "kept".to_owned())].into(),
             linux: Some(v1::LinuxPodSandboxConfig {
@@ -301,7 +301,7 @@ impl Cri {
     }
 
     /// A pod with one running container.
-    pub(crate) async fn running(&self, script: &str) -> Result<Running> {
+    pub(crate) async fn running(&self, script: &str) -> Result<StartedContainer> {
         let pod = self.pod();
         let container = self.container(script);
         Box::pin(self.running_as(pod, container)).await
@@ -311,12 +311,12 @@ impl Cri {
         &self,
         pod: v1::PodSandboxConfig,
         container: v1::ContainerConfig,
-    ) -> Result<Running> {
+    ) -> Result<StartedContainer> {
         let sandbox = Box::pin(self.run(&pod)).await?;
         let creating = Box::pin(self.create(&sandbox, &pod, &container));
         let id = creating.await.context("CreateContainer")?;
         Box::pin(self.start(&id)).await.context("StartContainer")?;
-        Ok(Running { pod, sandbox, id, log: self.folder.join(&container.log_path) })
+        Ok(StartedContainer { pod, sandbox, id, log: self.dir.join(&container.log_path) })
     }
 
     /// Runs a container to its end and returns its exit code and its output.
@@ -372,14 +372,14 @@ impl Cri {
 }
 
 /// A running container and its identities.
-pub(crate) struct Running {
+pub(crate) struct StartedContainer {
     pub(crate) pod: v1::PodSandboxConfig,
     pub(crate) sandbox: String,
     pub(crate) id: String,
     pub(crate) log: PathBuf,
 }
 
-impl Running {
+impl StartedContainer {
     /// The container's standard output, without timestamps. Standard error may be interleaved with
     /// it.
     pub(crate) fn output(&self) -> Result<String> {
@@ -393,23 +393,23 @@ impl Running {
         Ok(all)
     }
 
-    pub(crate) fn lines(&self) -> Result<Vec<LogLine>> {
+    pub(crate) fn lines(&self) -> Result<Vec<CriLogLine>> {
         let text = std::fs::read_to_string(&self.log)
             .with_context(|| format!("read {}", self.log.display()))?;
-        text.lines().map(LogLine::parse).collect()
+        text.lines().map(CriLogLine::parse).collect()
     }
 }
 
 /// A line of a CRI log.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct LogLine {
+pub(crate) struct CriLogLine {
     pub(crate) stamp: String,
     pub(crate) stream: String,
     pub(crate) whole: bool,
     pub(crate) text: String,
 }
 
-impl LogLine {
+impl CriLogLine {
     fn parse(line: &str) -> Result<Self> {
         let mut parts = line.splitn(4, ' ');
         let mut next = || parts.next().map(str::to_owned).context("a log line is too short");

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use node_testkit::bed::Test;
+use node_testkit::bed::BedTest;
 use node_testkit::machine::{self, Payload, fact};
 use node_testkit::{images, parts};
 
@@ -96,7 +96,7 @@ fn archives() -> Result<Vec<(PathBuf, PathBuf)>> {
 }
 
 #[test]
-fn one_boot_shows_all() -> Result<()> {
+fn the_machine_shows_every_fact_in_one_boot() -> Result<()> {
     // Built before the bed, which has no network.
     let machine = machine::ensure()?;
     let keelson = (
@@ -105,7 +105,7 @@ fn one_boot_shows_all() -> Result<()> {
     );
     let archives = archives()?;
     let deadline = Duration::from_secs(if whole() { 3600 } else { 1500 });
-    let test = Test::new().deadline(deadline + Duration::from_secs(20));
+    let test = BedTest::new().deadline(deadline + Duration::from_secs(20));
     let needs: &[&str] =
         if whole() { &["containerd", "runc", "kubelet"] } else { &["containerd", "runc"] };
     test.needs(needs).run(|_bed| {
@@ -170,10 +170,13 @@ fn check_agent(output: &str) -> Result<()> {
 fn check_driver(output: &str, driver: &str) -> Result<()> {
     pods::check(output, driver, whole())?;
     for (name, expected) in runtime::facts(driver, whole()) {
-        let told = fact(output, &format!("{driver} runtime {name}"))?;
-        ensure!(told == expected, "{driver} runtime {name}: {told:?}, not {expected:?}:\n{output}");
+        let actual = fact(output, &format!("{driver} runtime {name}"))?;
+        ensure!(
+            actual == expected,
+            "{driver} runtime {name}: {actual:?}, not {expected:?}:\n{output}"
+        );
     }
-    let told = fact(output, &format!("{driver} runtime driver"))?;
-    ensure!(told == driver, "the runtime tells the driver {told:?}, not {driver:?}");
+    let actual = fact(output, &format!("{driver} runtime driver"))?;
+    ensure!(actual == driver, "the runtime tells the driver {actual:?}, not {driver:?}");
     Ok(())
 }

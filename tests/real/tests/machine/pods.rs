@@ -97,8 +97,11 @@ pub(crate) fn check(output: &str, driver: &str, whole: bool) -> Result<()> {
         let fixed = fixed.map(|(name, value)| (*name, *value));
         let all = fixed.chain(of_machine.iter().map(|(name, value)| (*name, value.as_str())));
         for (name, expected) in all {
-            let told = fact(output, &format!("{driver}{on} {name}"))?;
-            ensure!(told == expected, "{driver}{on} {name}: {told:?}, not {expected:?}:\n{output}");
+            let actual = fact(output, &format!("{driver}{on} {name}"))?;
+            ensure!(
+                actual == expected,
+                "{driver}{on} {name}: {actual:?}, not {expected:?}:\n{output}"
+            );
         }
     }
     Ok(())

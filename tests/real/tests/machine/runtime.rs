@@ -3,9 +3,9 @@
 
 pub(crate) const SCRIPT: &str = include_str!("runtime.sh");
 
-type Fact = (&'static str, &'static str);
+type MachineFact = (&'static str, &'static str);
 
-const SMOKE: &[Fact] = &[
+const SMOKE: &[MachineFact] = &[
     ("memory.max", "33554432"),
     ("memory.swap.max", "0"),
     ("cpu.max", "10000 50000"),
@@ -32,7 +32,7 @@ const SMOKE: &[Fact] = &[
 ];
 
 /// Independent of the cgroup driver: `cargo xtask test` checks it once, with systemd.
-const USERS: &[Fact] = &[
+const USERS: &[MachineFact] = &[
     // A file of the machine's root and the image's: the pod's root owns both.
     ("owners seen inside", "0 0"),
     ("owner of what it wrote", "0"),
@@ -43,7 +43,7 @@ const USERS: &[Fact] = &[
 ];
 
 /// What `cargo xtask test` has no time for.
-const WHOLE: &[Fact] = &[
+const WHOLE: &[MachineFact] = &[
     ("changed memory.max", "50331648"),
     ("changed cpu.max", "20000 100000"),
     ("changed cpu.weight", "59"),
@@ -72,7 +72,7 @@ const WHOLE: &[Fact] = &[
     ("groups left of the agent's", "0"),
 ];
 
-pub(crate) fn facts(driver: &str, whole: bool) -> Vec<Fact> {
+pub(crate) fn facts(driver: &str, whole: bool) -> Vec<MachineFact> {
     let more = if whole { WHOLE } else { &[] };
     let users = if whole || driver == "systemd" { USERS } else { &[] };
     SMOKE.iter().chain(users).chain(more).copied().collect()

@@ -4,10 +4,10 @@
 use std::os::unix::fs::PermissionsExt as _;
 
 use anyhow::{Result, ensure};
-use node_testkit::start::Running;
+use node_testkit::start::RunningPart;
 use serde_json::json;
 
-use crate::stage::{Stage, seconds};
+use crate::stage::{ClusterTest, seconds};
 
 const UNINITIALIZED: &str = "node.cloudprovider.kubernetes.io/uninitialized";
 
@@ -28,7 +28,7 @@ esac
 "#;
 
 /// A controller with the provider. Nodes with two ranges from another controller keep them.
-pub(crate) fn machines(stage: &Stage<'_>) -> Result<Running> {
+pub(crate) fn machines(stage: &ClusterTest<'_>) -> Result<RunningPart> {
     let program = stage.file("machines");
     std::fs::write(&program, PROGRAM)?;
     std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755))?;

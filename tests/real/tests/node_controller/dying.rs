@@ -9,11 +9,11 @@ use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use node_controller::crash_points;
-use node_testkit::bed::Test;
+use node_testkit::bed::BedTest;
 use node_testkit::programs;
 use node_testkit::start::ControlPlane;
 
-use crate::stage::{LOST, Stage, bears, seconds};
+use crate::stage::{ClusterTest, LOST, bears, seconds};
 
 const WELL: [&str; 8] = ["w0", "w1", "w2", "w3", "w4", "w5", "w6", "w7"];
 const SILENT: [&str; 5] = ["s0", "s1", "s2", "s3", "s4"];
@@ -31,10 +31,10 @@ const FLAGS: &[&str] = &[
 ];
 
 #[test]
-fn a_controller_that_dies_after_any_write_is_followed_by_one_that_goes_on() -> Result<()> {
+fn a_new_controller_finishes_the_work_of_one_that_died_after_any_write() -> Result<()> {
     let keelson = programs::build("keelson", "keelson")?;
-    Test::new().needs(ControlPlane::NEEDS).deadline(Duration::from_mins(6)).run(|bed| {
-        let stage = Stage::new(bed, &keelson)?;
+    BedTest::new().needs(ControlPlane::NEEDS).deadline(Duration::from_mins(6)).run(|bed| {
+        let stage = ClusterTest::new(bed, &keelson)?;
         stage.join(&WELL, "a")?;
         stage.join(&SILENT, "a")?;
         for node in WELL.iter().chain(&SILENT) {
@@ -50,7 +50,7 @@ fn a_controller_that_dies_after_any_write_is_followed_by_one_that_goes_on() -> R
             if number >= AT_THE_START
                 && let Some(node) = silent.next()
             {
-                stage.hollow.silence(&[node]);
+                stage.hollow.stop_heartbeats(&[node]);
             }
             die_at(&stage, &format!("controller-{number}"), point)?;
         }
@@ -63,7 +63,7 @@ fn a_controller_that_dies_after_any_write_is_followed_by_one_that_goes_on() -> R
     })
 }
 
-fn die_at(stage: &Stage<'_>, name: &str, point: &str) -> Result<()> {
+fn die_at(stage: &ClusterTest<'_>, name: &str, point: &str) -> Result<()> {
     let process = std::cell::RefCell::new(stage.dying_controller(name, FLAGS, point)?);
     let took = stage.until(point, seconds(60), || Ok(!process.borrow_mut().is_alive()?))?;
     let log = std::fs::read_to_string(process.borrow().log())?;
@@ -75,7 +75,7 @@ fn die_at(stage: &Stage<'_>, name: &str, point: &str) -> Result<()> {
 
 /// Every node has its own range; nodes with heartbeats are untainted, silent ones are tainted, and
 /// their pods without a toleration are deleted.
-fn is_right(stage: &Stage<'_>) -> Result<bool> {
+fn is_right(stage: &ClusterTest<'_>) -> Result<bool> {
     let mut ranges = BTreeSet::new();
     for node in WELL.iter().chain(&SILENT).chain(&[LATE]) {
         let range = stage.node(node)?.spec.pod_cidr;
@@ -92,8 +92,8 @@ fn is_right(stage: &Stage<'_>) -> Result<bool> {
     for node in SILENT {
         let (go, stay) = (format!("go-{node}"), format!("stay-{node}"));
         ensure!(stage.is_kept(&stay)?, "{stay} bears it");
-        let given_up = stage.ready(node)? == "Unknown" && stage.taints(node)? == LOST;
-        if !given_up || stage.is_kept(&go)? || stage.is_pod_ready(&stay)? {
+        let unreachable = stage.ready(node)? == "Unknown" && stage.taints(node)? == LOST;
+        if !unreachable || stage.is_kept(&go)? || stage.is_pod_ready(&stay)? {
             return Ok(false);
         }
     }

@@ -10,15 +10,15 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
-use node_testkit::bed::Test;
+use node_testkit::bed::BedTest;
 use node_testkit::programs;
-use node_testkit::start::{ControlPlane, Running};
-use real_tests::node_controller::hollow::{Hollow, now};
+use node_testkit::start::{ControlPlane, RunningPart};
+use real_tests::node_controller::hollow::{HollowNodePool, now};
 use rustix::process::Signal;
 
-use crate::hand::{BY_HAND, Hand};
-use crate::stage::{LOST, Stage, bears, seconds, signal};
-use crate::verdict::{Blow, leader, left_alone, only_leaders_acted, was_interrupted};
+use crate::manual_writer::{BY_HAND, ManualWriter};
+use crate::stage::{ClusterTest, LOST, bears, seconds, signal};
+use crate::verdict::{Interruption, leader, left_alone, only_leaders_acted, was_interrupted};
 
 const WELL: [&str; 7] = ["w0", "w1", "w2", "w3", "w4", "w5", "w6"];
 /// One of them; it misses heartbeats repeatedly, never for longer than the grace period.
@@ -44,12 +44,12 @@ const SEED: u64 = 0x5eed_0006;
 #[test]
 fn two_fight_for_the_lease_and_nothing_is_lost() -> Result<()> {
     let keelson = programs::build("keelson", "keelson")?;
-    Test::new().needs(ControlPlane::NEEDS).deadline(Duration::from_mins(5)).run(|bed| {
+    BedTest::new().needs(ControlPlane::NEEDS).deadline(Duration::from_mins(5)).run(|bed| {
         let seed = std::env::var("KEELSON_SEED").map_or(Ok(SEED), |text| text.parse())?;
         println!("seed {seed}");
         let users: Vec<String> =
             (0..PROCESSES).map(|number| format!("instance-{number}")).collect();
-        let stage = Stage::audited(bed, &keelson, &users)?;
+        let stage = ClusterTest::audited(bed, &keelson, &users)?;
         stage.join(&WELL, "a")?;
         stage.join(&SILENT, "a")?;
         for node in WELL {
@@ -60,42 +60,52 @@ fn two_fight_for_the_lease_and_nothing_is_lost() -> Result<()> {
             stage.run_pod(&go, node, &bears(Some(0)))?;
             stage.run_pod(&stay, node, &bears(None))?;
         }
-        let hand = Hand::start(&stage, [WELL.as_slice(), SILENT.as_slice()].concat());
+        let manual_writer =
+            ManualWriter::start(&stage, [WELL.as_slice(), SILENT.as_slice()].concat());
         stage.runtime.spawn(blink(stage.hollow.clone()));
-        let mut fight = Fight {
+        let mut fight = LeaseFight {
             stage: &stage,
             dice: seed | 1,
             instances: Vec::new(),
             users: users.into_iter(),
-            blows: Vec::new(),
+            interruptions: Vec::new(),
         };
-        stage.hollow.silence(&SILENT[..1]);
+        stage.hollow.stop_heartbeats(&SILENT[..1]);
         fight.enter()?;
         fight.enter()?;
         fight.rounds()?;
         stage.until("all is as it should be", seconds(40), || is_right(&stage))?;
-        hand.stop(&stage)?;
+        manual_writer.stop(&stage)?;
         ensure!(is_right(&stage)?, "it stays as it should be");
-        let blows = fight.end()?;
-        judge(&stage, &blows)
+        let interruptions = fight.end()?;
+        check_audit_log(&stage, &interruptions)
     })
 }
 
 /// Checks the API server's audit log.
-fn judge(stage: &Stage<'_>, blows: &[Blow]) -> Result<()> {
+fn check_audit_log(stage: &ClusterTest<'_>, interruptions: &[Interruption]) -> Result<()> {
     let writes = stage.audit()?.writes()?;
     let acts = only_leaders_acted(&writes, LEASE)?;
     left_alone(&writes, &WELL)?;
-    let hit = blows.iter().filter(|blow| was_interrupted(&writes, blow)).count();
+    let hit =
+        interruptions.iter().filter(|interruption| was_interrupted(&writes, interruption)).count();
     let claims = writes.iter().filter(|write| write.is_about_leading());
     let leaders: BTreeSet<&String> = claims.filter(|it| it.is_done()).map(|it| &it.user).collect();
-    for blow in blows {
-        let word = if was_interrupted(&writes, blow) { "in the middle of" } else { "not at" };
-        println!("{} was {}, {word} giving up {}", blow.user, blow.how, blow.node);
+    for interruption in interruptions {
+        let word =
+            if was_interrupted(&writes, interruption) { "in the middle of" } else { "not at" };
+        println!(
+            "{} was {}, {word} giving up {}",
+            interruption.user, interruption.how, interruption.node
+        );
     }
     println!("{acts} acts, all by whoever held the lease; {leaders:?} led");
     ensure!(acts >= SILENT.len() * PODS * 3, "{acts} acts: too few to say anything");
-    ensure!(blows.len() >= 5 && hit * 5 >= blows.len() * 4, "{hit} of {}", blows.len());
+    ensure!(
+        interruptions.len() >= 5 && hit * 5 >= interruptions.len() * 4,
+        "{hit} of {}",
+        interruptions.len()
+    );
     ensure!(leaders.len() >= 3, "only {leaders:?} ever led");
     Ok(())
 }
@@ -107,13 +117,13 @@ fn pods(node: &str) -> Vec<(String, String)> {
 }
 
 /// Taints in the tests' short form, without those that were set by hand.
-fn own_taints(stage: &Stage<'_>, node: &str) -> Result<Vec<String>> {
+fn own_taints(stage: &ClusterTest<'_>, node: &str) -> Result<Vec<String>> {
     let taints = stage.taints(node)?;
     Ok(taints.into_iter().filter(|taint| !taint.starts_with(BY_HAND)).collect())
 }
 
 /// Whether all of the node's pods that should be deleted are being deleted.
-fn is_cleared(stage: &Stage<'_>, node: &str) -> Result<bool> {
+fn is_cleared(stage: &ClusterTest<'_>, node: &str) -> Result<bool> {
     for (go, stay) in pods(node) {
         let stays = stage.is_kept(&stay)? && !stage.is_pod_ready(&stay)?;
         if stage.is_kept(&go)? || !stays {
@@ -125,7 +135,7 @@ fn is_cleared(stage: &Stage<'_>, node: &str) -> Result<bool> {
 
 /// Nodes with heartbeats are untainted, silent ones are tainted, and every node that was ever lost
 /// was cleared of its pods.
-fn is_right(stage: &Stage<'_>) -> Result<bool> {
+fn is_right(stage: &ClusterTest<'_>) -> Result<bool> {
     for node in WELL.iter().chain(&SILENT[..2]) {
         if stage.ready(node)? != "True" || !own_taints(stage, node)?.is_empty() {
             return Ok(false);
@@ -143,13 +153,13 @@ fn is_right(stage: &Stage<'_>) -> Result<bool> {
     SILENT.iter().try_fold(true, |right, node| Ok(right && is_cleared(stage, node)?))
 }
 
-struct Instance {
+struct ControllerInstance {
     user: String,
-    process: Running,
+    process: RunningPart,
     stalled: bool,
 }
 
-impl Instance {
+impl ControllerInstance {
     fn check_log(&self) -> Result<()> {
         let log = std::fs::read_to_string(self.process.log())?;
         ensure!(!log.contains("panicked"), "{}: {log}", self.user);
@@ -157,20 +167,20 @@ impl Instance {
     }
 }
 
-struct Fight<'a> {
-    stage: &'a Stage<'a>,
+struct LeaseFight<'a> {
+    stage: &'a ClusterTest<'a>,
     dice: u64,
-    instances: Vec<Instance>,
+    instances: Vec<ControllerInstance>,
     users: std::vec::IntoIter<String>,
-    blows: Vec<Blow>,
+    interruptions: Vec<Interruption>,
 }
 
-impl Fight<'_> {
+impl LeaseFight<'_> {
     fn enter(&mut self) -> Result<()> {
         let user = self.users.next().context("as many processes as were thought of")?;
         let kubeconfig = self.stage.cluster.plane.user_kubeconfig(&user)?;
         let process = self.stage.controller_by(&user, &kubeconfig, FLAGS)?;
-        self.instances.push(Instance { user, process, stalled: false });
+        self.instances.push(ControllerInstance { user, process, stalled: false });
         Ok(())
     }
 
@@ -184,11 +194,11 @@ impl Fight<'_> {
     fn rounds(&mut self) -> Result<()> {
         self.wait_for(0)?;
         self.kill("killed")?;
-        self.stage.hollow.silence(&SILENT[1..2]);
+        self.stage.hollow.stop_heartbeats(&SILENT[1..2]);
 
         self.wait_for(1)?;
         self.stall("stalled until another is at work")?;
-        self.stage.hollow.silence(&SILENT[2..3]);
+        self.stage.hollow.stop_heartbeats(&SILENT[2..3]);
 
         self.wait_for(2)?;
         self.wake()?;
@@ -198,7 +208,7 @@ impl Fight<'_> {
         self.wake()?;
         std::thread::sleep(self.below(300));
         self.kill("killed after a stall")?;
-        self.stage.hollow.silence(&SILENT[3..]);
+        self.stage.hollow.stop_heartbeats(&SILENT[3..]);
 
         self.wait_for(3)?;
         self.come_back(1)?;
@@ -219,11 +229,11 @@ impl Fight<'_> {
     fn come_back(&self, round: usize) -> Result<()> {
         let node = SILENT[round];
         self.stage.until("cleared", seconds(40), || is_cleared(self.stage, node))?;
-        self.stage.runtime.block_on(self.stage.hollow.speak(&[node]))
+        self.stage.runtime.block_on(self.stage.hollow.resume_heartbeats(&[node]))
     }
 
     /// Kills or stalls the current leader, and records the interruption.
-    fn strike(&mut self, how: &'static str) -> Result<usize> {
+    fn interrupt(&mut self, how: &'static str) -> Result<usize> {
         let writes = self.stage.audit()?.writes()?;
         let user = leader(&writes).context("nobody leads")?.to_owned();
         let found = self.instances.iter().position(|it| it.user == user);
@@ -234,12 +244,12 @@ impl Fight<'_> {
         };
         let node = SILENT.into_iter().rev().find(|node| noticed(node));
         let node = node.context("no node was noticed")?;
-        self.blows.push(Blow { how, user, node, at: now() });
+        self.interruptions.push(Interruption { how, user, node, at: now() });
         Ok(found)
     }
 
     fn kill(&mut self, how: &'static str) -> Result<()> {
-        let victim = self.strike(how)?;
+        let victim = self.interrupt(how)?;
         let mut instance = self.instances.remove(victim);
         instance.process.kill()?;
         instance.check_log()?;
@@ -247,7 +257,7 @@ impl Fight<'_> {
     }
 
     fn stall(&mut self, how: &'static str) -> Result<()> {
-        let victim = self.strike(how)?;
+        let victim = self.interrupt(how)?;
         let instance = self.instances.get_mut(victim).context("it runs")?;
         instance.stalled = true;
         signal(&instance.process, Signal::STOP)
@@ -262,22 +272,22 @@ impl Fight<'_> {
     }
 
     /// Stops all in good order.
-    fn end(mut self) -> Result<Vec<Blow>> {
+    fn end(mut self) -> Result<Vec<Interruption>> {
         for instance in &mut self.instances {
             ensure!(instance.process.is_alive()?, "{} lives", instance.user);
             instance.process.stop();
             instance.check_log()?;
         }
-        Ok(self.blows)
+        Ok(self.interruptions)
     }
 }
 
 /// Alternates one second without and one with heartbeats.
-async fn blink(hollow: Hollow) {
+async fn blink(hollow: HollowNodePool) {
     loop {
-        hollow.silence(&[BLINKING]);
+        hollow.stop_heartbeats(&[BLINKING]);
         tokio::time::sleep(seconds(1)).await;
-        if let Err(error) = hollow.speak(&[BLINKING]).await {
+        if let Err(error) = hollow.resume_heartbeats(&[BLINKING]).await {
             eprintln!("blink: {error:#}");
         }
         tokio::time::sleep(seconds(1)).await;

@@ -4,13 +4,13 @@ use std::fs;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
-use node_testkit::bed::Test;
+use node_testkit::bed::BedTest;
 use node_testkit::start::{Containerd, ContainerdOptions, KubeletOptions, ReferenceKubelet};
 use node_testkit::{images, programs};
 
-use real_tests::standalone::runtime::Runtime;
+use real_tests::standalone::runtime::RuntimeObserver;
 
-use crate::stage::{Stage, seconds};
+use crate::stage::{ClusterTest, seconds};
 
 const NEEDS: &[&str] = &[
     "containerd",
@@ -31,18 +31,18 @@ const STEADY: &str = "apiVersion: v1\n\
       containers: [{name: main, image: registry.k8s.io/pause:3.10.2, imagePullPolicy: Never}]\n";
 
 #[test]
-fn our_agent_is_missed_and_found_again_and_its_static_pod_runs_on() -> Result<()> {
+fn a_silent_agent_becomes_unreachable_and_recovers_while_its_static_pod_runs() -> Result<()> {
     let keelson = programs::build("keelson", "keelson")?;
     let sandbox = images::pause()?.named(images::CONTAINERD_PAUSE);
     let archives = [sandbox.oci_archive()?, images::pause()?.oci_archive()?];
-    Test::new().needs(NEEDS).deadline(Duration::from_mins(6)).run(|bed| {
+    BedTest::new().needs(NEEDS).deadline(Duration::from_mins(6)).run(|bed| {
         let containerd = Containerd::start(bed, &ContainerdOptions::default())?;
         for archive in &archives {
             containerd.import(archive)?;
         }
-        let manifests = bed.make_folder("manifests")?;
+        let manifests = bed.create_dir("manifests")?;
         fs::write(manifests.join("steady.yaml"), STEADY)?;
-        let stage = Stage::new(bed, &keelson)?;
+        let stage = ClusterTest::new(bed, &keelson)?;
         // Other nodes are well, so that not every zone is fully disrupted.
         stage.join(&["h0", "h1", "h2"], "a")?;
         let plane = &stage.cluster.plane;
@@ -74,7 +74,7 @@ fn our_agent_is_missed_and_found_again_and_its_static_pod_runs_on() -> Result<()
             Ok(!stage.node("real")?.spec.pod_cidr.is_empty())
         })?;
         stage.until("ready", seconds(60), || Ok(stage.ready("real")? == "True"))?;
-        let runtime = Runtime::connect(&containerd.endpoint())?;
+        let runtime = RuntimeObserver::connect(&containerd.endpoint())?;
         stage.until("its static pod runs", seconds(30), || {
             Ok(runtime.containers("steady-real")?.iter().any(|one| one.started_at > 0))
         })?;

@@ -5,20 +5,20 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
-use node_testkit::bed::Test;
+use node_testkit::bed::BedTest;
 use node_testkit::programs;
 use node_testkit::start::ControlPlane;
 use rustix::process::Signal;
 
-use crate::stage::{Stage, bears, seconds, signal};
+use crate::stage::{ClusterTest, bears, seconds, signal};
 
 const NODES: [&str; 4] = ["n0", "n1", "n2", "n3"];
 
 #[test]
-fn leaders_come_and_go_and_no_node_is_called_lost() -> Result<()> {
+fn leader_changes_taint_no_node() -> Result<()> {
     let keelson = programs::build("keelson", "keelson")?;
-    Test::new().needs(ControlPlane::NEEDS).deadline(Duration::from_mins(6)).run(|bed| {
-        let mut stage = Stage::new(bed, &keelson)?;
+    BedTest::new().needs(ControlPlane::NEEDS).deadline(Duration::from_mins(6)).run(|bed| {
+        let mut stage = ClusterTest::new(bed, &keelson)?;
         stage.join(&NODES, "a")?;
         for node in NODES {
             stage.run_pod(&format!("pod-{node}"), node, &bears(Some(1)))?;
@@ -27,7 +27,7 @@ fn leaders_come_and_go_and_no_node_is_called_lost() -> Result<()> {
         stage.until("the first leads", seconds(20), || Ok(!stage.holder().is_empty()))?;
         let leader = stage.holder();
         let second = stage.controller("second", &[])?;
-        let well = |stage: &Stage<'_>| -> Result<bool> {
+        let well = |stage: &ClusterTest<'_>| -> Result<bool> {
             for node in NODES {
                 if stage.ready(node)? != "True" || !stage.is_kept(&format!("pod-{node}"))? {
                     return Ok(false);
@@ -57,7 +57,7 @@ fn leaders_come_and_go_and_no_node_is_called_lost() -> Result<()> {
             std::thread::sleep(Duration::from_millis(300));
         }
         // The current leader still detects a silent node.
-        stage.hollow.silence(&["n2"]);
+        stage.hollow.stop_heartbeats(&["n2"]);
         stage.until("noticed", seconds(40), || Ok(stage.ready("n2")? == "Unknown"))?;
         stage.until("sent away", seconds(20), || Ok(!stage.is_kept("pod-n2")?))?;
         // Asked to end, the lease is free at once.
@@ -68,7 +68,7 @@ fn leaders_come_and_go_and_no_node_is_called_lost() -> Result<()> {
 }
 
 /// The real kube-controller-manager competes for our lease: each understands the other's records.
-fn a_rival_of_another_make(stage: &Stage<'_>) -> Result<()> {
+fn a_rival_of_another_make(stage: &ClusterTest<'_>) -> Result<()> {
     const RIVAL: &[&str] = &[
         "--controllers=ttl-after-finished-controller",
         "--leader-elect-resource-name=keelson-node-controller",

@@ -7,14 +7,14 @@
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
-use node_testkit::bed::Test;
+use node_testkit::bed::BedTest;
 use node_testkit::programs;
 use node_testkit::start::ControlPlane;
 use ports::cluster_api::{ObjectPath, Patch, PatchKind};
 use ports::{ClusterApi as _, ClusterApiError};
 use serde_json::json;
 
-use crate::stage::{Stage, seconds};
+use crate::stage::{ClusterTest, seconds};
 
 /// Room for two ranges.
 const FLAGS: &[&str] =
@@ -24,10 +24,10 @@ const WAITING: [&str; 2] = ["n2", "n3"];
 const FENCE: &str = "keelson/range-fence";
 
 #[test]
-fn a_range_that_arrives_late_is_refused() -> Result<()> {
+fn a_late_pod_cidr_assignment_is_rejected() -> Result<()> {
     let keelson = programs::build("keelson", "keelson")?;
-    Test::new().needs(ControlPlane::NEEDS).deadline(Duration::from_mins(4)).run(|bed| {
-        let stage = Stage::new(bed, &keelson)?;
+    BedTest::new().needs(ControlPlane::NEEDS).deadline(Duration::from_mins(4)).run(|bed| {
+        let stage = ClusterTest::new(bed, &keelson)?;
         stage.join(&["n0", "n1"], "a")?;
         let mut first = stage.controller("first", FLAGS)?;
         let range = |name: &str| anyhow::Ok(stage.node(name)?.spec.pod_cidr);
@@ -78,8 +78,8 @@ fn a_range_that_arrives_late_is_refused() -> Result<()> {
             |name: &str| anyhow::Ok(stage.node(name)?.metadata.annotations.contains_key(FENCE));
         ensure!(worn(other)?, "{other} was not fenced off");
         ensure!(!worn(lucky)?, "{lucky} still wears it");
-        let told = stage.explain("second", other)?;
-        ensure!(told.contains("No pod range is left for it."), "{told}");
+        let explanation = stage.explain("second", other)?;
+        ensure!(explanation.contains("No pod range is left for it."), "{explanation}");
         stage.delete_node("n0")?;
         stage.until("the next one's", seconds(30), || Ok(!range(other)?.is_empty()))?;
         ensure!(range(other)? != given && !worn(other)?);

@@ -4,11 +4,11 @@
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
-use node_testkit::bed::Test;
+use node_testkit::bed::BedTest;
 use node_testkit::programs;
 use node_testkit::start::ControlPlane;
 
-use crate::stage::{Stage, seconds};
+use crate::stage::{ClusterTest, seconds};
 
 const NODES: [&str; 9] = ["r0", "r1", "r2", "r3", "r4", "r5", "r6", "r7", "r8"];
 /// One in two seconds, and one in four.
@@ -20,19 +20,19 @@ const FLAGS: &[&str] = &[
 ];
 
 #[test]
-fn nodes_are_given_up_at_the_rates_that_the_flags_say() -> Result<()> {
+fn nodes_are_tainted_at_the_configured_eviction_rates() -> Result<()> {
     let keelson = programs::build("keelson", "keelson")?;
-    Test::new().needs(ControlPlane::NEEDS).deadline(Duration::from_mins(4)).run(|bed| {
-        let stage = Stage::new(bed, &keelson)?;
+    BedTest::new().needs(ControlPlane::NEEDS).deadline(Duration::from_mins(4)).run(|bed| {
+        let stage = ClusterTest::new(bed, &keelson)?;
         stage.join(&NODES, "r")?;
         let mut controller = stage.controller("controller", FLAGS)?;
         stage.until("all are well", seconds(30), || {
             NODES.iter().try_fold(true, |well, name| Ok(well && stage.taints(name)?.is_empty()))
         })?;
         // Four of nine: the zone is well enough.
-        given_up(&stage, &NODES[..4], seconds(2)).context("the normal rate")?;
+        unreachable(&stage, &NODES[..4], seconds(2)).context("the normal rate")?;
         // With the fifth it is not, and nine nodes are many here.
-        given_up(&stage, &NODES[4..7], seconds(4)).context("the secondary rate")?;
+        unreachable(&stage, &NODES[4..7], seconds(4)).context("the secondary rate")?;
         for name in &NODES[7..] {
             ensure!(stage.ready(name)? == "True" && stage.taints(name)?.is_empty(), "{name}");
         }
@@ -43,8 +43,8 @@ fn nodes_are_given_up_at_the_rates_that_the_flags_say() -> Result<()> {
 
 /// They stop their heartbeats together and are tainted one by one: never sooner after each other
 /// than the rate allows, and no later than a busy machine explains.
-fn given_up(stage: &Stage<'_>, nodes: &[&str], interval: Duration) -> Result<()> {
-    stage.hollow.silence(nodes);
+fn unreachable(stage: &ClusterTest<'_>, nodes: &[&str], interval: Duration) -> Result<()> {
+    stage.hollow.stop_heartbeats(nodes);
     let when = |name: &str| -> Result<Option<i64>> {
         let taints = stage.node(name)?.spec.taints;
         let taint = taints.into_iter().find(|taint| taint.effect == "NoExecute");

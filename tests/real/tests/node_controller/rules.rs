@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
-use node_testkit::bed::Test;
+use node_testkit::bed::BedTest;
 use node_testkit::programs;
 use node_testkit::start::ControlPlane;
 use ports::cluster_api::ObjectPath;
@@ -13,7 +13,7 @@ use real_tests::node_controller::cluster::USER;
 use serde_json::json;
 
 use crate::cloud;
-use crate::stage::{GRACE, LOST, Stage, bears, seconds};
+use crate::stage::{ClusterTest, GRACE, LOST, bears, seconds};
 use crate::volumes;
 
 const RANGES: &[&str] = &[
@@ -29,7 +29,7 @@ const RANGES: &[&str] = &[
 const YEAR: i64 = 365 * 24 * 3600;
 
 /// Seconds from a node's taint to a pod's deletion, by the API server's own times.
-fn bore(stage: &Stage<'_>, pod: &str, node: &str) -> Result<i64> {
+fn tolerated_for(stage: &ClusterTest<'_>, pod: &str, node: &str) -> Result<i64> {
     let seconds = |time: ports::ApiTime| time.nanos() / 1_000_000_000;
     let taints = stage.node(node)?.spec.taints;
     let taint = taints.into_iter().find(|it| it.effect == "NoExecute").context("a taint")?;
@@ -42,10 +42,10 @@ fn bore(stage: &Stage<'_>, pod: &str, node: &str) -> Result<i64> {
 const NODES: [&str; 6] = ["n0", "n1", "n2", "n3", "n4", "n5"];
 
 #[test]
-fn every_rule_on_a_real_api_server() -> Result<()> {
+fn every_rule_holds_on_a_real_api_server() -> Result<()> {
     let keelson = programs::build("keelson", "keelson")?;
-    Test::new().needs(ControlPlane::NEEDS).deadline(Duration::from_mins(8)).run(|bed| {
-        let stage = Stage::audited(bed, &keelson, &[USER.to_owned()])?;
+    BedTest::new().needs(ControlPlane::NEEDS).deadline(Duration::from_mins(8)).run(|bed| {
+        let stage = ClusterTest::audited(bed, &keelson, &[USER.to_owned()])?;
         stage.join(&NODES, "a")?;
         stage.run_pod("orphan", "n9", &bears(None))?;
         stage.end_unbound_pod("unbound")?;
@@ -77,7 +77,7 @@ fn every_rule_on_a_real_api_server() -> Result<()> {
     })
 }
 
-fn ranges(stage: &Stage<'_>) -> Result<()> {
+fn ranges(stage: &ClusterTest<'_>) -> Result<()> {
     let of = |name: &str| anyhow::Ok(stage.node(name)?.spec.pod_cidrs);
     stage.until("all have ranges", seconds(20), || {
         NODES.iter().try_fold(true, |all, name| Ok(all && of(name)?.len() == 2))
@@ -100,7 +100,7 @@ fn ranges(stage: &Stage<'_>) -> Result<()> {
     Ok(())
 }
 
-fn all_ranges(stage: &Stage<'_>) -> Result<Vec<String>> {
+fn all_ranges(stage: &ClusterTest<'_>) -> Result<Vec<String>> {
     let mut all = Vec::new();
     for name in stage.all_nodes()? {
         all.extend(stage.node(&name)?.spec.pod_cidrs);
@@ -110,7 +110,7 @@ fn all_ranges(stage: &Stage<'_>) -> Result<Vec<String>> {
 
 /// A controller that has just started knows which ranges are taken, also those that another one
 /// assigned twice.
-fn occupied_ranges(stage: &Stage<'_>) -> Result<()> {
+fn occupied_ranges(stage: &ClusterTest<'_>) -> Result<()> {
     let taken = stage.node("n0")?.spec.pod_cidrs;
     let spec = json!({"podCIDR": taken.first(), "podCIDRs": taken});
     stage.mute_node("twin", &spec)?;
@@ -131,7 +131,7 @@ fn occupied_ranges(stage: &Stage<'_>) -> Result<()> {
     Ok(())
 }
 
-fn silence_and_return(stage: &Stage<'_>) -> Result<()> {
+fn silence_and_return(stage: &ClusterTest<'_>) -> Result<()> {
     stage.run_pod("soon", "n1", &bears(Some(3)))?;
     stage.run_pod("never", "n1", &bears(None))?;
     stage.run_pod("elsewhere", "n2", &json!([]))?;
@@ -144,10 +144,10 @@ fn silence_and_return(stage: &Stage<'_>) -> Result<()> {
     stage.until("not ready by its own word", seconds(15), || {
         Ok(stage.taints("n3")? == ["not-ready:NoExecute", "not-ready:NoSchedule"])
     })?;
-    let heard = stage.hollow.silence(&["n1", "n3"]);
-    let heard = heard.get("n1").context("n1 beats")?.into_std();
+    let last_heartbeat = stage.hollow.stop_heartbeats(&["n1", "n3"]);
+    let last_heartbeat = last_heartbeat.get("n1").context("n1 beats")?.into_std();
     stage.until("Unknown", seconds(30), || Ok(stage.ready("n1")? == "Unknown"))?;
-    let took = heard.elapsed();
+    let took = last_heartbeat.elapsed();
     ensure!(took >= GRACE && took < GRACE + seconds(20), "noticed after {took:?}");
     let node = stage.node("n1")?;
     for condition in node.status.conditions.iter().filter(|it| it.kind != "NetworkUnavailable") {
@@ -158,7 +158,7 @@ fn silence_and_return(stage: &Stage<'_>) -> Result<()> {
     stage.until("one taint takes the other's place", seconds(5), || {
         Ok(stage.ready("n3")? == "Unknown" && stage.taints("n3")? == LOST)
     })?;
-    never_heard(stage)?;
+    never_ready_node(stage)?;
     let condition = |pod: &str, kind: &str| -> Result<Option<(String, String)>> {
         let pod = stage.pod(pod)?.context("the pod is there")?;
         let found = pod.status.conditions.into_iter().find(|it| it.kind == kind);
@@ -168,8 +168,8 @@ fn silence_and_return(stage: &Stage<'_>) -> Result<()> {
         Ok(condition("never", "Ready")?.is_some_and(|it| it.0 == "False"))
     })?;
     stage.until("sent away", seconds(10), || Ok(!stage.is_kept("soon")?))?;
-    let bore = bore(stage, "soon", "n1")?;
-    ensure!(bore >= 2, "not before its time: {bore} s");
+    let tolerated_for = tolerated_for(stage, "soon", "n1")?;
+    ensure!(tolerated_for >= 2, "not before its time: {tolerated_for} s");
     let expected = ("True".to_owned(), "DeletionByTaintManager".to_owned());
     ensure!(condition("soon", "DisruptionTarget")? == Some(expected), "the condition");
     stage.until("told", seconds(30), || {
@@ -181,7 +181,7 @@ fn silence_and_return(stage: &Stage<'_>) -> Result<()> {
 
     // Its clock goes back by forty years, and that is a sign of life.
     stage.hollow.set_clock("n1", -30 * YEAR);
-    stage.runtime.block_on(stage.hollow.speak(&["n1", "n3"]))?;
+    stage.runtime.block_on(stage.hollow.resume_heartbeats(&["n1", "n3"]))?;
     stage.until("well again", seconds(5), || {
         Ok(stage.taints("n1")?.is_empty() && stage.taints("n3")?.is_empty())
     })?;
@@ -200,7 +200,7 @@ fn silence_and_return(stage: &Stage<'_>) -> Result<()> {
 }
 
 /// A node that never posted a status is distinguished from one that stopped.
-fn never_heard(stage: &Stage<'_>) -> Result<()> {
+fn never_ready_node(stage: &ClusterTest<'_>) -> Result<()> {
     stage.until("the mute one is given up", seconds(20), || Ok(stage.taints("mute")? == LOST))?;
     for condition in stage.node("mute")?.status.conditions {
         ensure!(condition.status == "Unknown", "{condition:?}");
@@ -210,7 +210,7 @@ fn never_heard(stage: &Stage<'_>) -> Result<()> {
     stage.delete_node("mute")
 }
 
-fn pressure_and_cordon(stage: &Stage<'_>) -> Result<()> {
+fn pressure_and_cordon(stage: &ClusterTest<'_>) -> Result<()> {
     const CONDITIONS: [&str; 4] =
         ["DiskPressure", "MemoryPressure", "PIDPressure", "NetworkUnavailable"];
     let all = |status| CONDITIONS.map(|kind| (kind, status));
@@ -232,25 +232,25 @@ fn pressure_and_cordon(stage: &Stage<'_>) -> Result<()> {
 
 /// A toleration's time goes on while no controller runs.
 fn tolerations_survive(
-    stage: &Stage<'_>,
-    mut controller: node_testkit::start::Running,
-) -> Result<node_testkit::start::Running> {
+    stage: &ClusterTest<'_>,
+    mut controller: node_testkit::start::RunningPart,
+) -> Result<node_testkit::start::RunningPart> {
     stage.run_pod("later", "n3", &bears(Some(25)))?;
-    stage.hollow.silence(&["n3"]);
+    stage.hollow.stop_heartbeats(&["n3"]);
     stage.until("given up", seconds(20), || Ok(stage.taints("n3")?.len() == 2))?;
     std::thread::sleep(seconds(2));
     controller.kill()?;
     std::thread::sleep(seconds(6));
     let controller = stage.controller("controller-2", RANGES)?;
     stage.until("sent away", seconds(40), || Ok(!stage.is_kept("later")?))?;
-    let after = bore(stage, "later", "n3")?;
+    let after = tolerated_for(stage, "later", "n3")?;
     ensure!((24..=40).contains(&after), "sent away after {after} s");
-    stage.runtime.block_on(stage.hollow.speak(&["n3"]))?;
+    stage.runtime.block_on(stage.hollow.resume_heartbeats(&["n3"]))?;
     stage.until("well again", seconds(5), || Ok(stage.taints("n3")?.is_empty()))?;
     Ok(controller)
 }
 
-fn ended_pods(stage: &Stage<'_>) -> Result<()> {
+fn ended_pods(stage: &ClusterTest<'_>) -> Result<()> {
     for name in ["job-0", "job-1", "job-2", "job-3"] {
         stage.run_pod(name, "n0", &bears(None))?;
         let ended = json!({"status": {"phase": "Succeeded"}});

@@ -7,13 +7,13 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, bail, ensure};
 use node_testkit::bed::Bed;
 use node_testkit::parts;
-use node_testkit::start::Running;
+use node_testkit::start::RunningPart;
 use ports::ClusterApi as _;
 use ports::cluster_api::{Deletion, ObjectPath, Patch, PatchKind};
 use ports::cluster_objects::{Lease, Node, Pod};
 use real_tests::node_controller::audit::Audit;
-use real_tests::node_controller::cluster::{Cluster, USER};
-use real_tests::node_controller::hollow::{Hollow, NodeForm, now};
+use real_tests::node_controller::cluster::{TestCluster, USER};
+use real_tests::node_controller::hollow::{HollowNodePool, NewNode, now};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
@@ -39,45 +39,45 @@ pub(crate) const QUICK: &[&str] = &[
     "--leader-elect-retry-period=1s",
 ];
 
-pub(crate) struct Stage<'a> {
+pub(crate) struct ClusterTest<'a> {
     bed: &'a Bed,
     keelson: PathBuf,
-    pub(crate) cluster: Cluster,
-    pub(crate) hollow: Hollow,
+    pub(crate) cluster: TestCluster,
+    pub(crate) hollow: HollowNodePool,
     pub(crate) runtime: Runtime,
 }
 
-impl<'a> Stage<'a> {
+impl<'a> ClusterTest<'a> {
     pub(crate) fn new(bed: &'a Bed, keelson: &Path) -> Result<Self> {
-        Self::with(bed, keelson, BEAT, || Cluster::start(bed))
+        Self::with(bed, keelson, BEAT, || TestCluster::start(bed))
     }
 
     /// The same, with an audit log of these users' writes, and a short heartbeat interval.
     pub(crate) fn audited(bed: &'a Bed, keelson: &Path, users: &[String]) -> Result<Self> {
-        Self::with(bed, keelson, QUICK_BEAT, || Cluster::start_audited(bed, users))
+        Self::with(bed, keelson, QUICK_BEAT, || TestCluster::start_audited(bed, users))
     }
 
     fn with(
         bed: &'a Bed,
         keelson: &Path,
-        beat: Duration,
-        start: impl FnOnce() -> Result<Cluster>,
+        heartbeat: Duration,
+        start: impl FnOnce() -> Result<TestCluster>,
     ) -> Result<Self> {
         let runtime =
             tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
         let cluster = runtime.block_on(async { start() })?;
-        let hollow = Hollow::new(cluster.client.clone(), beat);
-        runtime.spawn(hollow.clone().beat());
+        let hollow = HollowNodePool::new(cluster.client.clone(), heartbeat);
+        runtime.spawn(hollow.clone().heartbeat());
         Ok(Self { bed, keelson: keelson.to_owned(), cluster, hollow, runtime })
     }
 
     pub(crate) fn join(&self, nodes: &[&str], zone: &str) -> Result<()> {
-        let forms = nodes.iter().map(|name| NodeForm::in_zone(name, zone)).collect();
+        let forms = nodes.iter().map(|name| NewNode::in_zone(name, zone)).collect();
         self.runtime.block_on(self.hollow.register(forms))
     }
 
     /// Starts a controller; its name distinguishes its log and its socket.
-    pub(crate) fn controller(&self, name: &str, flags: &[&str]) -> Result<Running> {
+    pub(crate) fn controller(&self, name: &str, flags: &[&str]) -> Result<RunningPart> {
         self.controller_by(name, &self.cluster.plane.user_kubeconfig(USER)?, flags)
     }
 
@@ -87,8 +87,8 @@ impl<'a> Stage<'a> {
         name: &str,
         kubeconfig: &Path,
         flags: &[&str],
-    ) -> Result<Running> {
-        Running::start(self.bed, name, &mut self.command(name, kubeconfig, flags))
+    ) -> Result<RunningPart> {
+        RunningPart::start(self.bed, name, &mut self.command(name, kubeconfig, flags))
     }
 
     /// A controller that dies at a crash point.
@@ -97,10 +97,10 @@ impl<'a> Stage<'a> {
         name: &str,
         flags: &[&str],
         point: &str,
-    ) -> Result<Running> {
+    ) -> Result<RunningPart> {
         let kubeconfig = self.cluster.plane.user_kubeconfig(USER)?;
         let mut command = self.command(name, &kubeconfig, flags);
-        Running::start(self.bed, name, command.env("KEELSON_CRASH_AT", point))
+        RunningPart::start(self.bed, name, command.env("KEELSON_CRASH_AT", point))
     }
 
     fn command(&self, name: &str, kubeconfig: &Path, flags: &[&str]) -> Command {
@@ -116,12 +116,12 @@ impl<'a> Stage<'a> {
     }
 
     /// Starts the real kube-controller-manager with the administrator's permissions.
-    pub(crate) fn reference(&self, name: &str, flags: &[&str]) -> Result<Running> {
+    pub(crate) fn reference(&self, name: &str, flags: &[&str]) -> Result<RunningPart> {
         let program = "kube-controller-manager";
         let mut command = Command::new(parts::program(program, program)?);
         let kubeconfig = self.cluster.plane.admin_kubeconfig();
         command.arg(format!("--kubeconfig={}", kubeconfig.display())).arg("--secure-port=0");
-        Running::start(self.bed, name, command.args(flags))
+        RunningPart::start(self.bed, name, command.args(flags))
     }
 
     pub(crate) fn audit(&self) -> Result<&Audit> {
@@ -129,7 +129,7 @@ impl<'a> Stage<'a> {
     }
 
     fn socket(&self, name: &str) -> PathBuf {
-        self.bed.folder().join(format!("{name}.sock"))
+        self.bed.dir().join(format!("{name}.sock"))
     }
 
     /// A controller's `explain` output for a node.
@@ -254,7 +254,7 @@ impl<'a> Stage<'a> {
 
     /// A file in the test's own directory.
     pub(crate) fn file(&self, name: &str) -> PathBuf {
-        self.bed.folder().join(name)
+        self.bed.dir().join(name)
     }
 
     /// A node without heartbeats, with this spec.
@@ -331,7 +331,7 @@ impl<'a> Stage<'a> {
     }
 }
 
-pub(crate) fn signal(process: &Running, signal: Signal) -> Result<()> {
+pub(crate) fn signal(process: &RunningPart, signal: Signal) -> Result<()> {
     let id = Pid::from_raw(i32::try_from(process.process_id())?).context("a process")?;
     Ok(kill_process(id, signal)?)
 }

@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use ports::ApiTime;
-use real_tests::node_controller::audit::Write;
+use real_tests::node_controller::audit::AuditedWrite;
 use serde_json::json;
 
 /// An instance was killed or stalled.
 #[derive(Debug)]
-pub(crate) struct Blow {
+pub(crate) struct Interruption {
     pub(crate) how: &'static str,
     /// The instance's user.
     pub(crate) user: String,
@@ -22,16 +22,16 @@ pub(crate) struct Blow {
 /// Writes that change the cluster: all but the lease itself, events, which are harmless, and
 /// rejected writes. A lease does not fence, so an instance that was stalled sends its pending
 /// writes when it resumes. They carry an old version, which the next leader has changed since.
-fn is_act(write: &Write) -> bool {
+fn is_act(write: &AuditedWrite) -> bool {
     write.node().is_some() && write.is_done()
 }
 
-fn is_claim(write: &Write) -> bool {
+fn is_claim(write: &AuditedWrite) -> bool {
     write.is_about_leading() && write.is_done()
 }
 
 /// The leader at the end of the log.
-pub(crate) fn leader(writes: &[Write]) -> Option<&str> {
+pub(crate) fn leader(writes: &[AuditedWrite]) -> Option<&str> {
     let last = writes.iter().rev().find(|write| is_claim(write))?;
     last.holder().map(|_| last.user.as_str())
 }
@@ -39,7 +39,7 @@ pub(crate) fn leader(writes: &[Write]) -> Option<&str> {
 /// Every such write was received while its instance held the lease: after its own claim or renewal,
 /// within the lease duration, and before another instance even requested it. Returns the number of
 /// such writes.
-pub(crate) fn only_leaders_acted(writes: &[Write], lease: Duration) -> Result<usize> {
+pub(crate) fn only_leaders_acted(writes: &[AuditedWrite], lease: Duration) -> Result<usize> {
     let bound = i64::try_from(lease.as_nanos())?;
     let mut acts = 0;
     for (at, write) in writes.iter().enumerate().filter(|(_, write)| is_act(write)) {
@@ -57,9 +57,9 @@ pub(crate) fn only_leaders_acted(writes: &[Write], lease: Duration) -> Result<us
         let claim =
             claim.with_context(|| format!("nobody had ever claimed the lease: {write:?}"))?;
         let age = write.received.nanos() - claim.received.nanos();
-        let whose = (&claim.user, claim.holder().is_some());
+        let holder_and_state = (&claim.user, claim.holder().is_some());
         ensure!(
-            whose == (&write.user, true),
+            holder_and_state == (&write.user, true),
             "{} held the lease for {age} ns: {write:?}",
             claim.user
         );
@@ -69,33 +69,34 @@ pub(crate) fn only_leaders_acted(writes: &[Write], lease: Duration) -> Result<us
 }
 
 /// Whether the instance had done part of the work, and another did the rest later.
-pub(crate) fn was_interrupted(writes: &[Write], blow: &Blow) -> bool {
-    let part_of_it = |write: &&Write| {
+pub(crate) fn was_interrupted(writes: &[AuditedWrite], interruption: &Interruption) -> bool {
+    let part_of_it = |write: &&AuditedWrite| {
         let pods = write.resource.starts_with("pods");
-        let gives_up = pods || write.resource == "nodes/status" || write.taints_as_lost();
-        write.node() == Some(blow.node) && gives_up && write.is_done()
+        let is_eviction_step =
+            pods || write.resource == "nodes/status" || write.taints_as_unreachable();
+        write.node() == Some(interruption.node) && is_eviction_step && write.is_done()
     };
-    let parts: Vec<&Write> = writes.iter().filter(part_of_it).collect();
-    let is_before = |write: &&&Write| write.received.nanos() < blow.at.nanos();
-    parts.iter().filter(is_before).any(|write| write.user == blow.user)
-        && parts.iter().any(|write| write.received.nanos() > blow.at.nanos())
+    let parts: Vec<&AuditedWrite> = writes.iter().filter(part_of_it).collect();
+    let is_before = |write: &&&AuditedWrite| write.received.nanos() < interruption.at.nanos();
+    parts.iter().filter(is_before).any(|write| write.user == interruption.user)
+        && parts.iter().any(|write| write.received.nanos() > interruption.at.nanos())
 }
 
 /// No controller called these nodes lost, and none touched their pods.
-pub(crate) fn left_alone(writes: &[Write], nodes: &[&str]) -> Result<()> {
-    let about_them = |write: &&Write| write.node().is_some_and(|node| nodes.contains(&node));
+pub(crate) fn left_alone(writes: &[AuditedWrite], nodes: &[&str]) -> Result<()> {
+    let about_them = |write: &&AuditedWrite| write.node().is_some_and(|node| nodes.contains(&node));
     for write in writes.iter().filter(about_them) {
-        let harmless = write.resource == "nodes" && !write.taints_as_lost();
+        let harmless = write.resource == "nodes" && !write.taints_as_unreachable();
         ensure!(harmless, "this node was well: {write:?}");
     }
     Ok(())
 }
 
 #[test]
-fn an_act_without_the_lease_is_found() -> Result<()> {
+fn a_write_without_the_lease_is_detected() -> Result<()> {
     let write = |user: &str, resource: &str, name: &str, second: i64| {
         let at = ApiTime::from_nanos(second * 1_000_000_000);
-        Write {
+        AuditedWrite {
             user: user.to_owned(),
             verb: "patch".to_owned(),
             resource: resource.to_owned(),
@@ -112,7 +113,7 @@ fn an_act_without_the_lease_is_found() -> Result<()> {
     let well = [claim("a", 1), act("a", 2), claim("a", 3), act("a", 6), claim("b", 7), act("b", 8)];
     ensure!(only_leaders_acted(&well, lease)? == 3, "all of them are leaders' acts");
     ensure!(leader(&well) == Some("b"), "the last to claim it");
-    let refused = Write { code: 409, ..act("a", 8) };
+    let refused = AuditedWrite { code: 409, ..act("a", 8) };
     let late = [&well[..], &[refused]].concat();
     ensure!(only_leaders_acted(&late, lease)? == 3, "what is refused does nothing");
     for (wrong, why) in [
@@ -122,15 +123,15 @@ fn an_act_without_the_lease_is_found() -> Result<()> {
     ] {
         ensure!(only_leaders_acted(&wrong, lease).is_err(), "{why}");
     }
-    let blow = |at: i64| Blow {
+    let interruption = |at: i64| Interruption {
         how: "killed",
         user: "a".to_owned(),
         node: "s0",
         at: ApiTime::from_nanos(at * 1_000_000_000),
     };
-    ensure!(was_interrupted(&well, &blow(4)), "part of it before, part of it after");
+    ensure!(was_interrupted(&well, &interruption(4)), "part of it before, part of it after");
     ensure!(
-        !was_interrupted(&well, &blow(1)) && !was_interrupted(&well, &blow(9)),
+        !was_interrupted(&well, &interruption(1)) && !was_interrupted(&well, &interruption(9)),
         "all or nothing"
     );
     ensure!(left_alone(&well, &["w0"]).is_ok() && left_alone(&well, &["s0"]).is_err(), "its pods");

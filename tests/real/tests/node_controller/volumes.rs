@@ -12,14 +12,14 @@ use ports::cluster_api::ObjectPath;
 use real_tests::node_controller::hollow::now;
 use serde_json::{Value, json};
 
-use crate::stage::{Stage, bears, seconds};
+use crate::stage::{ClusterTest, bears, seconds};
 
 const DRIVER: &str = "disks.example.com";
 const VOLUME: &str = "disk-1";
 /// The annotation by which attach-detach manages a node's volumes.
 const MANAGED: &str = "volumes.kubernetes.io/controller-managed-attach-detach=true";
 
-pub(crate) fn out_of_service(stage: &Stage<'_>) -> Result<()> {
+pub(crate) fn out_of_service(stage: &ClusterTest<'_>) -> Result<()> {
     let kubectl = |arguments: &[&str]| stage.cluster.plane.kubectl(arguments);
     kubectl(&["annotate", "node", "n0", "n4", MANAGED])?;
     stage.make("disk", &disk())?;
@@ -32,7 +32,7 @@ pub(crate) fn out_of_service(stage: &Stage<'_>) -> Result<()> {
     let in_use = json!({"status": {"volumesInUse": [unique_name()]}});
     stage.patch(&ObjectPath::node("n4"), true, &in_use)?;
 
-    stage.hollow.silence(&["n4"]);
+    stage.hollow.stop_heartbeats(&["n4"]);
     stage.until("sent away", seconds(40), || Ok(!stage.is_kept("db-0")?))?;
     stage.stays("nobody confirms its end: it is stuck, and its volume too", seconds(2), || {
         Ok(stage.pod("db-0")?.is_some_and(|pod| pod.metadata.uid == first)
@@ -56,7 +56,7 @@ pub(crate) fn out_of_service(stage: &Stage<'_>) -> Result<()> {
     kubectl(&["delete", "statefulset", "db", "--wait=false"])?;
     kubectl(&["delete", "pod", "db-0", "--force", "--grace-period=0", "--ignore-not-found"])?;
     stage.taint("n4", "node.kubernetes.io/out-of-service-")?;
-    stage.runtime.block_on(stage.hollow.speak(&["n4"]))?;
+    stage.runtime.block_on(stage.hollow.resume_heartbeats(&["n4"]))?;
     stage.until("well again", seconds(5), || Ok(stage.taints("n4")?.is_empty()))?;
     Ok(())
 }
@@ -96,7 +96,7 @@ fn unique_name() -> String {
 }
 
 /// Binds the set's pod to a node and marks it running. Returns its UID.
-fn run_on(stage: &Stage<'_>, node: &str) -> Result<String> {
+fn run_on(stage: &ClusterTest<'_>, node: &str) -> Result<String> {
     stage.until("the set has made its pod", seconds(30), || stage.is_kept("db-0"))?;
     let binding = json!({"apiVersion": "v1", "kind": "Binding", "metadata": {"name": "db-0"},
         "target": {"apiVersion": "v1", "kind": "Node", "name": node}});
@@ -113,7 +113,7 @@ fn run_on(stage: &Stage<'_>, node: &str) -> Result<String> {
 }
 
 /// The nodes that a volume is to be attached to, with the names of the VolumeAttachments.
-fn attachments(stage: &Stage<'_>) -> Result<Vec<(String, String)>> {
+fn attachments(stage: &ClusterTest<'_>) -> Result<Vec<(String, String)>> {
     let path = "jsonpath={range .items[*]}{.spec.nodeName} {.metadata.name}{\"\\n\"}{end}";
     let text = stage.cluster.plane.kubectl(&["get", "volumeattachments", "--output", path])?;
     let pair =
@@ -123,7 +123,7 @@ fn attachments(stage: &Stage<'_>) -> Result<Vec<(String, String)>> {
 
 /// The real controller requests the volume on a node; it is attached, and the controller has
 /// observed that.
-fn attach(stage: &Stage<'_>, node: &str) -> Result<()> {
+fn attach(stage: &ClusterTest<'_>, node: &str) -> Result<()> {
     let plane = &stage.cluster.plane;
     let of_node = || Ok(attachments(stage)?.into_iter().find(|it| it.0 == node));
     stage.until("asked for", seconds(30), || of_node().map(|found: Option<_>| found.is_some()))?;
@@ -140,7 +140,7 @@ fn attach(stage: &Stage<'_>, node: &str) -> Result<()> {
 }
 
 /// By the audit log: our controller deleted the pod with force, and others detached its volume.
-fn no_volume_was_touched(stage: &Stage<'_>) -> Result<()> {
+fn no_volume_was_touched(stage: &ClusterTest<'_>) -> Result<()> {
     let writes = stage.audit()?.writes()?;
     let forced = writes.iter().any(|write| {
         write.verb == "delete"

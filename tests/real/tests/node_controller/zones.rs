@@ -5,25 +5,25 @@ use std::fs;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
-use node_testkit::bed::Test;
+use node_testkit::bed::BedTest;
 use node_testkit::programs;
 use node_testkit::start::ControlPlane;
 use serde_json::json;
 
-use crate::stage::{LOST, Stage, seconds};
+use crate::stage::{ClusterTest, LOST, seconds};
 
 const BIG: [&str; 4] = ["b0", "b1", "b2", "b3"];
 const SMALL: [&str; 2] = ["a0", "a1"];
 
 #[test]
-fn zones_and_clouds_on_a_real_api_server() -> Result<()> {
+fn zone_and_cloud_rules_hold_on_a_real_api_server() -> Result<()> {
     let keelson = programs::build("keelson", "keelson")?;
-    Test::new().needs(ControlPlane::NEEDS).deadline(Duration::from_mins(6)).run(|bed| {
-        let stage = Stage::new(bed, &keelson)?;
+    BedTest::new().needs(ControlPlane::NEEDS).deadline(Duration::from_mins(6)).run(|bed| {
+        let stage = ClusterTest::new(bed, &keelson)?;
         stage.join(&BIG, "b")?;
         stage.join(&SMALL, "a")?;
-        let machines = bed.folder().join("machines.json");
-        let tell = |names: &[&str], shut: &str| -> Result<()> {
+        let machines = bed.dir().join("machines.json");
+        let expect_explanations = |names: &[&str], shut: &str| -> Result<()> {
             let all: Vec<_> = names
                 .iter()
                 .map(|name| json!({"name": name, "state": if *name == shut { "ShutDown" } else { "Running" }}))
@@ -36,7 +36,7 @@ fn zones_and_clouds_on_a_real_api_server() -> Result<()> {
             Ok(fs::rename(&new, &machines)?)
         };
         let all = [BIG.as_slice(), SMALL.as_slice()].concat();
-        tell(&all, "")?;
+        expect_explanations(&all, "")?;
         let cloud = format!("--cloud-config={}", machines.display());
         // Four ranges for six nodes.
         let flags = ["--allocate-node-cidrs", "--cluster-cidr=10.244.0.0/22",
@@ -45,14 +45,14 @@ fn zones_and_clouds_on_a_real_api_server() -> Result<()> {
         ranges_run_out(&stage, &all).context("ranges that run out")?;
         most_of_a_zone(&stage).context("most of a zone")?;
         all_dark(&stage, &all).context("all zones dark")?;
-        stage.hollow.silence(&["a1"]);
+        stage.hollow.stop_heartbeats(&["a1"]);
         stage.until("silent", seconds(30), || Ok(stage.ready("a1")? == "Unknown"))?;
-        tell(&all, "a1")?;
+        expect_explanations(&all, "a1")?;
         stage.until("shut down", seconds(30), || {
             let shut = "node.cloudprovider.kubernetes.io/shutdown:NoSchedule";
             Ok(stage.taints("a1")?.iter().any(|taint| taint == shut))
         })?;
-        tell(&all[..5], "")?;
+        expect_explanations(&all[..5], "")?;
         stage.until("gone", seconds(30), || Ok(stage.all_nodes()?.iter().all(|it| it != "a1")))?;
         stage.until("an event says why", seconds(30), || {
             Ok(stage.reasons("a1")?.contains("DeletingNode"))
@@ -63,7 +63,7 @@ fn zones_and_clouds_on_a_real_api_server() -> Result<()> {
     })
 }
 
-fn ranges_run_out(stage: &Stage<'_>, all: &[&str]) -> Result<()> {
+fn ranges_run_out(stage: &ClusterTest<'_>, all: &[&str]) -> Result<()> {
     let without = || -> Result<Vec<String>> {
         let mut names = Vec::new();
         for name in all {
@@ -84,17 +84,17 @@ fn ranges_run_out(stage: &Stage<'_>, all: &[&str]) -> Result<()> {
 
 /// The first two nodes of the zone are tainted and the third is not: with it most of the zone is
 /// silent, and the zone is small.
-fn most_of_a_zone(stage: &Stage<'_>) -> Result<()> {
+fn most_of_a_zone(stage: &ClusterTest<'_>) -> Result<()> {
     for name in ["b0", "b1"] {
-        stage.hollow.silence(&[name]);
+        stage.hollow.stop_heartbeats(&[name]);
         stage.until("given up", seconds(40), || Ok(stage.taints(name)? == LOST))?;
     }
-    stage.hollow.silence(&["b2"]);
+    stage.hollow.stop_heartbeats(&["b2"]);
     stage.until("noticed", seconds(40), || {
         Ok(stage.taints("b2")?.iter().any(|taint| taint == "unreachable:NoSchedule"))
     })?;
-    let said = stage.explain("controller", "b2")?;
-    ensure!(said.contains("zone"), "what holds it back: {said}");
+    let output = stage.explain("controller", "b2")?;
+    ensure!(output.contains("zone"), "what holds it back: {output}");
     stage.stays("not given up", seconds(6), || {
         Ok(stage.taints("b2")? == ["unreachable:NoSchedule"])
     })?;
@@ -106,9 +106,9 @@ fn most_of_a_zone(stage: &Stage<'_>) -> Result<()> {
 
 /// No node is tainted while all are silent, and existing taints are removed: the fault is likely to
 /// be the controller's own connection.
-fn all_dark(stage: &Stage<'_>, all: &[&str]) -> Result<()> {
-    stage.hollow.silence(&["b3", "a0", "a1"]);
-    let is_given_up = || -> Result<bool> {
+fn all_dark(stage: &ClusterTest<'_>, all: &[&str]) -> Result<()> {
+    stage.hollow.stop_heartbeats(&["b3", "a0", "a1"]);
+    let any_unreachable = || -> Result<bool> {
         for name in all {
             if stage.taints(name)?.iter().any(|taint| taint == "unreachable:NoExecute") {
                 return Ok(true);
@@ -119,9 +119,9 @@ fn all_dark(stage: &Stage<'_>, all: &[&str]) -> Result<()> {
     stage.until("all are silent", seconds(40), || {
         all.iter().try_fold(true, |dark, name| Ok(dark && stage.ready(name)? == "Unknown"))
     })?;
-    stage.until("taken back", seconds(20), || Ok(!is_given_up()?))?;
-    stage.stays("nobody is given up", seconds(5), || Ok(!is_given_up()?))?;
-    stage.runtime.block_on(stage.hollow.speak(all))?;
+    stage.until("taken back", seconds(20), || Ok(!any_unreachable()?))?;
+    stage.stays("nobody is given up", seconds(5), || Ok(!any_unreachable()?))?;
+    stage.runtime.block_on(stage.hollow.resume_heartbeats(all))?;
     stage.until("all are well", seconds(20), || {
         all.iter().try_fold(true, |well, name| Ok(well && stage.taints(name)?.is_empty()))
     })?;

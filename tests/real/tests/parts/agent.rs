@@ -7,18 +7,18 @@ use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use node_testkit::bed::{Bed, Test, free_port};
-use node_testkit::start::{Containerd, ContainerdOptions, Running};
+use node_testkit::bed::{Bed, BedTest, free_port};
+use node_testkit::start::{Containerd, ContainerdOptions, RunningPart};
 use node_testkit::{images, parts, programs};
 use serde_json::{Value, json};
 
 /// `keelson cri-client` on one runtime.
-struct Client<'a> {
+struct CriClientCli<'a> {
     keelson: &'a Path,
     endpoint: String,
 }
 
-impl Client<'_> {
+impl CriClientCli<'_> {
     fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(self.keelson);
         command.args(["cri-client", "--runtime-endpoint", &self.endpoint]).args(arguments);
@@ -40,7 +40,7 @@ impl Client<'_> {
 }
 
 fn write_json(bed: &Bed, name: &str, content: &Value) -> Result<String> {
-    let path = bed.folder().join(name);
+    let path = bed.dir().join(name);
     fs::write(&path, content.to_string()).with_context(|| path.display().to_string())?;
     Ok(path.display().to_string())
 }
@@ -59,8 +59,8 @@ fn runtime_with_images(bed: &Bed, archives: &[PathBuf]) -> Result<Containerd> {
 }
 
 /// A pod sandbox with one sleeping container; returns both ids.
-fn start_sleeper(bed: &Bed, client: &Client<'_>) -> Result<(String, String)> {
-    let logs = bed.make_folder("pod-logs")?;
+fn start_sleeper(bed: &Bed, client: &CriClientCli<'_>) -> Result<(String, String)> {
+    let logs = bed.create_dir("pod-logs")?;
     let pod = write_json(
         bed,
         "pod.json",
@@ -84,12 +84,12 @@ fn start_sleeper(bed: &Bed, client: &Client<'_>) -> Result<(String, String)> {
 }
 
 #[test]
-fn cri_client_goes_the_whole_round() -> Result<()> {
+fn cri_client_runs_a_pod_from_creation_to_removal() -> Result<()> {
     let keelson = programs::build("keelson", "keelson")?;
     let archives = [images::pause()?.oci_archive()?, images::busybox()?.oci_archive()?];
-    Test::new().needs(Containerd::NEEDS).deadline(Duration::from_secs(120)).run(|bed| {
+    BedTest::new().needs(Containerd::NEEDS).deadline(Duration::from_secs(120)).run(|bed| {
         let containerd = runtime_with_images(bed, &archives)?;
-        let client = Client { keelson: &keelson, endpoint: containerd.endpoint() };
+        let client = CriClientCli { keelson: &keelson, endpoint: containerd.endpoint() };
 
         let version = client.run(&["version"])?;
         let pinned = parts::version("containerd")?;
@@ -107,8 +107,8 @@ fn cri_client_goes_the_whole_round() -> Result<()> {
             "an address"
         );
 
-        let said = client.run(&["exec", &main, "--", "sh", "-c", "echo in; hostname"])?;
-        ensure!(said.starts_with("in\n"), "{said}");
+        let printed = client.run(&["exec", &main, "--", "sh", "-c", "echo in; hostname"])?;
+        ensure!(printed.starts_with("in\n"), "{printed}");
         let failed = client.command(&["exec", &main, "--", "sh", "-c", "exit 7"]).status()?;
         ensure!(failed.code() == Some(7), "exit code passed on: {failed}");
         ensure!(client.run(&["stats"])?.contains("main"), "statistics");
@@ -139,10 +139,10 @@ fn instants() -> impl Iterator<Item = Duration> {
 }
 
 /// Starts an agent on the bed's default root directory without waiting.
-fn start_agent(bed: &Bed, keelson: &Path, name: &str, config: &str) -> Result<Running> {
+fn start_agent(bed: &Bed, keelson: &Path, name: &str, config: &str) -> Result<RunningPart> {
     let mut command = Command::new(keelson);
     command.args(["kubelet", config, "--root-dir=/var/lib/kubelet"]);
-    Running::start(bed, name, &mut command)
+    RunningPart::start(bed, name, &mut command)
 }
 
 fn write_config(bed: &Bed, endpoint: &str) -> Result<String> {
@@ -152,7 +152,7 @@ fn write_config(bed: &Bed, endpoint: &str) -> Result<String> {
          failCgroupV1: false\nhealthzPort: {}\ncontainerRuntimeEndpoint: {endpoint}\n",
         free_port()?,
     );
-    let path = bed.folder().join("kubelet.yaml");
+    let path = bed.dir().join("kubelet.yaml");
     fs::write(&path, text)?;
     Ok(format!("--config={}", path.display()))
 }
@@ -161,9 +161,9 @@ fn write_config(bed: &Bed, endpoint: &str) -> Result<String> {
 fn killing_the_agent_touches_no_container_and_the_next_one_starts() -> Result<()> {
     let keelson = programs::build("keelson", "keelson")?;
     let archives = [images::pause()?.oci_archive()?, images::busybox()?.oci_archive()?];
-    Test::new().needs(Containerd::NEEDS).deadline(Duration::from_secs(300)).run(|bed| {
+    BedTest::new().needs(Containerd::NEEDS).deadline(Duration::from_secs(300)).run(|bed| {
         let containerd = runtime_with_images(bed, &archives)?;
-        let client = Client { keelson: &keelson, endpoint: containerd.endpoint() };
+        let client = CriClientCli { keelson: &keelson, endpoint: containerd.endpoint() };
         let (_, main) = start_sleeper(bed, &client)?;
         let started = client.json(&["inspect", &main])?["status"]["startedAt"].clone();
         let config = write_config(bed, &containerd.endpoint())?;

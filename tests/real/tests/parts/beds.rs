@@ -14,17 +14,17 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use node_testkit::bed::{Bed, Test};
+use node_testkit::bed::{Bed, BedTest};
 use node_testkit::start::{Containerd, ContainerdOptions};
-use real_tests::judge::Judge;
+use real_tests::leftover_check::LeftoverCheck;
 
 use super::containerd::run_container;
-use kills::{Target, kill_rounds};
+use kills::{KillTarget, kill_rounds};
 
 const LONG: Duration = Duration::from_mins(10);
 
-fn test() -> Test {
-    Test::new().needs(Containerd::NEEDS)
+fn test() -> BedTest {
+    BedTest::new().needs(Containerd::NEEDS)
 }
 
 #[test]
@@ -32,10 +32,10 @@ fn killed_test_process_leaves_nothing() -> Result<()> {
     if victim::is_this_process() {
         return test().deadline(LONG).run(|bed| {
             let _containerd = run_sleeper(bed)?;
-            victim::lie_still()
+            victim::wait_to_be_killed()
         });
     }
-    kill_rounds(Target::TestProcess, "beds::killed_test_process_leaves_nothing")
+    kill_rounds(KillTarget::TestProcess, "beds::killed_test_process_leaves_nothing")
 }
 
 #[test]
@@ -43,10 +43,10 @@ fn killed_warden_leaves_nothing() -> Result<()> {
     if victim::is_this_process() {
         return test().deadline(LONG).run(|bed| {
             let _containerd = run_sleeper(bed)?;
-            victim::lie_still()
+            victim::wait_to_be_killed()
         });
     }
-    kill_rounds(Target::Warden, "beds::killed_warden_leaves_nothing")
+    kill_rounds(KillTarget::Warden, "beds::killed_warden_leaves_nothing")
 }
 
 /// No process is left to clean up, so the bed dies and the next one removes the rest. In between
@@ -56,29 +56,29 @@ fn killed_warden_and_test_process_are_swept_by_the_next_bed() -> Result<()> {
     if victim::is_this_process() {
         return test().deadline(LONG).run(|bed| {
             let _containerd = run_sleeper(bed)?;
-            victim::lie_still()
+            victim::wait_to_be_killed()
         });
     }
-    kill_rounds(Target::Both, "beds::killed_warden_and_test_process_are_swept_by_the_next_bed")
+    kill_rounds(KillTarget::Both, "beds::killed_warden_and_test_process_are_swept_by_the_next_bed")
 }
 
 #[test]
 fn passed_deadline_leaves_nothing() -> Result<()> {
-    let judge = Judge::call_outside()?;
+    let leftover_check = LeftoverCheck::start_outside_bed()?;
     let outcome = test().deadline(Duration::from_secs(25)).run(|bed| {
         let _containerd = run_sleeper(bed)?;
-        victim::lie_still()
+        victim::wait_to_be_killed()
     });
     let error = format!("{:#}", outcome.err().context("outlived its deadline")?);
     ensure!(error.contains("deadline of 25 s passed"), "{error}");
     let running = take_kept_log("beds.passed_deadline_leaves_nothing", "deadline.log")?;
     ensure!(running.contains("containerd-shim-runc-v2"), "{running}");
-    judge.context("outside the bed")?.finds_nothing()
+    leftover_check.context("outside the bed")?.expect_none()
 }
 
 #[test]
 fn panic_leaves_nothing_but_its_logs() -> Result<()> {
-    let judge = Judge::call_outside()?;
+    let leftover_check = LeftoverCheck::start_outside_bed()?;
     let outcome = test().run(|bed| {
         let _containerd = run_sleeper(bed)?;
         panic!("the test's own panic");
@@ -87,7 +87,7 @@ fn panic_leaves_nothing_but_its_logs() -> Result<()> {
     ensure!(error.contains("the test's own panic"), "{error}");
     let log = take_kept_log("beds.panic_leaves_nothing_but_its_logs", "containerd.log")?;
     ensure!(log.contains("containerd successfully booted"), "{log}");
-    judge.context("outside the bed")?.finds_nothing()
+    leftover_check.context("outside the bed")?.expect_none()
 }
 
 /// containerd with a sleeping container.
@@ -99,10 +99,10 @@ fn run_sleeper(bed: &Bed) -> Result<Containerd> {
 
 /// Reads a kept log and removes its directory: this failure was intended.
 fn take_kept_log(test: &str, file: &str) -> Result<String> {
-    let folder = kept_logs(test)?;
-    let text = fs::read_to_string(folder.join(file))
-        .with_context(|| format!("{file} in {}", folder.display()))?;
-    fs::remove_dir_all(&folder)?;
+    let dir = kept_logs(test)?;
+    let text = fs::read_to_string(dir.join(file))
+        .with_context(|| format!("{file} in {}", dir.display()))?;
+    fs::remove_dir_all(&dir)?;
     Ok(text)
 }
 

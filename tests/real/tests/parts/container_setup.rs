@@ -11,41 +11,42 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
-use node_testkit::bed::{Bed, Test};
+use node_testkit::bed::{Bed, BedTest};
 use node_testkit::parts;
 use node_testkit::start::{KubeletOptions, ReferenceKubelet};
 use real_tests::container_setup::pods::{NODE, RESOLV_CONF, RUNNING, WAITING, uid};
-use real_tests::container_setup::recorder::Recorder;
+use real_tests::container_setup::recorder::CriRecorder;
 use real_tests::container_setup::{
-    MachineNote, Places, Recording, record, waiting, without_chance,
+    RecordedMachine, RecordedPaths, Recording, deterministic_setup, record, waiting,
 };
 
 const LIMIT: Duration = Duration::from_secs(90);
 
 #[test]
-fn we_tell_a_runtime_what_the_reference_tells_it() -> Result<()> {
+fn our_cri_requests_equal_those_of_the_reference_kubelet() -> Result<()> {
     let recording = read()?;
-    let places = Places { root: "/root-of-kubelet".to_owned(), logs: "/pod-logs".to_owned() };
+    let places =
+        RecordedPaths { root: "/root-of-kubelet".to_owned(), logs: "/pod-logs".to_owned() };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let ours = runtime.block_on(record(&recording.machine, &places))?;
     let mut differences = Vec::new();
-    for (pod, theirs) in &recording.told {
+    for (pod, theirs) in &recording.setup {
         let ours = ours.get(pod).cloned().unwrap_or_default();
         for part in theirs.keys().chain(ours.keys().filter(|key| !theirs.contains_key(*key))) {
             let nothing = Vec::new();
             let (theirs, ours) =
                 (theirs.get(part).unwrap_or(&nothing), ours.get(part).unwrap_or(&nothing));
-            differences.extend(compared(&format!("{pod}/{part}"), theirs, ours));
+            differences.extend(setup_differences(&format!("{pod}/{part}"), theirs, ours));
         }
     }
     ensure!(differences.is_empty(), "differs:\n{}", differences.join("\n"));
-    ensure!(ours.len() == recording.told.len(), "a pod was not recorded");
+    ensure!(ours.len() == recording.setup.len(), "a pod was not recorded");
     let ours = runtime.block_on(waiting(&recording.machine, &places))?;
     ensure!(ours == recording.waiting, "ours {ours:#?}\ntheirs {:#?}", recording.waiting);
     Ok(())
 }
 
-fn compared(place: &str, theirs: &[String], ours: &[String]) -> Vec<String> {
+fn setup_differences(place: &str, theirs: &[String], ours: &[String]) -> Vec<String> {
     if theirs == ours {
         return Vec::new();
     }
@@ -53,15 +54,15 @@ fn compared(place: &str, theirs: &[String], ours: &[String]) -> Vec<String> {
         let lines = these.iter().filter(|line| !those.contains(line));
         lines.map(|line| format!("  {mark}{line}")).collect()
     };
-    let mut told = vec![place.to_owned()];
-    told.extend(only(theirs, ours, "theirs "));
-    told.extend(only(ours, theirs, "ours   "));
-    told
+    let mut setup = vec![place.to_owned()];
+    setup.extend(only(theirs, ours, "theirs "));
+    setup.extend(only(ours, theirs, "ours   "));
+    setup
 }
 
 #[test]
-fn the_reference_still_says_what_was_recorded() -> Result<()> {
-    Test::new().needs(ReferenceKubelet::NEEDS).deadline(Duration::from_mins(4)).run(|bed| {
+fn the_reference_kubelet_still_sends_the_recorded_requests() -> Result<()> {
+    BedTest::new().needs(ReferenceKubelet::NEEDS).deadline(Duration::from_mins(4)).run(|bed| {
         let found = record_reference(bed)?;
         let golden = golden()?;
         if std::env::var_os("KEELSON_WRITE_GOLDENS").is_some() {
@@ -72,16 +73,16 @@ fn the_reference_still_says_what_was_recorded() -> Result<()> {
         ensure!(found.waiting == recorded.waiting, "{:#?}", found.waiting);
         if found.machine != recorded.machine {
             eprintln!("another machine than the recorded one: only the pods' names are compared");
-            let names = |recording: &Recording| recording.told.keys().cloned().collect::<Vec<_>>();
+            let names = |recording: &Recording| recording.setup.keys().cloned().collect::<Vec<_>>();
             ensure!(names(&found) == names(&recorded), "other pods");
             return Ok(());
         }
         let mut differences = Vec::new();
-        for (pod, parts) in &found.told {
+        for (pod, parts) in &found.setup {
             for (part, lines) in parts {
-                let then = recorded.told.get(pod).and_then(|parts| parts.get(part));
+                let then = recorded.setup.get(pod).and_then(|parts| parts.get(part));
                 let then = then.cloned().unwrap_or_default();
-                differences.extend(compared(&format!("{pod}/{part}"), lines, &then));
+                differences.extend(setup_differences(&format!("{pod}/{part}"), lines, &then));
             }
         }
         ensure!(differences.is_empty(), "differs:\n{}", differences.join("\n"));
@@ -91,8 +92,8 @@ fn the_reference_still_says_what_was_recorded() -> Result<()> {
 
 fn golden() -> Result<PathBuf> {
     let version = parts::version("kubelet")?;
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("goldens");
-    Ok(folder.join(format!("container-setup-{version}.json")))
+    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("goldens");
+    Ok(dir.join(format!("container-setup-{version}.json")))
 }
 
 fn read() -> Result<Recording> {
@@ -104,17 +105,17 @@ fn read() -> Result<Recording> {
 
 /// Runs all pods with the reference kubelet on the recording runtime.
 fn record_reference(bed: &Bed) -> Result<Recording> {
-    let manifests = bed.make_folder("manifests")?;
-    let root = bed.make_folder("kubelet-root")?;
-    let logs = bed.make_folder("pod-logs")?;
-    let runtime = bed.make_folder("recorder")?;
+    let manifests = bed.create_dir("manifests")?;
+    let root = bed.create_dir("kubelet-root")?;
+    let logs = bed.create_dir("pod-logs")?;
+    let runtime = bed.create_dir("recorder")?;
     for (number, sample) in RUNNING.iter().chain(WAITING).enumerate() {
         let path = manifests.join(format!("{number:03}.yaml"));
         fs::write(&path, sample.manifest(number)).with_context(|| path.display().to_string())?;
     }
     let resolver = manifests.with_file_name("resolv.conf");
     fs::write(&resolver, RESOLV_CONF)?;
-    let recorder = Recorder::default();
+    let recorder = CriRecorder::default();
     let socket = runtime.join("r.sock");
     let _served = recorder.serve(&socket)?;
     let configuration = format!(
@@ -139,12 +140,13 @@ fn record_reference(bed: &Bed) -> Result<Recording> {
         ..KubeletOptions::default()
     };
     let _kubelet = ReferenceKubelet::start(bed, &options)?;
-    let places = Places { root: root.display().to_string(), logs: logs.display().to_string() };
+    let places =
+        RecordedPaths { root: root.display().to_string(), logs: logs.display().to_string() };
     let started = Instant::now();
     loop {
-        match (told(&recorder, &places), why()) {
-            (Ok(told), Ok(waiting)) => {
-                return Ok(Recording { machine: MachineNote::here()?, told, waiting });
+        match (setup(&recorder, &places), waiting_reasons()) {
+            (Ok(setup), Ok(waiting)) => {
+                return Ok(Recording { machine: RecordedMachine::here()?, setup, waiting });
             }
             (Err(error), _) | (_, Err(error)) if started.elapsed() > LIMIT => return Err(error),
             _ => std::thread::sleep(Duration::from_millis(500)),
@@ -152,16 +154,16 @@ fn record_reference(bed: &Bed) -> Result<Recording> {
     }
 }
 
-type Told = BTreeMap<String, BTreeMap<String, Vec<String>>>;
+type RecordedSetup = BTreeMap<String, BTreeMap<String, Vec<String>>>;
 
-fn told(recorder: &Recorder, places: &Places) -> Result<Told> {
-    let mut all = Told::new();
+fn setup(recorder: &CriRecorder, places: &RecordedPaths) -> Result<RecordedSetup> {
+    let mut all = RecordedSetup::new();
     for (number, sample) in RUNNING.iter().enumerate() {
         let (sandbox, containers) =
             recorder.of_pod(&uid(number)).with_context(|| format!("no {}", sample.name))?;
         let wanted = sample.manifest(number).matches("image: \"").count();
         ensure!(containers.len() == wanted, "{}: {} of {wanted}", sample.name, containers.len());
-        all.insert(sample.name.to_owned(), without_chance(sandbox, containers, places));
+        all.insert(sample.name.to_owned(), deterministic_setup(sandbox, containers, places));
     }
     Ok(all)
 }
@@ -178,9 +180,9 @@ fn pods_of_kubelet() -> Result<serde_json::Value> {
 }
 
 /// The waiting reasons of containers.
-fn why() -> Result<BTreeMap<String, String>> {
+fn waiting_reasons() -> Result<BTreeMap<String, String>> {
     let list = pods_of_kubelet()?;
-    let mut why = BTreeMap::new();
+    let mut waiting_reasons = BTreeMap::new();
     for sample in WAITING {
         let name = format!("{}-{NODE}", sample.name);
         let items = list["items"].as_array().context("no items")?;
@@ -190,10 +192,10 @@ fn why() -> Result<BTreeMap<String, String>> {
         let (reason, message) = (state["reason"].as_str(), state["message"].as_str());
         match (reason, message) {
             (Some(reason), Some(message)) => {
-                why.insert(sample.name.to_owned(), format!("{reason}: {message}"));
+                waiting_reasons.insert(sample.name.to_owned(), format!("{reason}: {message}"));
             }
             _ => bail!("{name} does not wait yet: {}", pod["status"]),
         }
     }
-    Ok(why)
+    Ok(waiting_reasons)
 }

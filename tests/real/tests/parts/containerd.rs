@@ -6,13 +6,13 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use node_testkit::bed::{Bed, Test};
+use node_testkit::bed::{Bed, BedTest};
 use node_testkit::parts;
 use node_testkit::start::{Containerd, ContainerdOptions};
 
 #[test]
 fn containerd_answers_with_its_pinned_version() -> Result<()> {
-    Test::new().needs(Containerd::NEEDS).deadline(Duration::from_secs(60)).run(|bed| {
+    BedTest::new().needs(Containerd::NEEDS).deadline(Duration::from_secs(60)).run(|bed| {
         let containerd = Containerd::start(bed, &ContainerdOptions::default())?;
         let answer = containerd.run_ctr(&["version"])?;
         let version = parts::version("containerd")?;
@@ -29,7 +29,7 @@ fn containerd_answers_with_its_pinned_version() -> Result<()> {
 
 #[test]
 fn container_runs_below_the_beds_own_cgroup() -> Result<()> {
-    Test::new().needs(Containerd::NEEDS).deadline(Duration::from_secs(90)).run(|bed| {
+    BedTest::new().needs(Containerd::NEEDS).deadline(Duration::from_secs(90)).run(|bed| {
         let containerd = Containerd::start(bed, &ContainerdOptions::default())?;
         run_container(bed, &containerd, "sleeper", &["sleep", "1000"])?;
         let found = containerd.run_ctr(&["tasks", "ls"])?;
@@ -51,9 +51,9 @@ pub(crate) fn run_container(
     name: &str,
     command: &[&str],
 ) -> Result<()> {
-    let root = bed.make_folder(&format!("{name}-root"))?;
-    for folder in ["bin", "proc", "sys", "dev", "etc", "run"] {
-        fs::create_dir_all(root.join(folder))?;
+    let root = bed.create_dir(&format!("{name}-root"))?;
+    for dir in ["bin", "proc", "sys", "dev", "etc", "run"] {
+        fs::create_dir_all(root.join(dir))?;
     }
     let busybox = root.join("bin/busybox");
     fs::copy(host_busybox()?, &busybox)?;

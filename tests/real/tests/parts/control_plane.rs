@@ -5,13 +5,13 @@ use std::fs;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use node_testkit::bed::{Bed, Test};
+use node_testkit::bed::{Bed, BedTest};
 use node_testkit::start::ControlPlane;
 use serde_json::{Value, json};
 
 #[test]
 fn ordinary_pod_gets_its_service_account_volume() -> Result<()> {
-    Test::new().needs(ControlPlane::NEEDS).deadline(Duration::from_mins(3)).run(|bed| {
+    BedTest::new().needs(ControlPlane::NEEDS).deadline(Duration::from_mins(3)).run(|bed| {
         let plane = ControlPlane::start(bed)?;
         let manifest = write(
             bed,
@@ -61,18 +61,18 @@ fn nodes_are_restricted(bed: &Bed, plane: &ControlPlane) -> Result<()> {
         plane.kubectl_as(&kubeconfig, &["create", "--filename", &manifest])
     };
     create("mine")?;
-    let refusal = create("another").err().context("a node made another node")?;
-    ensure!(refusal.to_string().contains("Forbidden"), "{refusal:#}");
-    let refusal = plane
+    let error = create("another").err().context("a node made another node")?;
+    ensure!(error.to_string().contains("Forbidden"), "{error:#}");
+    let error = plane
         .kubectl_as(&kubeconfig, &["get", "secrets", "--all-namespaces"])
         .err()
         .context("a node listed all secrets")?;
-    ensure!(refusal.to_string().contains("Forbidden"), "{refusal:#}");
+    ensure!(error.to_string().contains("Forbidden"), "{error:#}");
     Ok(())
 }
 
 fn write(bed: &Bed, name: &str, object: &Value) -> Result<String> {
-    let path = bed.folder().join(name);
+    let path = bed.dir().join(name);
     fs::write(&path, object.to_string())?;
     Ok(path.to_string_lossy().into_owned())
 }

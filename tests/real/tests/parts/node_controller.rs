@@ -7,11 +7,11 @@ use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use node_testkit::bed::{Bed, Test, free_port};
+use node_testkit::bed::{Bed, BedTest, free_port};
 use node_testkit::programs;
-use node_testkit::start::{ControlPlane, Running, Subject as CertificateSubject};
-use real_tests::node_controller::cluster::Cluster;
-use real_tests::node_controller::hollow::{Hollow, NodeForm};
+use node_testkit::start::{CertificateSubject, ControlPlane, RunningPart};
+use real_tests::node_controller::cluster::TestCluster;
+use real_tests::node_controller::hollow::{HollowNodePool, NewNode};
 use serde_json::json;
 
 const USER: &str = "keelson-node-controller";
@@ -20,20 +20,20 @@ const WITHIN: Duration = Duration::from_secs(60);
 #[test]
 fn node_controller_answers_on_its_port_and_explains() -> Result<()> {
     let keelson = programs::build("keelson", "keelson")?;
-    Test::new().needs(ControlPlane::NEEDS).deadline(Duration::from_mins(5)).run(|bed| {
+    BedTest::new().needs(ControlPlane::NEEDS).deadline(Duration::from_mins(5)).run(|bed| {
         let runtime =
             tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
-        let cluster = runtime.block_on(async { Cluster::start(bed) })?;
-        let hollow = Hollow::new(cluster.client.clone(), Duration::from_secs(1));
-        runtime.spawn(hollow.clone().beat());
-        let forms = ["n1", "n2", "n3"].map(|name| NodeForm::in_zone(name, "a"));
+        let cluster = runtime.block_on(async { TestCluster::start(bed) })?;
+        let hollow = HollowNodePool::new(cluster.client.clone(), Duration::from_secs(1));
+        runtime.spawn(hollow.clone().heartbeat());
+        let forms = ["n1", "n2", "n3"].map(|name| NewNode::in_zone(name, "a"));
         runtime.block_on(hollow.register(forms.to_vec()))?;
         let (mut controller, port) = start(bed, &cluster.plane, &keelson)?;
-        let asked = Asked { plane: &cluster.plane, port };
+        let asked = SecurePortClient { plane: &cluster.plane, port };
         // Health is open to all, whatever they show.
         controller.wait_until("health", WITHIN, || asked.with_token("/healthz", "nonsense"))?;
-        only_those_who_may_read_metrics(bed, &asked)?;
-        hollow.silence(&["n2"]);
+        metrics_require_permission(bed, &asked)?;
+        hollow.stop_heartbeats(&["n2"]);
         let explained = controller.wait_until("an explanation", WITHIN, || {
             let text = explain(bed, &keelson, "n2")?;
             ensure!(text.contains("node.kubernetes.io/unreachable:NoExecute"), "{text}");
@@ -52,7 +52,7 @@ fn node_controller_answers_on_its_port_and_explains() -> Result<()> {
     })
 }
 
-fn start(bed: &Bed, plane: &ControlPlane, keelson: &Path) -> Result<(Running, u16)> {
+fn start(bed: &Bed, plane: &ControlPlane, keelson: &Path) -> Result<(RunningPart, u16)> {
     let port = free_port()?;
     let serving = plane.authority().issue(
         "controller",
@@ -67,25 +67,25 @@ fn start(bed: &Bed, plane: &ControlPlane, keelson: &Path) -> Result<(Running, u1
     command
         .args(["node-controller", "--bind-address=127.0.0.1", "--node-monitor-grace-period=6s"])
         .arg(format!("--secure-port={port}"))
-        .arg(format!("--explain-socket={}", bed.folder().join("explain.sock").display()))
+        .arg(format!("--explain-socket={}", bed.dir().join("explain.sock").display()))
         .arg(format!("--tls-cert-file={}", serving.certificate.display()))
         .arg(format!("--tls-private-key-file={}", serving.key.display()));
     for flag in ["kubeconfig", "authentication-kubeconfig", "authorization-kubeconfig"] {
         command.arg(format!("--{flag}={}", kubeconfig.display()));
     }
-    Ok((Running::start(bed, "keelson-node-controller", &mut command)?, port))
+    Ok((RunningPart::start(bed, "keelson-node-controller", &mut command)?, port))
 }
 
 /// Access to `/metrics`: allowed for the administrator by certificate and, once authorized, for a
 /// service account by its token; refused for all others.
-fn only_those_who_may_read_metrics(bed: &Bed, asked: &Asked<'_>) -> Result<()> {
+fn metrics_require_permission(bed: &Bed, asked: &SecurePortClient<'_>) -> Result<()> {
     let token = asked.plane.kubectl(&["create", "token", "default"])?;
     let refused = asked.with_token("/metrics", token.trim()).err().context("a stranger did")?;
     ensure!(refused.to_string().contains("serviceaccount:default:default"), "{refused:#}");
     let refused = asked.with_token("/metrics", "nonsense").err().context("nonsense did")?;
     ensure!(refused.to_string().contains("Unauthorized"), "{refused:#}");
     asked.as_admin("/metrics")?;
-    let reader = bed.folder().join("reader.json");
+    let reader = bed.dir().join("reader.json");
     fs::write(&reader, json!({"apiVersion": "v1", "kind": "List", "items": [
         {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole",
             "metadata": {"name": "reader"},
@@ -109,12 +109,12 @@ fn only_those_who_may_read_metrics(bed: &Bed, asked: &Asked<'_>) -> Result<()> {
 }
 
 /// The secure port, with kubectl as the client.
-struct Asked<'a> {
+struct SecurePortClient<'a> {
     plane: &'a ControlPlane,
     port: u16,
 }
 
-impl Asked<'_> {
+impl SecurePortClient<'_> {
     fn server(&self) -> String {
         format!("https://127.0.0.1:{}", self.port)
     }
@@ -124,11 +124,12 @@ impl Asked<'_> {
     }
 
     fn with_token(&self, path: &str, token: &str) -> Result<String> {
-        self.plane.kubectl_as(&self.nobody()?, &["--token", token, "get", "--raw", path])
+        self.plane
+            .kubectl_as(&self.anonymous_kubeconfig()?, &["--token", token, "get", "--raw", path])
     }
 
     /// A kubeconfig with the port and without credentials.
-    fn nobody(&self) -> Result<PathBuf> {
+    fn anonymous_kubeconfig(&self) -> Result<PathBuf> {
         let authority = &self.plane.authority().files.certificate;
         let path = authority.with_file_name("nobody.kubeconfig");
         let content = json!({
@@ -145,7 +146,7 @@ impl Asked<'_> {
 fn explain(bed: &Bed, keelson: &Path, node: &str) -> Result<String> {
     let output = Command::new(keelson)
         .args(["node-controller", "explain", node, "--explain-socket"])
-        .arg(bed.folder().join("explain.sock"))
+        .arg(bed.dir().join("explain.sock"))
         .output()?;
     let complaint = String::from_utf8_lossy(&output.stderr).into_owned();
     ensure!(output.status.success(), "explain: {} {complaint}", output.status);

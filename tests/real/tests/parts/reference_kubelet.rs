@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use node_testkit::bed::Test;
+use node_testkit::bed::BedTest;
 use node_testkit::parts;
 use node_testkit::start::{
     Containerd, ContainerdOptions, ControlPlane, KubeletOptions, ReferenceKubelet,
@@ -27,7 +27,7 @@ const NEEDS: &[&str] = &[
 
 #[test]
 fn defaults_are_those_of_the_golden() -> Result<()> {
-    Test::new().needs(NEEDS).deadline(Duration::from_mins(4)).run(|bed| {
+    BedTest::new().needs(NEEDS).deadline(Duration::from_mins(4)).run(|bed| {
         let containerd = Containerd::start(bed, &ContainerdOptions::default())?;
         let plane = ControlPlane::start(bed)?;
         // The three settings that the test needs: cgroup v1 is no error, anonymous requests are
@@ -53,8 +53,8 @@ fn defaults_are_those_of_the_golden() -> Result<()> {
         let found = serde_json::to_string_pretty(&kubelet.configz()?)? + "\n";
         let golden = golden()?;
         if std::env::var_os("KEELSON_WRITE_GOLDENS").is_some() {
-            if let Some(folder) = golden.parent() {
-                fs::create_dir_all(folder)?;
+            if let Some(dir) = golden.parent() {
+                fs::create_dir_all(dir)?;
             }
             fs::write(&golden, &found).with_context(|| golden.display().to_string())?;
         }

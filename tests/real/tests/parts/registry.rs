@@ -4,14 +4,14 @@ use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use node_testkit::bed::Test;
+use node_testkit::bed::BedTest;
 use node_testkit::parts;
-use node_testkit::start::{PASSWORD, Registry, RegistryOptions, USER, get};
+use node_testkit::start::{PASSWORD, RegistryOptions, RegistryServer, USER, get};
 
 #[test]
 fn registry_answers() -> Result<()> {
-    Test::new().needs(Registry::NEEDS).deadline(Duration::from_secs(60)).run(|bed| {
-        let registry = Registry::start(bed, RegistryOptions::default())?;
+    BedTest::new().needs(RegistryServer::NEEDS).deadline(Duration::from_secs(60)).run(|bed| {
+        let registry = RegistryServer::start(bed, RegistryOptions::default())?;
         let answer = get(registry.address(), "/v2/")?;
         ensure!(answer.status == 200, "{answer:?}");
         let answer = get(registry.address(), "/v2/_catalog")?;
@@ -24,8 +24,8 @@ fn registry_answers() -> Result<()> {
 #[test]
 fn registry_asks_for_a_password_over_tls() -> Result<()> {
     let needs = ["registry", "kubectl"];
-    Test::new().needs(&needs).deadline(Duration::from_secs(60)).run(|bed| {
-        let registry = Registry::start(bed, RegistryOptions { tls: true, password: true })?;
+    BedTest::new().needs(&needs).deadline(Duration::from_secs(60)).run(|bed| {
+        let registry = RegistryServer::start(bed, RegistryOptions { tls: true, password: true })?;
         let authority = registry.authority().context("its authority")?.display().to_string();
         let ask = |more: &[&str]| -> Result<(bool, String)> {
             let output = Command::new(parts::program("kubectl", "kubectl")?)
@@ -35,14 +35,14 @@ fn registry_asks_for_a_password_over_tls() -> Result<()> {
                 .args(more)
                 .args(["get", "--raw", "/v2/_catalog"])
                 .output()?;
-            let said = [output.stdout, output.stderr].concat();
-            Ok((output.status.success(), String::from_utf8_lossy(&said).into_owned()))
+            let printed = [output.stdout, output.stderr].concat();
+            Ok((output.status.success(), String::from_utf8_lossy(&printed).into_owned()))
         };
         let password = format!("--password={PASSWORD}");
-        let (good, said) = ask(&[&format!("--username={USER}"), &password])?;
-        ensure!(good && said.contains(r#"{"repositories":[]}"#), "{said}");
-        let (good, said) = ask(&[&format!("--username={USER}"), "--password=wrong"])?;
-        ensure!(!good, "a wrong password was taken: {said}");
+        let (good, printed) = ask(&[&format!("--username={USER}"), &password])?;
+        ensure!(good && printed.contains(r#"{"repositories":[]}"#), "{printed}");
+        let (good, printed) = ask(&[&format!("--username={USER}"), "--password=wrong"])?;
+        ensure!(!good, "a wrong password was taken: {printed}");
         Ok(())
     })
 }

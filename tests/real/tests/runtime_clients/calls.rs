@@ -10,13 +10,13 @@ use node_testkit::images;
 use tokio::net::UnixStream;
 use tonic::transport::{Channel, Endpoint};
 
-pub(crate) type Runtime = RuntimeServiceClient<Channel>;
+pub(crate) type RuntimeClient = RuntimeServiceClient<Channel>;
 
 pub(crate) fn tasks() -> Result<tokio::runtime::Runtime> {
     Ok(tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?)
 }
 
-pub(crate) async fn connect(socket: &Path) -> Result<Runtime> {
+pub(crate) async fn connect(socket: &Path) -> Result<RuntimeClient> {
     let path = socket.to_owned();
     let connector = tower::service_fn(move |_| {
         let path = path.clone();
@@ -59,19 +59,19 @@ fn namespaces() -> v1::NamespaceOption {
     v1::NamespaceOption { pid: v1::NamespaceMode::Container.into(), ..Default::default() }
 }
 
-pub(crate) async fn run(runtime: &mut Runtime, pod: &v1::PodSandboxConfig) -> Result<String> {
+pub(crate) async fn run(runtime: &mut RuntimeClient, pod: &v1::PodSandboxConfig) -> Result<String> {
     let request = v1::RunPodSandboxRequest { config: Some(pod.clone()), ..Default::default() };
     let answer = Box::pin(runtime.run_pod_sandbox(request)).await.context("RunPodSandbox")?;
     Ok(answer.into_inner().pod_sandbox_id)
 }
 
-pub(crate) async fn remove(runtime: &mut Runtime, sandbox: &str) -> Result<()> {
+pub(crate) async fn remove(runtime: &mut RuntimeClient, sandbox: &str) -> Result<()> {
     let request = v1::RemovePodSandboxRequest { pod_sandbox_id: sandbox.to_owned() };
     runtime.remove_pod_sandbox(request).await.context("RemovePodSandbox")?;
     Ok(())
 }
 
-pub(crate) async fn address(runtime: &mut Runtime, sandbox: &str) -> Result<String> {
+pub(crate) async fn address(runtime: &mut RuntimeClient, sandbox: &str) -> Result<String> {
     let request =
         v1::PodSandboxStatusRequest { pod_sandbox_id: sandbox.to_owned(), verbose: false };
     let answer = runtime.pod_sandbox_status(request).await.context("PodSandboxStatus")?;
@@ -81,7 +81,7 @@ pub(crate) async fn address(runtime: &mut Runtime, sandbox: &str) -> Result<Stri
 
 /// Starts a container that runs a shell script; returns its id.
 pub(crate) async fn start(
-    runtime: &mut Runtime,
+    runtime: &mut RuntimeClient,
     (sandbox, pod): (&str, &v1::PodSandboxConfig),
     script: &str,
 ) -> Result<String> {

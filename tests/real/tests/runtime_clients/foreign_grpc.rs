@@ -11,9 +11,9 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 use cri_wire::v1;
-use node_testkit::bed::Test;
+use node_testkit::bed::BedTest;
 use prost::Message as _;
-use real_tests::embedded::{Embedded, EmbeddedOptions, Programs};
+use real_tests::embedded::{Embedded, EmbeddedOptions, RuntimePrograms};
 
 const DATA: u8 = 0;
 const HEADERS: u8 = 1;
@@ -25,8 +25,8 @@ const VERSION: &str = "/runtime.v1.RuntimeService/Version";
 
 #[test]
 fn clients_with_a_path_as_authority_are_answered() -> Result<()> {
-    let programs = Programs::build()?;
-    Test::new().deadline(Duration::from_mins(1)).run(|bed| {
+    let programs = RuntimePrograms::build()?;
+    BedTest::new().deadline(Duration::from_mins(1)).run(|bed| {
         let server = Embedded::start(bed, &programs, &EmbeddedOptions::default())?;
         let socket = server.socket();
         let path = socket.display().to_string();

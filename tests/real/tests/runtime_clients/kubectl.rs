@@ -11,14 +11,14 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
-use node_testkit::bed::{Bed, NODE_ADDRESS, Test};
+use node_testkit::bed::{Bed, BedTest, NODE_ADDRESS};
 use node_testkit::images;
 use node_testkit::parts;
 use node_testkit::start::{ControlPlane, KubeletOptions, ReferenceKubelet};
-use real_tests::embedded::Programs;
+use real_tests::embedded::RuntimePrograms;
 
 use super::kubelet::{configuration, with_busybox};
-use super::terminal::Terminal;
+use super::terminal::TestTerminal;
 
 const NEEDS: &[&str] = &["etcd", "kube-apiserver", "kube-controller-manager", "kubectl", "kubelet"];
 /// More than any buffer in between.
@@ -47,20 +47,21 @@ spec:
 
 /// The two transports of kubectl's streams.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Way {
+enum StreamTransport {
     WebSocket,
     Spdy,
 }
 
 struct Kubectl<'a> {
     kubeconfig: &'a Path,
-    way: Way,
+    transport: StreamTransport,
 }
 
 impl Kubectl<'_> {
     fn command(&self, arguments: &[&str]) -> Result<Command> {
         let mut command = Command::new(parts::program("kubectl", "kubectl")?);
-        let websockets = if self.way == Way::WebSocket { "true" } else { "false" };
+        let websockets =
+            if self.transport == StreamTransport::WebSocket { "true" } else { "false" };
         command
             .env("KUBECONFIG", self.kubeconfig)
             .env("KUBECACHEDIR", self.kubeconfig.with_file_name("kubectl-cache"))
@@ -89,21 +90,21 @@ impl Kubectl<'_> {
         Ok((output.status.code().unwrap_or(-1), output.stdout, errors))
     }
 
-    fn said(&self, arguments: &[&str]) -> Result<String> {
+    fn stdout_of(&self, arguments: &[&str]) -> Result<String> {
         let (code, output, errors) = self.run(arguments, b"")?;
-        ensure!(code == 0, "{:?} kubectl {arguments:?}: exit {code}: {errors}", self.way);
+        ensure!(code == 0, "{:?} kubectl {arguments:?}: exit {code}: {errors}", self.transport);
         Ok(String::from_utf8_lossy(&output).into_owned())
     }
 }
 
 #[test]
 fn kubectl_streams_reach_our_runtime() -> Result<()> {
-    let programs = Programs::build()?;
-    Test::new().needs(NEEDS).deadline(Duration::from_mins(5)).run(|bed| {
+    let programs = RuntimePrograms::build()?;
+    BedTest::new().needs(NEEDS).deadline(Duration::from_mins(5)).run(|bed| {
         let server = with_busybox(bed, &programs)?;
         let plane = ControlPlane::start(bed)?;
         let _kubelet = start_kubelet(bed, &plane, &server.endpoint())?;
-        let manifest = bed.folder().join("box.yaml");
+        let manifest = bed.dir().join("box.yaml");
         fs::write(&manifest, POD.replace("IMAGE", images::BUSYBOX))?;
         plane.kubectl(&["apply", "--filename", &manifest.display().to_string()])?;
         let begun = Instant::now();
@@ -111,17 +112,20 @@ fn kubectl_streams_reach_our_runtime() -> Result<()> {
         while let Err(error) = plane.kubectl(&wait) {
             ensure!(begun.elapsed() < Duration::from_secs(90), "the pod is not ready: {error:#}");
         }
-        for way in [Way::WebSocket, Way::Spdy] {
-            let kubectl = Kubectl { kubeconfig: plane.admin_kubeconfig(), way };
-            println!("{way:?}");
-            commands(&kubectl).with_context(|| format!("exec over {way:?}"))?;
-            large(&kubectl).with_context(|| format!("large streams over {way:?}"))?;
-            on_a_terminal(&kubectl).with_context(|| format!("a terminal over {way:?}"))?;
-            attached(&kubectl).with_context(|| format!("attach over {way:?}"))?;
-            forwarded(&kubectl).with_context(|| format!("port-forward over {way:?}"))?;
-            copied(bed, &kubectl).with_context(|| format!("cp over {way:?}"))?;
+        for transport in [StreamTransport::WebSocket, StreamTransport::Spdy] {
+            let kubectl = Kubectl { kubeconfig: plane.admin_kubeconfig(), transport };
+            println!("{transport:?}");
+            commands(&kubectl).with_context(|| format!("exec over {transport:?}"))?;
+            large(&kubectl).with_context(|| format!("large streams over {transport:?}"))?;
+            on_a_terminal(&kubectl).with_context(|| format!("a terminal over {transport:?}"))?;
+            attached(&kubectl).with_context(|| format!("attach over {transport:?}"))?;
+            forwarded(&kubectl).with_context(|| format!("port-forward over {transport:?}"))?;
+            copied(bed, &kubectl).with_context(|| format!("cp over {transport:?}"))?;
         }
-        followed(&Kubectl { kubeconfig: plane.admin_kubeconfig(), way: Way::WebSocket })
+        followed(&Kubectl {
+            kubeconfig: plane.admin_kubeconfig(),
+            transport: StreamTransport::WebSocket,
+        })
     })
 }
 
@@ -147,7 +151,7 @@ fn start_kubelet(bed: &Bed, plane: &ControlPlane, endpoint: &str) -> Result<Refe
 fn commands(kubectl: &Kubectl<'_>) -> Result<()> {
     let exec = ["exec", "box", "-c", "web", "--"];
     let with = |rest: &[&'static str]| [&exec[..], rest].concat();
-    ensure!(kubectl.said(&with(&["echo", "hello"]))? == "hello\n");
+    ensure!(kubectl.stdout_of(&with(&["echo", "hello"]))? == "hello\n");
     let script = "echo out; echo err >&2; exit 7";
     let (code, output, errors) = kubectl.run(&with(&["sh", "-c", script]), b"")?;
     ensure!(code == 7, "the exit code of a command: {code}, {errors}");
@@ -167,8 +171,11 @@ fn large(kubectl: &Kubectl<'_>) -> Result<()> {
     let input: Vec<u8> = (0..LARGE).map(|at| u8::try_from(at % 251).unwrap_or(0)).collect();
     let count = ["exec", "-i", "box", "-c", "web", "--", "sh", "-c", "wc -c; echo after"];
     let (code, output, errors) = kubectl.run(&count, &input)?;
-    let said = String::from_utf8_lossy(&output).into_owned();
-    ensure!(code == 0 && said == format!("{LARGE}\nafter\n"), "{said:?}, exit {code}: {errors}");
+    let stdout_of = String::from_utf8_lossy(&output).into_owned();
+    ensure!(
+        code == 0 && stdout_of == format!("{LARGE}\nafter\n"),
+        "{stdout_of:?}, exit {code}: {errors}"
+    );
     let (code, output, errors) =
         kubectl.run(&["exec", "-i", "box", "-c", "web", "--", "cat"], &input)?;
     let same = output == input;
@@ -178,7 +185,7 @@ fn large(kubectl: &Kubectl<'_>) -> Result<()> {
 
 fn on_a_terminal(kubectl: &Kubectl<'_>) -> Result<()> {
     let mut command = kubectl.command(&["exec", "-it", "box", "-c", "web", "--", "sh"])?;
-    let mut terminal = Terminal::start(command.env("TERM", "xterm"), 40, 120)?;
+    let mut terminal = TestTerminal::start(command.env("TERM", "xterm"), 40, 120)?;
     // The shell shows what is typed too, but not so.
     let ask = "echo size-$(stty size | tr ' ' x)";
     terminal.until("size-40x120", Some(ask))?;
@@ -258,13 +265,13 @@ fn fetch(port: u16, path: &str) -> Result<Vec<u8>> {
 }
 
 fn copied(bed: &Bed, kubectl: &Kubectl<'_>) -> Result<()> {
-    let folder = bed.make_folder(&format!("cp-{:?}", kubectl.way))?;
+    let dir = bed.create_dir(&format!("cp-{:?}", kubectl.transport))?;
     let bytes: Vec<u8> = (0..3_000_000_usize).map(|at| (at * 7 % 256) as u8).collect();
-    fs::write(folder.join("there"), &bytes)?;
-    let (there, back) = (folder.join("there"), folder.join("back"));
-    let inside = format!("box:/tmp/{:?}", kubectl.way);
-    kubectl.said(&["cp", &there.display().to_string(), &inside, "-c", "web"])?;
-    kubectl.said(&["cp", &inside, &back.display().to_string(), "-c", "web"])?;
+    fs::write(dir.join("there"), &bytes)?;
+    let (there, back) = (dir.join("there"), dir.join("back"));
+    let inside = format!("box:/tmp/{:?}", kubectl.transport);
+    kubectl.stdout_of(&["cp", &there.display().to_string(), &inside, "-c", "web"])?;
+    kubectl.stdout_of(&["cp", &inside, &back.display().to_string(), "-c", "web"])?;
     ensure!(fs::read(&back)? == bytes, "what came back is not what went");
     Ok(())
 }
@@ -272,14 +279,14 @@ fn copied(bed: &Bed, kubectl: &Kubectl<'_>) -> Result<()> {
 /// Follows the log from before the first line, and loses nothing of a burst.
 fn followed(kubectl: &Kubectl<'_>) -> Result<()> {
     let mut client = started(kubectl, &["logs", "--follow", "box", "-c", "counts"])?;
-    kubectl.said(&["exec", "box", "-c", "counts", "--", "touch", "/go"])?;
+    kubectl.stdout_of(&["exec", "box", "-c", "counts", "--", "touch", "/go"])?;
     for number in 1..=20_000 {
         let line = client.next_line()?;
         if line.trim() != number.to_string() {
             bail!("line {number} of the followed log: {line:?}");
         }
     }
-    let tail = kubectl.said(&["logs", "--tail=2", "box", "-c", "counts"])?;
+    let tail = kubectl.stdout_of(&["logs", "--tail=2", "box", "-c", "counts"])?;
     ensure!(tail == "19999\n20000\n", "the last lines: {tail:?}");
     Ok(())
 }

@@ -6,10 +6,10 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
-use node_testkit::bed::{Bed, Test};
+use node_testkit::bed::{Bed, BedTest};
 use node_testkit::images;
 use node_testkit::start::{KubeletOptions, ReferenceKubelet, get};
-use real_tests::embedded::{Embedded, EmbeddedOptions, Programs};
+use real_tests::embedded::{Embedded, EmbeddedOptions, RuntimePrograms};
 
 /// The kubelet's read-only port, which lists its pods without authentication.
 const READ_ONLY: u16 = 10255;
@@ -51,7 +51,7 @@ pub(crate) fn configuration(endpoint: &str) -> String {
     )
 }
 
-pub(crate) fn with_busybox(bed: &Bed, programs: &Programs) -> Result<Embedded> {
+pub(crate) fn with_busybox(bed: &Bed, programs: &RuntimePrograms) -> Result<Embedded> {
     let server = Embedded::start(bed, programs, &EmbeddedOptions::default())?;
     server.import(&images::busybox()?.oci_archive()?)?;
     Ok(server)
@@ -59,10 +59,10 @@ pub(crate) fn with_busybox(bed: &Bed, programs: &Programs) -> Result<Embedded> {
 
 #[test]
 fn reference_kubelet_runs_static_pods_over_our_runtime() -> Result<()> {
-    let programs = Programs::build()?;
-    Test::new().needs(ReferenceKubelet::NEEDS).deadline(Duration::from_mins(3)).run(|bed| {
+    let programs = RuntimePrograms::build()?;
+    BedTest::new().needs(ReferenceKubelet::NEEDS).deadline(Duration::from_mins(3)).run(|bed| {
         let mut server = with_busybox(bed, &programs)?;
-        let manifests = bed.make_folder("manifests")?;
+        let manifests = bed.create_dir("manifests")?;
         let configuration = format!(
             "{}authentication: {{webhook: {{enabled: false}}, anonymous: {{enabled: true}}}}\n\
              staticPodPath: {}\nreadOnlyPort: {READ_ONLY}\n",
@@ -86,8 +86,8 @@ fn reference_kubelet_runs_static_pods_over_our_runtime() -> Result<()> {
         // The server may go and come: the kubelet's pod does not notice.
         let before = again["containerID"].clone();
         server.kill_and_start(bed)?;
-        let said = until_served()?;
-        ensure!(said == "served\n", "the pod after the server was killed: {said:?}");
+        let output = until_served()?;
+        ensure!(output == "served\n", "the pod after the server was killed: {output:?}");
         let now = until_pod("the same containers", |pod| {
             let states = pod["status"]["containerStatuses"].as_array()?.clone();
             let same = states.iter().find(|state| state["name"] == "restarts")?;
@@ -144,10 +144,10 @@ fn until_served() -> Result<String> {
 }
 
 fn until_gone(server: &Embedded) -> Result<()> {
-    let supervised = |folder: &Path| fs::read_dir(folder).map_or(0, Iterator::count);
+    let supervised = |dir: &Path| fs::read_dir(dir).map_or(0, Iterator::count);
     let begun = Instant::now();
     while begun.elapsed() < Duration::from_secs(60) {
-        let left = supervised(&server.folder().join("state/pods"));
+        let left = supervised(&server.dir().join("state/pods"));
         if pods()?.is_empty() && left == 0 {
             return Ok(());
         }

@@ -10,12 +10,12 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 use cri_wire::v1;
-use node_testkit::bed::{Bed, NODE_ADDRESS, Test};
+use node_testkit::bed::{Bed, BedTest, NODE_ADDRESS};
 use node_testkit::images;
 use node_testkit::start::get;
-use real_tests::embedded::{Embedded, EmbeddedOptions, Programs};
+use real_tests::embedded::{Embedded, EmbeddedOptions, RuntimePrograms};
 
-use super::calls::{self, Runtime};
+use super::calls::{self, RuntimeClient};
 
 const LEASES: &str = "/var/lib/cni/networks/bed";
 const NEEDS: &[&str] = &["cni-plugins"];
@@ -42,7 +42,7 @@ fn configuration() -> String {
 }
 
 /// A plugin that passes its input on, or fails for the command that the file beside it names.
-const MOODY: &str = r#"#!/bin/sh
+const REFUSING_PLUGIN: &str = r#"#!/bin/sh
 input=$(cat)
 here=$(dirname "$0")
 echo "$CNI_COMMAND $CNI_CONTAINERID $CNI_IFNAME $CNI_ARGS" >> "$here/calls"
@@ -55,39 +55,39 @@ if [ "$CNI_COMMAND" = ADD ]; then
 fi
 "#;
 
-struct Stage<'a> {
+struct PluginTest<'a> {
     bed: &'a Bed,
     server: Embedded,
-    moody: std::path::PathBuf,
+    refusing_plugin: std::path::PathBuf,
 }
 
-impl<'a> Stage<'a> {
-    fn set(bed: &'a Bed, programs: &Programs) -> Result<Self> {
-        let moody = bed.make_folder("moody")?;
-        let program = moody.join("moody");
-        fs::write(&program, MOODY)?;
+impl<'a> PluginTest<'a> {
+    fn set(bed: &'a Bed, programs: &RuntimePrograms) -> Result<Self> {
+        let refusing_plugin = bed.create_dir("moody")?;
+        let program = refusing_plugin.join("moody");
+        fs::write(&program, REFUSING_PLUGIN)?;
         fs::set_permissions(&program, fs::Permissions::from_mode(0o755))?;
         let options = EmbeddedOptions {
             cni: Some(configuration()),
-            more_plugins: vec![moody.clone()],
+            more_plugins: vec![refusing_plugin.clone()],
             collect_garbage: true,
             ..EmbeddedOptions::default()
         };
         let server = Embedded::start(bed, programs, &options)?;
         server.import(&images::busybox()?.oci_archive()?)?;
-        Ok(Self { bed, server, moody })
+        Ok(Self { bed, server, refusing_plugin })
     }
 
     /// From now on this command fails; none if the name is empty.
     fn refuse(&self, command: &str) -> Result<()> {
-        Ok(fs::write(self.moody.join("refuses"), format!("{command}\n"))?)
+        Ok(fs::write(self.refusing_plugin.join("refuses"), format!("{command}\n"))?)
     }
 
     fn calls(&self) -> Result<String> {
-        Ok(fs::read_to_string(self.moody.join("calls")).unwrap_or_default())
+        Ok(fs::read_to_string(self.refusing_plugin.join("calls")).unwrap_or_default())
     }
 
-    async fn connect(&self) -> Result<Runtime> {
+    async fn connect(&self) -> Result<RuntimeClient> {
         calls::connect(&self.server.socket()).await
     }
 
@@ -98,21 +98,21 @@ impl<'a> Stage<'a> {
         ensure!(links.is_empty(), "links are left: {links}");
         let leases = addresses()?;
         ensure!(leases.is_empty(), "addresses are left: {leases:?}");
-        let rules = said(Command::new("iptables-save").args(["-t", "nat"]))?;
+        let rules = stdout_of(Command::new("iptables-save").args(["-t", "nat"]))?;
         ensure!(!rules.contains("CNI-DN-"), "host ports are left: {rules}");
         let mounts = fs::read_to_string("/proc/self/mounts")?;
         let pinned = mounts.lines().find(|line| line.starts_with("nsfs "));
         ensure!(pinned.is_none(), "a namespace is left: {pinned:?}");
-        for folder in ["cni", "state/cni"] {
-            let entries = fs::read_dir(self.server.folder().join(folder));
+        for dir in ["cni", "state/cni"] {
+            let entries = fs::read_dir(self.server.dir().join(dir));
             let left: Vec<_> = entries.into_iter().flatten().flatten().collect();
-            ensure!(left.is_empty(), "in {folder} is left: {left:?}");
+            ensure!(left.is_empty(), "in {dir} is left: {left:?}");
         }
         Ok(())
     }
 }
 
-fn said(command: &mut Command) -> Result<String> {
+fn stdout_of(command: &mut Command) -> Result<String> {
     let output = command.output().with_context(|| format!("run {command:?}"))?;
     ensure!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
     Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
@@ -122,7 +122,7 @@ fn said(command: &mut Command) -> Result<String> {
 fn links_that_stay() -> Result<String> {
     let begun = Instant::now();
     loop {
-        let links = said(Command::new("ip").args(["-o", "link", "show", "type", "veth"]))?;
+        let links = stdout_of(Command::new("ip").args(["-o", "link", "show", "type", "veth"]))?;
         if links.is_empty() || begun.elapsed() > Duration::from_secs(10) {
             return Ok(links);
         }
@@ -144,10 +144,10 @@ fn addresses() -> Result<Vec<String>> {
 }
 
 #[test]
-fn plugins_make_and_unmake_networks() -> Result<()> {
-    let programs = Programs::build()?;
-    Test::new().needs(NEEDS).deadline(Duration::from_mins(2)).run(|bed| {
-        let mut stage = Stage::set(bed, &programs)?;
+fn plugins_set_up_and_tear_down_networks() -> Result<()> {
+    let programs = RuntimePrograms::build()?;
+    BedTest::new().needs(NEEDS).deadline(Duration::from_mins(2)).run(|bed| {
+        let mut stage = PluginTest::set(bed, &programs)?;
         let tasks = calls::tasks()?;
         tasks.block_on(async {
             let mut runtime = stage.connect().await?;
@@ -168,10 +168,10 @@ fn plugins_make_and_unmake_networks() -> Result<()> {
 }
 
 /// A set-up that fails and cannot be undone: the runtime keeps it as a pod that is not ready.
-async fn half_made(stage: &Stage<'_>, runtime: &mut Runtime) -> Result<String> {
+async fn half_made(stage: &PluginTest<'_>, runtime: &mut RuntimeClient) -> Result<String> {
     stage.refuse("ADD\nDEL")?;
-    let refusal = calls::run(runtime, &calls::pod("half", &stage.bed.logs())).await;
-    ensure!(refusal.is_err(), "a pod without a network was made");
+    let result = calls::run(runtime, &calls::pod("half", &stage.bed.logs())).await;
+    ensure!(result.is_err(), "a pod without a network was made");
     ensure!(addresses()?.len() == 1, "the plugins' address: {:?}", addresses()?);
     let list = runtime.list_pod_sandbox(v1::ListPodSandboxRequest::default()).await?.into_inner();
     let [left] = list.items.as_slice() else { bail!("the pod is not told of: {list:?}") };
@@ -185,7 +185,7 @@ async fn half_made(stage: &Stage<'_>, runtime: &mut Runtime) -> Result<String> {
 
 /// A pod with a host port: reachable by its address and the node's, with the CNI result where tools
 /// look.
-async fn served(stage: &Stage<'_>, runtime: &mut Runtime) -> Result<()> {
+async fn served(stage: &PluginTest<'_>, runtime: &mut RuntimeClient) -> Result<()> {
     let mut pod = calls::pod("web", &stage.bed.logs());
     pod.port_mappings.push(v1::PortMapping {
         protocol: v1::Protocol::Tcp.into(),
@@ -202,23 +202,23 @@ async fn served(stage: &Stage<'_>, runtime: &mut Runtime) -> Result<()> {
     for place in [format!("{address}:80"), format!("{NODE_ADDRESS}:18080")] {
         until_served(place.parse()?)?;
     }
-    let cached = stage.server.folder().join("cni").join(format!("bed-{sandbox}-eth0"));
+    let cached = stage.server.dir().join("cni").join(format!("bed-{sandbox}-eth0"));
     let cached: serde_json::Value =
         serde_json::from_slice(&fs::read(&cached).with_context(|| cached.display().to_string())?)?;
     ensure!(cached["kind"] == "cniCacheV1" && cached["containerId"] == *sandbox, "{cached}");
     ensure!(cached["result"]["ips"][0]["address"] == format!("{address}/16"), "{cached}");
-    let told = stage.calls()?;
-    ensure!(told.contains("K8S_POD_NAME=web") && told.contains(" eth0 "), "{told}");
+    let actual = stage.calls()?;
+    ensure!(actual.contains("K8S_POD_NAME=web") && actual.contains(" eth0 "), "{actual}");
     calls::remove(runtime, &sandbox).await?;
     stage.is_clean()
 }
 
 /// A plugin that fails: its message is reported, the other plugins' work is undone, and the
 /// condition NetworkReady follows its STATUS.
-async fn refused(stage: &Stage<'_>, runtime: &mut Runtime) -> Result<()> {
+async fn refused(stage: &PluginTest<'_>, runtime: &mut RuntimeClient) -> Result<()> {
     stage.refuse("ADD")?;
-    let refusal = calls::run(runtime, &calls::pod("refused", &stage.bed.logs())).await;
-    let words = format!("{:#}", refusal.err().context("a pod without a network was made")?);
+    let result = calls::run(runtime, &calls::pod("refused", &stage.bed.logs())).await;
+    let words = format!("{:#}", result.err().context("a pod without a network was made")?);
     ensure!(words.contains("not in the mood; at all"), "{words}");
     ensure!(stage.calls()?.contains("DEL "), "no DEL after a refused ADD: {}", stage.calls()?);
     stage.is_clean()?;
@@ -239,7 +239,7 @@ async fn refused(stage: &Stage<'_>, runtime: &mut Runtime) -> Result<()> {
     stage.is_clean()
 }
 
-async fn network_ready(runtime: &mut Runtime) -> Result<(bool, String)> {
+async fn network_ready(runtime: &mut RuntimeClient) -> Result<(bool, String)> {
     let answer = runtime.status(v1::StatusRequest::default()).await?.into_inner();
     let conditions = answer.status.unwrap_or_default().conditions;
     let found = conditions.into_iter().find(|condition| condition.r#type == "NetworkReady");
@@ -263,9 +263,9 @@ fn until_served(place: SocketAddr) -> Result<()> {
 /// pod has its own address, and when they are removed nothing is left.
 #[test]
 fn plugins_leave_nothing_when_the_server_is_killed() -> Result<()> {
-    let programs = Programs::build()?;
-    Test::new().needs(NEEDS).deadline(Duration::from_mins(3)).run(|bed| {
-        let mut stage = Stage::set(bed, &programs)?;
+    let programs = RuntimePrograms::build()?;
+    BedTest::new().needs(NEEDS).deadline(Duration::from_mins(3)).run(|bed| {
+        let mut stage = PluginTest::set(bed, &programs)?;
         let kills = std::env::var("KEELSON_KILLS").ok().and_then(|text| text.parse().ok());
         let tasks = calls::tasks()?;
         for round in 0..kills.unwrap_or(5_u64) {
@@ -297,15 +297,15 @@ fn plugins_leave_nothing_when_the_server_is_killed() -> Result<()> {
         })?;
         // Its record is lost with the disk's luck: the kept result still knows how to undo it.
         stage.server.process().kill()?;
-        forget_records(&stage.server.folder().join("root/runtime"))?;
+        forget_records(&stage.server.dir().join("root/runtime"))?;
         stage.server.kill_and_start(bed)?;
         ensure!(stage.calls()?.contains("GC "), "no plugin was told what still counts");
         stage.is_clean()
     })
 }
 
-fn forget_records(folder: &Path) -> Result<()> {
-    for entry in fs::read_dir(folder).with_context(|| folder.display().to_string())? {
+fn forget_records(dir: &Path) -> Result<()> {
+    for entry in fs::read_dir(dir).with_context(|| dir.display().to_string())? {
         let path = entry?.path();
         if path.is_dir() {
             forget_records(&path)?;
@@ -316,19 +316,19 @@ fn forget_records(folder: &Path) -> Result<()> {
     Ok(())
 }
 
-async fn judged(stage: &Stage<'_>) -> Result<()> {
+async fn judged(stage: &PluginTest<'_>) -> Result<()> {
     let mut runtime = stage.connect().await?;
     let list = runtime.list_pod_sandbox(v1::ListPodSandboxRequest::default()).await?.into_inner();
-    let mut told = Vec::new();
+    let mut actual = Vec::new();
     for sandbox in &list.items {
         if sandbox.state == v1::PodSandboxState::SandboxReady as i32 {
-            told.push(calls::address(&mut runtime, &sandbox.id).await?);
+            actual.push(calls::address(&mut runtime, &sandbox.id).await?);
         }
     }
     let mut leased = addresses()?;
     leased.sort();
-    told.sort();
-    ensure!(told == leased, "addresses of pods {told:?}, of the plugin {leased:?}");
+    actual.sort();
+    ensure!(actual == leased, "addresses of pods {actual:?}, of the plugin {leased:?}");
     for sandbox in &list.items {
         calls::remove(&mut runtime, &sandbox.id).await?;
     }

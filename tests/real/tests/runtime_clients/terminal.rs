@@ -11,13 +11,13 @@ use rustix::process::{Pid, Signal, kill_process};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{Winsize, tcsetwinsize};
 
-pub(crate) struct Terminal {
+pub(crate) struct TestTerminal {
     master: File,
     child: Child,
     shown: Arc<Mutex<Vec<u8>>>,
 }
 
-impl Terminal {
+impl TestTerminal {
     /// Starts the command with a terminal of this size as its three streams.
     pub(crate) fn start(command: &mut Command, rows: u16, columns: u16) -> Result<Self> {
         let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC)

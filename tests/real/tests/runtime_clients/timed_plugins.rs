@@ -9,8 +9,8 @@ use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
-use node_testkit::bed::Test;
-use real_tests::cri_bench::plugins::Timed;
+use node_testkit::bed::BedTest;
+use real_tests::cri_bench::plugins::TimedPlugins;
 
 /// Prints its name, command and input, takes some time, and fails with its own exit code.
 const PLUGIN: &str = "#!/bin/sh\necho $0 $CNI_COMMAND; cat; sleep 0.05; exit 3\n";
@@ -28,21 +28,21 @@ fn call(program: &Path, command: &str) -> Result<Output> {
 }
 
 #[test]
-fn plugins_are_timed_and_otherwise_as_they_are() -> Result<()> {
-    Test::new().run(|bed| {
-        let plugins = bed.make_folder("bin")?;
+fn timed_plugins_behave_like_the_plugins_they_wrap() -> Result<()> {
+    BedTest::new().run(|bed| {
+        let plugins = bed.create_dir("bin")?;
         for name in ["bridge", "host-local"] {
             fs::write(plugins.join(name), PLUGIN)?;
             fs::set_permissions(plugins.join(name), fs::Permissions::from_mode(0o755))?;
         }
         let clock = Path::new(env!("CARGO_BIN_EXE_timed-plugin"));
-        let timed = Timed::install(&plugins, &bed.make_folder("work")?, clock)?;
+        let timed = TimedPlugins::install(&plugins, &bed.create_dir("work")?, clock)?;
         ensure!(timed.of_adding("a-pod").is_err(), "nothing was called yet");
         for (name, command) in [("bridge", "ADD"), ("bridge", "DEL"), ("host-local", "ADD")] {
             let output = call(&plugins.join(name), command)?;
-            let said = String::from_utf8_lossy(&output.stdout);
+            let printed = String::from_utf8_lossy(&output.stdout);
             let expected = format!("/{name} {command}\na configuration");
-            ensure!(said.ends_with(&expected), "{said:?}");
+            ensure!(printed.ends_with(&expected), "{printed:?}");
             ensure!(output.status.code() == Some(3), "{}", output.status);
         }
         let times = fs::read_to_string(plugins.join("times"))?;

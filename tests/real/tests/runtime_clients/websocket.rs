@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 use cri_wire::v1;
-use node_testkit::bed::Test;
-use real_tests::embedded::Programs;
+use node_testkit::bed::BedTest;
+use real_tests::embedded::RuntimePrograms;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
@@ -19,8 +19,8 @@ const LARGE: usize = 8 << 20;
 
 #[test]
 fn websocket_version_5_half_closes() -> Result<()> {
-    let programs = Programs::build()?;
-    Test::new().deadline(Duration::from_mins(2)).run(|bed| {
+    let programs = RuntimePrograms::build()?;
+    BedTest::new().deadline(Duration::from_mins(2)).run(|bed| {
         let server = with_busybox(bed, &programs)?;
         calls::tasks()?.block_on(async {
             let mut runtime = calls::connect(&server.socket()).await?;
@@ -38,7 +38,7 @@ fn websocket_version_5_half_closes() -> Result<()> {
 }
 
 async fn exec(
-    runtime: &mut calls::Runtime,
+    runtime: &mut calls::RuntimeClient,
     id: &str,
     command: &[&str],
 ) -> Result<(OwnedReadHalf, OwnedWriteHalf)> {
@@ -119,7 +119,7 @@ async fn to_the_end(reader: &mut OwnedReadHalf) -> Result<(Vec<u8>, usize, Strin
 }
 
 /// The command's input ends while its output goes on; closing one channel does not close others.
-async fn half_closed(runtime: &mut calls::Runtime, id: &str) -> Result<()> {
+async fn half_closed(runtime: &mut calls::RuntimeClient, id: &str) -> Result<()> {
     let command = ["sh", "-c", "wc -c; sleep 0.2; echo after"];
     let (mut reader, mut writer) = exec(runtime, id, &command).await?;
     writer.write_all(&frame(2, b"\0twelve bytes")).await?;
@@ -134,7 +134,7 @@ async fn half_closed(runtime: &mut calls::Runtime, id: &str) -> Result<()> {
 }
 
 /// Large input and output at the same time: neither side waits for the other to finish.
-async fn lasting(runtime: &mut calls::Runtime, id: &str) -> Result<()> {
+async fn lasting(runtime: &mut calls::RuntimeClient, id: &str) -> Result<()> {
     let (mut reader, mut writer) = exec(runtime, id, &["cat"]).await?;
     let input: Vec<u8> = (0..LARGE).map(|at| u8::try_from(at % 253).unwrap_or(0)).collect();
     let sent = input.clone();

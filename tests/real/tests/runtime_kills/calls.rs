@@ -26,20 +26,20 @@ use tonic::transport::{Channel, Endpoint};
 const LIMIT: Duration = Duration::from_secs(120);
 
 #[derive(Debug)]
-pub(crate) enum Heard<T> {
+pub(crate) enum CallOutcome<T> {
     Answer(T),
     Refused(Status),
     Interrupted,
 }
 
 #[derive(Debug, Clone)]
-pub(crate) struct Caller {
+pub(crate) struct RetryingClient {
     channel: Channel,
-    shared: Arc<Shared>,
+    shared: Arc<ConnectionState>,
 }
 
 #[derive(Debug)]
-struct Shared {
+struct ConnectionState {
     /// Number of the server; incremented when one has died or is about to.
     life: AtomicU64,
     up: watch::Sender<bool>,
@@ -47,16 +47,16 @@ struct Shared {
 }
 
 /// A call in flight.
-struct Busy<'a>(&'a Shared, &'static str);
+struct InFlightCall<'a>(&'a ConnectionState, &'static str);
 
-impl<'a> Busy<'a> {
-    fn new(shared: &'a Shared, what: &'static str) -> Self {
+impl<'a> InFlightCall<'a> {
+    fn new(shared: &'a ConnectionState, what: &'static str) -> Self {
         *shared.locked().entry(what).or_default() += 1;
         Self(shared, what)
     }
 }
 
-impl Drop for Busy<'_> {
+impl Drop for InFlightCall<'_> {
     fn drop(&mut self) {
         if let Some(count) = self.0.locked().get_mut(self.1) {
             *count -= 1;
@@ -64,13 +64,13 @@ impl Drop for Busy<'_> {
     }
 }
 
-impl Shared {
+impl ConnectionState {
     fn locked(&self) -> std::sync::MutexGuard<'_, BTreeMap<&'static str, usize>> {
         self.busy.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Caller {
+impl RetryingClient {
     pub(crate) fn new(socket: &Path) -> Self {
         let path = socket.to_owned();
         let connector = tower::service_fn(move |_| {
@@ -79,7 +79,7 @@ impl Caller {
         });
         let channel =
             Endpoint::from_static("http://localhost").connect_with_connector_lazy(connector);
-        let shared = Shared {
+        let shared = ConnectionState {
             life: AtomicU64::new(0),
             up: watch::Sender::new(false),
             busy: Mutex::default(),
@@ -97,14 +97,14 @@ impl Caller {
     }
 
     /// Call this before a server is killed, or when it was found dead.
-    pub(crate) fn goes_down(&self) {
+    pub(crate) fn mark_down(&self) {
         self.shared.up.send_replace(false);
         self.shared.life.fetch_add(1, Ordering::SeqCst);
         // Wakes tasks that wait for the next server.
         self.shared.up.send_replace(false);
     }
 
-    pub(crate) fn is_up(&self) {
+    pub(crate) fn mark_up(&self) {
         self.shared.up.send_replace(true);
     }
 
@@ -114,7 +114,7 @@ impl Caller {
     }
 
     /// The calls in flight, without read-only ones.
-    pub(crate) fn under_way(&self) -> Vec<String> {
+    pub(crate) fn in_flight(&self) -> Vec<String> {
         let busy = self.shared.locked();
         let some = busy.iter().filter(|(_, count)| **count > 0);
         some.map(|(what, count)| format!("{count} {what}")).collect()
@@ -129,10 +129,10 @@ impl Caller {
         &self,
         what: &'static str,
         call: impl Future<Output = Result<tonic::Response<T>, Status>>,
-    ) -> Result<Heard<T>> {
+    ) -> Result<CallOutcome<T>> {
         self.wait_until_up().await;
-        let _busy = Busy::new(&self.shared, what);
-        self.hear(what, call).await
+        let _busy = InFlightCall::new(&self.shared, what);
+        self.await_outcome(what, call).await
     }
 
     /// Makes a read-only call; retries it if it was interrupted.
@@ -143,37 +143,37 @@ impl Caller {
     ) -> Result<Result<T, Status>> {
         loop {
             self.wait_until_up().await;
-            match self.hear(what, call(self.runtime())).await? {
-                Heard::Answer(answer) => return Ok(Ok(answer)),
-                Heard::Refused(status) => return Ok(Err(status)),
-                Heard::Interrupted => {}
+            match self.await_outcome(what, call(self.runtime())).await? {
+                CallOutcome::Answer(answer) => return Ok(Ok(answer)),
+                CallOutcome::Refused(status) => return Ok(Err(status)),
+                CallOutcome::Interrupted => {}
             }
         }
     }
 
-    async fn hear<T>(
+    async fn await_outcome<T>(
         &self,
         what: &'static str,
         call: impl Future<Output = Result<tonic::Response<T>, Status>>,
-    ) -> Result<Heard<T>> {
+    ) -> Result<CallOutcome<T>> {
         let life = self.life();
         let status = match tokio::time::timeout(LIMIT, call).await {
             Err(_) => bail!("{what}: no answer within {LIMIT:?}"),
-            Ok(Ok(answer)) => return Ok(Heard::Answer(answer.into_inner())),
+            Ok(Ok(answer)) => return Ok(CallOutcome::Answer(answer.into_inner())),
             Ok(Err(status)) => status,
         };
         // What a server says has no cause on this side; the end of a connection has.
         if status.source().is_none() && self.life() == life {
-            return Ok(Heard::Refused(status));
+            return Ok(CallOutcome::Refused(status));
         }
-        if self.another_comes(life).await {
-            return Ok(Heard::Interrupted);
+        if self.wait_for_new_server(life).await {
+            return Ok(CallOutcome::Interrupted);
         }
         bail!("{what}: the connection ended, and nobody killed the server: {status}")
     }
 
     /// Waits for the server after this one; false if this one seems to live.
-    pub(crate) async fn another_comes(&self, life: u64) -> bool {
+    pub(crate) async fn wait_for_new_server(&self, life: u64) -> bool {
         let mut up = self.shared.up.subscribe();
         let another = async {
             while self.life() == life {
@@ -185,7 +185,7 @@ impl Caller {
     }
 
     /// Whether a server answers now.
-    pub(crate) async fn answers(&self) -> bool {
+    pub(crate) async fn is_answering(&self) -> bool {
         let asking = self.runtime().version(v1::VersionRequest::default()).await;
         asking.is_ok()
     }

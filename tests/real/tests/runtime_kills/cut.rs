@@ -10,28 +10,28 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use cri_wire::v1;
-use node_testkit::bed::Test;
+use node_testkit::bed::BedTest;
 use node_testkit::images;
 use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open};
 
-use crate::one_server::{OneServer, until};
+use crate::one_server::{SingleServer, until};
 use crate::pods::RUNS;
-use crate::server::{self, Home};
+use crate::server::{self, RuntimeHome};
 
 const ROUNDS: usize = 5;
 
 #[test]
-fn a_connection_that_is_cut_costs_a_pod_nothing() -> Result<()> {
+fn a_cut_supervisor_connection_does_not_affect_the_pod() -> Result<()> {
     let programs = server::build()?;
     let busybox = images::busybox()?.build()?;
-    Test::new().deadline(Duration::from_secs(240)).run(|bed| {
-        let archive = bed.folder().join("busybox.tar");
+    BedTest::new().deadline(Duration::from_secs(240)).run(|bed| {
+        let archive = bed.dir().join("busybox.tar");
         busybox.write_docker_archive(&archive)?;
         let tasks =
             tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
-        let home = Home::new(bed, programs)?;
+        let home = RuntimeHome::new(bed, programs)?;
         tasks.block_on(async {
-            let server = OneServer::start(bed, &home).await?;
+            let server = SingleServer::start(bed, &home).await?;
             home.import_whole(&archive)?;
             Box::pin(cut_and_look(&server)).await?;
             server.end()
@@ -47,7 +47,7 @@ fn script(name: &str, code: i32) -> String {
     )
 }
 
-async fn cut_and_look(server: &OneServer<'_>) -> Result<()> {
+async fn cut_and_look(server: &SingleServer<'_>) -> Result<()> {
     let mut slot = server.slot(1, 0);
     let pod = slot.pod;
     let steady = slot.make(pod.steady(), (None, true)).await?;
@@ -119,7 +119,7 @@ fn cut(server: u32) -> Result<usize> {
 }
 
 /// The supervisors of this bed.
-fn supervisors(server: &OneServer<'_>) -> Result<Vec<u32>> {
+fn supervisors(server: &SingleServer<'_>) -> Result<Vec<u32>> {
     let pods = server.home.state().join("pods");
     let mut found = Vec::new();
     for entry in fs::read_dir("/proc")? {

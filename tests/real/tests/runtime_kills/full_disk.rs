@@ -10,31 +10,31 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 use cri_wire::v1;
-use node_testkit::bed::Test;
+use node_testkit::bed::BedTest;
 use node_testkit::images;
 use rustix::mount::{MountFlags, mount};
 
-use crate::one_server::{OneServer, until};
+use crate::one_server::{SingleServer, until};
 use crate::pods::RUNS;
-use crate::server::{self, Home};
+use crate::server::{self, RuntimeHome};
 
 const FULL: &str = "No space left on device";
 
 #[test]
-fn a_root_without_room_ends_pods_and_loses_no_exit() -> Result<()> {
+fn a_full_root_dir_stops_pods_and_loses_no_exit_code() -> Result<()> {
     let programs = server::build()?;
     let busybox = images::busybox()?.build()?;
-    Test::new().deadline(Duration::from_secs(240)).run(|bed| {
-        let archive = bed.folder().join("busybox.tar");
+    BedTest::new().deadline(Duration::from_secs(240)).run(|bed| {
+        let archive = bed.dir().join("busybox.tar");
         busybox.write_docker_archive(&archive)?;
         let tasks =
             tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
-        let home = Home::new(bed, programs)?;
+        let home = RuntimeHome::new(bed, programs)?;
         fs::create_dir_all(home.root())?;
         let options = c"size=48m,nr_inodes=4000,mode=755";
         mount("tmpfs", home.root(), "tmpfs", MountFlags::empty(), options)?;
         tasks.block_on(async {
-            let mut server = OneServer::start(bed, &home).await?;
+            let mut server = SingleServer::start(bed, &home).await?;
             home.import_whole(&archive)?;
             Box::pin(no_room_for_ends(&mut server)).await.context("no room for ends")?;
             Box::pin(no_room_for_a_plan(&server)).await.context("no room for a plan")?;
@@ -43,7 +43,7 @@ fn a_root_without_room_ends_pods_and_loses_no_exit() -> Result<()> {
     })
 }
 
-async fn no_room_for_ends(server: &mut OneServer<'_>) -> Result<()> {
+async fn no_room_for_ends(server: &mut SingleServer<'_>) -> Result<()> {
     let root = server.home.root();
     let mut slot = server.slot(1, 0);
     let pod = slot.pod;
@@ -57,8 +57,8 @@ async fn no_room_for_ends(server: &mut OneServer<'_>) -> Result<()> {
     server.caller.runtime().stop_container(stop).await.context("StopContainer")?;
     server.until_exited(&slot, &steady, 137).await?;
     // It was not written to disk; the next server learns it from the supervisor all the same.
-    server.another().await.context("a server on a full disk")?;
-    let told = |server: &OneServer<'_>| {
+    server.kill_and_restart().await.context("a server on a full disk")?;
+    let check_exits = |server: &SingleServer<'_>| {
         let slot = server.slot(1, 0);
         let (late, steady) = (late.clone(), steady.clone());
         async move {
@@ -70,21 +70,21 @@ async fn no_room_for_ends(server: &mut OneServer<'_>) -> Result<()> {
             anyhow::Ok(())
         }
     };
-    told(server).await.context("after the first kill")?;
+    check_exits(server).await.context("after the first kill")?;
     let sandbox = slot.sandboxes().await?.pop().context("no sandbox")?;
     let stop = v1::StopPodSandboxRequest { pod_sandbox_id: sandbox.id.clone() };
     server.caller.runtime().stop_pod_sandbox(stop.clone()).await.context("StopPodSandbox")?;
     let found = slot.sandboxes().await?;
     ensure!(found[0].state() == v1::PodSandboxState::SandboxNotready, "{found:?}");
-    server.another().await.context("a server after the stop")?;
-    told(server).await.context("after the second kill")?;
+    server.kill_and_restart().await.context("a server after the stop")?;
+    check_exits(server).await.context("after the second kill")?;
     server.caller.runtime().stop_pod_sandbox(stop).await.context("StopPodSandbox again")?;
     make_room(&root)?;
     let pods = server.home.state().join("pods");
     until("the end of the supervisor", || async { Ok(fs::read_dir(&pods)?.next().is_none()) })
         .await?;
-    server.another().await?;
-    told(server).await.context("from the disk")?;
+    server.kill_and_restart().await?;
+    check_exits(server).await.context("from the disk")?;
     let found = slot.sandboxes().await?;
     ensure!(found[0].state() == v1::PodSandboxState::SandboxNotready, "{found:?}");
     // What takes room can be removed where there is none.
@@ -95,7 +95,7 @@ async fn no_room_for_ends(server: &mut OneServer<'_>) -> Result<()> {
 
 /// A sandbox's first record fits and the second does not: the address and the host port that were
 /// reserved in between are released.
-async fn no_room_for_a_plan(server: &OneServer<'_>) -> Result<()> {
+async fn no_room_for_a_plan(server: &SingleServer<'_>) -> Result<()> {
     let root = server.home.root();
     let mut slot = server.slot(0, 1);
     ensure!(!slot.pod.config().port_mappings.is_empty(), "a pod with a host port is needed");
@@ -114,9 +114,9 @@ async fn no_room_for_a_plan(server: &OneServer<'_>) -> Result<()> {
 }
 
 fn filling(root: &Path) -> Result<std::path::PathBuf> {
-    let folder = root.join("filling");
-    fs::create_dir_all(&folder)?;
-    Ok(folder)
+    let dir = root.join("filling");
+    fs::create_dir_all(&dir)?;
+    Ok(dir)
 }
 
 fn fill_blocks(root: &Path) -> Result<()> {
@@ -134,17 +134,17 @@ fn fill_blocks(root: &Path) -> Result<()> {
 
 /// Uses all but this many inodes.
 fn fill_inodes(root: &Path, spare: usize) -> Result<()> {
-    let folder = filling(root)?;
+    let dir = filling(root)?;
     let mut count = 0;
     loop {
-        match File::create(folder.join(format!("inode-{count}"))) {
+        match File::create(dir.join(format!("inode-{count}"))) {
             Ok(_) => count += 1,
             Err(error) if error.kind() == ErrorKind::StorageFull => break,
             Err(error) => return Err(error.into()),
         }
     }
     for number in count - spare..count {
-        fs::remove_file(folder.join(format!("inode-{number}")))?;
+        fs::remove_file(dir.join(format!("inode-{number}")))?;
     }
     Ok(())
 }

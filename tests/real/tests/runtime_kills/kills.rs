@@ -12,16 +12,16 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail, ensure};
 use container_runtime::crash_points::ALL;
 use cri_wire::v1;
-use node_testkit::bed::{Bed, Test};
-use node_testkit::images::{self, Image};
-use node_testkit::start::{Registry, RegistryOptions, Running};
+use node_testkit::bed::{Bed, BedTest};
+use node_testkit::images::{self, TestImage};
+use node_testkit::start::{RegistryOptions, RegistryServer, RunningPart};
 use tokio::task::JoinSet;
 
-use crate::blows::{Blow, Board, Dice, kill_supervisor, plan};
-use crate::calls::{Caller, Heard};
-use crate::pods::Pod;
-use crate::server::{self, Home};
-use crate::slot::{Slot, Tally};
+use crate::calls::{CallOutcome, RetryingClient};
+use crate::kill_plan::{KillStep, KillTargets, RandomSequence, kill_supervisor, plan};
+use crate::pods::TestPod;
+use crate::server::{self, RuntimeHome};
+use crate::slot::{CheckCounts, PodSlot};
 use crate::traces;
 
 pub(crate) const READY: Duration = Duration::from_secs(90);
@@ -33,8 +33,8 @@ fn asked(name: &str, otherwise: usize) -> Result<usize> {
 
 #[test]
 fn a_runtime_killed_at_any_instant_loses_leaks_and_runs_nothing_twice() -> Result<()> {
-    let fight = Fight::prepare(Way::BuiltIn, asked("KEELSON_KILLS", 22)?, 6)?;
-    Test::new().needs(Registry::NEEDS).deadline(fight.limit()).run(|bed| fight.run(bed))
+    let fight = KillTest::prepare(NetworkProvider::BuiltIn, asked("KEELSON_KILLS", 22)?, 6)?;
+    BedTest::new().needs(RegistryServer::NEEDS).deadline(fight.limit()).run(|bed| fight.run(bed))
 }
 
 /// The same on real CNI plugins: their addresses, links, host ports and results do not leak either.
@@ -42,9 +42,9 @@ fn a_runtime_killed_at_any_instant_loses_leaks_and_runs_nothing_twice() -> Resul
 #[test]
 fn a_runtime_with_plugins_killed_at_any_instant_leaks_nothing_of_theirs() -> Result<()> {
     let kills = asked("KEELSON_KILLS", OF_NETWORK.len() + 3)?.min(MOST_WITH_PLUGINS);
-    let fight = Fight::prepare(Way::Plugins, kills, 3)?;
-    let needs = [Registry::NEEDS, &["cni-plugins"]].concat();
-    Test::new().needs(&needs).deadline(fight.limit()).run(|bed| fight.run(bed))
+    let fight = KillTest::prepare(NetworkProvider::Plugins, kills, 3)?;
+    let needs = [RegistryServer::NEEDS, &["cni-plugins"]].concat();
+    BedTest::new().needs(&needs).deadline(fight.limit()).run(|bed| fight.run(bed))
 }
 
 /// Plugins are processes: each kill takes longer than with the built-in network.
@@ -61,12 +61,12 @@ const OF_NETWORK: &[&str] = &[
 
 /// What sets up the pods' networks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Way {
+enum NetworkProvider {
     BuiltIn,
     Plugins,
 }
 
-impl Way {
+impl NetworkProvider {
     fn points(self, kills: usize) -> &'static [&'static str] {
         match self {
             Self::Plugins if kills < ALL.len() => OF_NETWORK,
@@ -76,17 +76,17 @@ impl Way {
 }
 
 /// Inputs that are built before the bed.
-struct Fight {
-    way: Way,
+struct KillTest {
+    way: NetworkProvider,
     kills: usize,
     pods: usize,
-    programs: server::Programs,
-    spare: Image,
-    archives: [images::Built; 2],
+    programs: server::KillTestPrograms,
+    spare: TestImage,
+    archives: [images::BuiltImage; 2],
 }
 
-impl Fight {
-    fn prepare(way: Way, kills: usize, pods: usize) -> Result<Self> {
+impl KillTest {
+    fn prepare(way: NetworkProvider, kills: usize, pods: usize) -> Result<Self> {
         let spare = images::busybox()?.named(SPARE).with_bytes("/spare", 0o644, vec![7; 3 << 20]);
         Ok(Self {
             way,
@@ -99,12 +99,12 @@ impl Fight {
     }
 
     fn limit(&self) -> Duration {
-        let blows = self.kills.max(self.way.points(self.kills).len() + 4) as u64;
-        Duration::from_secs(120 + 12 * blows + 10 * self.pods as u64)
+        let kill_plan = self.kills.max(self.way.points(self.kills).len() + 4) as u64;
+        Duration::from_secs(120 + 12 * kill_plan + 10 * self.pods as u64)
     }
 
     fn run(&self, bed: &Bed) -> Result<()> {
-        let files = ["busybox.tar", "spare.tar"].map(|name| bed.folder().join(name));
+        let files = ["busybox.tar", "spare.tar"].map(|name| bed.dir().join(name));
         for (archive, file) in self.archives.iter().zip(&files) {
             archive.write_docker_archive(file)?;
         }
@@ -114,45 +114,45 @@ impl Fight {
         let tasks =
             tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
         let home = match way {
-            Way::BuiltIn => Home::new(bed, self.programs.clone())?,
-            Way::Plugins => Home::on_plugins(bed, self.programs.clone())?,
+            NetworkProvider::BuiltIn => RuntimeHome::new(bed, self.programs.clone())?,
+            NetworkProvider::Plugins => RuntimeHome::on_plugins(bed, self.programs.clone())?,
         };
         tasks.block_on(async {
-            let mut world = World::begin(bed, (way, home), &files, &self.spare).await?;
-            let outcome = Box::pin(world.struggle(Dice(seed), kills, pods)).await;
+            let mut world = KillRun::begin(bed, (way, home), &files, &self.spare).await?;
+            let outcome = Box::pin(world.struggle(RandomSequence(seed), kills, pods)).await;
             outcome.with_context(|| format!("seed {seed}"))
         })
     }
 }
 
-struct World<'a> {
+struct KillRun<'a> {
     bed: &'a Bed,
-    way: Way,
-    home: Home,
-    caller: Caller,
-    server: Running,
-    _registry: Registry,
+    way: NetworkProvider,
+    home: RuntimeHome,
+    caller: RetryingClient,
+    server: RunningPart,
+    _registry: RegistryServer,
     registry_pid: u32,
     pulled: String,
     spare_archive: PathBuf,
-    board: Arc<Board>,
+    kill_targets: Arc<KillTargets>,
     /// The point at which a server died during its recovery, before it answered.
     early: Option<&'static str>,
     /// A plugin's address was in use at a kill, so the later search for leaked addresses is
     /// meaningful.
     address_seen: bool,
     /// The calls in flight at each kill.
-    hits: Vec<(Blow, Vec<String>)>,
+    hits: Vec<(KillStep, Vec<String>)>,
 }
 
-impl<'a> World<'a> {
+impl<'a> KillRun<'a> {
     async fn begin(
         bed: &'a Bed,
-        (way, home): (Way, Home),
+        (way, home): (NetworkProvider, RuntimeHome),
         files: &[PathBuf; 2],
-        spare: &Image,
+        spare: &TestImage,
     ) -> Result<Self> {
-        let mut registry = Registry::start(bed, RegistryOptions::default())?;
+        let mut registry = RegistryServer::start(bed, RegistryOptions::default())?;
         let registry_pid = registry.process().process_id();
         images::push(registry.address(), spare)?;
         let pulled = format!("{}/spare:1", registry.address());
@@ -160,14 +160,14 @@ impl<'a> World<'a> {
         let mut world = Self {
             bed,
             way,
-            caller: Caller::new(&home.socket()),
+            caller: RetryingClient::new(&home.socket()),
             home,
             server,
             registry_pid,
             _registry: registry,
             pulled,
             spare_archive: files[1].clone(),
-            board: Arc::default(),
+            kill_targets: Arc::default(),
             early: None,
             address_seen: false,
             hits: Vec::new(),
@@ -176,14 +176,15 @@ impl<'a> World<'a> {
         world.home.import_whole(&files[0])?;
         // What the first pod and the first pull leave on purpose is no leftover.
         world.one_of_each().await?;
-        let mut first_with_a_port = world.slot(Pod { slot: 1002, round: 0 }, Dice(1), &world.board);
+        let mut first_with_a_port =
+            world.slot(TestPod { slot: 1002, round: 0 }, RandomSequence(1), &world.kill_targets);
         Box::pin(first_with_a_port.life()).await?;
         Ok(world)
     }
 
     async fn until_it_answers(&mut self) -> Result<()> {
         let begun = Instant::now();
-        while !self.caller.answers().await {
+        while !self.caller.is_answering().await {
             if !self.server.is_alive()? {
                 let log = std::fs::read_to_string(self.server.log()).unwrap_or_default();
                 let end: Vec<&str> = log.lines().rev().take(20).collect();
@@ -192,28 +193,28 @@ impl<'a> World<'a> {
             ensure!(begun.elapsed() < READY, "no answer within {READY:?}");
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
-        self.caller.is_up();
+        self.caller.mark_up();
         Ok(())
     }
 
     /// One pod, one pull and one import, each to its end.
     async fn one_of_each(&mut self) -> Result<()> {
-        let board = Arc::new(Board::default());
-        let pod = Pod { slot: 1001, round: u32::try_from(self.caller.life())? };
-        let mut slot = self.slot(pod, Dice(1), &board);
+        let kill_targets = Arc::new(KillTargets::default());
+        let pod = TestPod { slot: 1001, round: u32::try_from(self.caller.life())? };
+        let mut slot = self.slot(pod, RandomSequence(1), &kill_targets);
         Box::pin(slot.life()).await?;
         let images = ImageWork::of(self);
         images.pull_and_remove().await?;
         images.import_and_remove(None).await
     }
 
-    fn slot(&self, pod: Pod, dice: Dice, board: &Arc<Board>) -> Slot {
-        Slot {
+    fn slot(&self, pod: TestPod, dice: RandomSequence, kill_targets: &Arc<KillTargets>) -> PodSlot {
+        PodSlot {
             caller: self.caller.clone(),
-            board: Arc::clone(board),
+            kill_targets: Arc::clone(kill_targets),
             pod,
             dice,
-            tally: Tally::default(),
+            tally: CheckCounts::default(),
             wanted: BTreeMap::new(),
         }
     }
@@ -223,9 +224,9 @@ impl<'a> World<'a> {
         let (root, state) = (self.home.root(), self.home.state());
         let own: Vec<u32> = known.into_iter().chain(self.others()).collect();
         let (leases, results) = (self.home.leases(), self.home.results());
-        let folders = [root, state, leases, results];
-        let mut found = traces::look(&folders.each_ref().map(PathBuf::as_path), &own)?;
-        if self.way == Way::Plugins {
+        let dirs = [root, state, leases, results];
+        let mut found = traces::look(&dirs.each_ref().map(PathBuf::as_path), &own)?;
+        if self.way == NetworkProvider::Plugins {
             found.extend(traces::host_ports()?);
             // A bridge gets this one by itself, whenever its first link comes up.
             found.retain(|line| !line.contains(" inet6 fe80:"));
@@ -240,16 +241,23 @@ impl<'a> World<'a> {
         parent.into_iter().chain([self.registry_pid]).collect()
     }
 
-    async fn struggle(&mut self, mut dice: Dice, kills: usize, pods: usize) -> Result<()> {
+    async fn struggle(
+        &mut self,
+        mut dice: RandomSequence,
+        kills: usize,
+        pods: usize,
+    ) -> Result<()> {
         let before = self.look()?;
         let mut slots = JoinSet::new();
         for number in 0..pods {
-            let seed = Dice(dice.below(u64::MAX) | 1);
-            slots.spawn(self.slot(Pod { slot: number, round: 0 }, seed, &self.board).run());
+            let seed = RandomSequence(dice.below(u64::MAX) | 1);
+            slots.spawn(
+                self.slot(TestPod { slot: number, round: 0 }, seed, &self.kill_targets).run(),
+            );
         }
         let images = ImageWork::of(self);
-        let image_dice = Dice(dice.below(u64::MAX) | 1);
-        let pulls = tokio::spawn(images.run(Arc::clone(&self.board), image_dice));
+        let image_dice = RandomSequence(dice.below(u64::MAX) | 1);
+        let pulls = tokio::spawn(images.run(Arc::clone(&self.kill_targets), image_dice));
         let plan = plan(self.way.points(kills), kills, &mut dice);
         for at in 0..plan.len() {
             let next = plan.get(at + 1).copied();
@@ -263,8 +271,8 @@ impl<'a> World<'a> {
                 },
             }
         }
-        self.board.end();
-        let mut all = Tally::default();
+        self.kill_targets.end();
+        let mut all = CheckCounts::default();
         while let Some(ended) = slots.join_next().await {
             let tally = ended??;
             all.pods += tally.pods;
@@ -273,67 +281,75 @@ impl<'a> World<'a> {
             all.unknown += tally.unknown;
         }
         let (pulled, imported) = pulls.await??;
-        ensure!(self.address_seen == (self.way == Way::Plugins), "whose network was it?");
+        ensure!(
+            self.address_seen == (self.way == NetworkProvider::Plugins),
+            "whose network was it?"
+        );
         self.judge(&before).await?;
-        let line = self.tell(&plan, all, (pulled, imported))?;
+        let line = self.summarize(&plan, all, (pulled, imported))?;
         println!("{line}");
         self.report(&line)
     }
 
     /// One kill, and the next server if the kill ended one. `next` sets that server's crash point.
-    async fn strike(&mut self, blow: Blow, next: Option<Blow>, dice: &mut Dice) -> Result<()> {
+    async fn strike(
+        &mut self,
+        kill_step: KillStep,
+        next: Option<KillStep>,
+        dice: &mut RandomSequence,
+    ) -> Result<()> {
         let crash_at: Option<&'static str> = match next {
-            Some(Blow::CrashAt(point)) => Some(point),
+            Some(KillStep::CrashAt(point)) => Some(point),
             _ => None,
         };
-        match blow {
-            Blow::CrashAt(point) if self.early.take() == Some(point) => {
-                self.goes_down(None);
+        match kill_step {
+            KillStep::CrashAt(point) if self.early.take() == Some(point) => {
+                self.mark_down(None);
                 self.server.kill()?;
                 self.restart(crash_at).await
             }
-            Blow::CrashAt(point) => {
+            KillStep::CrashAt(point) => {
                 let begun = Instant::now();
                 while self.server.is_alive()? {
                     // The first server was started before the plan was known.
                     if self.hits.is_empty() && begun.elapsed() > Duration::from_millis(300) {
-                        self.goes_down(None);
+                        self.mark_down(None);
                         self.server.kill()?;
                         self.server = self.home.start(self.bed, Some(point))?;
                         self.until_it_answers().await?;
-                        self.hits.push((Blow::Server, vec!["the beginning".to_owned()]));
+                        self.hits.push((KillStep::Server, vec!["the beginning".to_owned()]));
                     }
                     ensure!(begun.elapsed() < READY, "the server never came to {point}");
                     tokio::time::sleep(Duration::from_millis(10)).await;
                 }
-                self.note(blow);
-                self.goes_down(None);
+                self.note(kill_step);
+                self.mark_down(None);
                 self.restart(crash_at).await
             }
-            Blow::Server => {
+            KillStep::Server => {
                 self.wait(dice).await;
-                self.note(blow);
-                self.goes_down(None);
+                self.note(kill_step);
+                self.mark_down(None);
                 self.server.kill()?;
                 self.restart(crash_at).await
             }
-            Blow::Supervisor => {
+            KillStep::Supervisor => {
                 let Some(sandbox) = self.victim(dice, false).await? else { return Ok(()) };
-                self.note(blow);
+                self.note(kill_step);
                 kill_supervisor(&sandbox)?;
-                self.until_told(&sandbox).await?;
+                self.wait_until_settled(&sandbox).await?;
                 // A crash point that comes next needs a server of its own.
                 if crash_at.is_some() {
-                    self.goes_down(None);
+                    self.mark_down(None);
                     self.server.kill()?;
                     self.restart(crash_at).await?;
                 }
                 Ok(())
             }
-            Blow::Both => {
+            KillStep::Both => {
                 let Some(sandbox) = self.victim(dice, true).await? else { return Ok(()) };
-                self.note(blow);
-                self.goes_down(Some(&sandbox));
+                self.note(kill_step);
+                self.mark_down(Some(&sandbox));
                 self.server.kill()?;
                 kill_supervisor(&sandbox)?;
                 self.restart(crash_at).await
@@ -342,21 +358,21 @@ impl<'a> World<'a> {
     }
 
     /// Announces to all that the server dies, and this pod's supervisor with it.
-    fn goes_down(&self, alone: Option<&str>) {
-        self.board.server_dies(alone);
-        self.caller.goes_down();
+    fn mark_down(&self, alone: Option<&str>) {
+        self.kill_targets.server_dies(alone);
+        self.caller.mark_down();
     }
 
-    async fn wait(&self, dice: &mut Dice) {
+    async fn wait(&self, dice: &mut RandomSequence) {
         tokio::time::sleep(Duration::from_millis(dice.below(500))).await;
     }
 
     /// A pod whose supervisor is to die; waits until a slot has created one.
-    async fn victim(&self, dice: &mut Dice, lossy: bool) -> Result<Option<String>> {
+    async fn victim(&self, dice: &mut RandomSequence, lossy: bool) -> Result<Option<String>> {
         self.wait(dice).await;
         let begun = Instant::now();
         loop {
-            if let Some(sandbox) = self.board.choose(dice, lossy) {
+            if let Some(sandbox) = self.kill_targets.choose(dice, lossy) {
                 return Ok(Some(sandbox));
             }
             ensure!(begun.elapsed() < READY, "no pod to strike");
@@ -364,14 +380,14 @@ impl<'a> World<'a> {
         }
     }
 
-    fn note(&mut self, blow: Blow) {
-        let under_way = self.caller.under_way();
-        println!("{blow:?} hit {}", under_way.join(", "));
+    fn note(&mut self, kill_step: KillStep) {
+        let in_flight = self.caller.in_flight();
+        println!("{kill_step:?} hit {}", in_flight.join(", "));
         let leases =
             std::fs::read_dir(self.home.leases().join("kills")).into_iter().flatten().flatten();
         let mut names = leases.map(|entry| entry.file_name().to_string_lossy().into_owned());
         self.address_seen |= names.any(|name| name.parse::<std::net::IpAddr>().is_ok());
-        self.hits.push((blow, under_way));
+        self.hits.push((kill_step, in_flight));
     }
 
     async fn restart(&mut self, crash_at: Option<&'static str>) -> Result<()> {
@@ -380,22 +396,22 @@ impl<'a> World<'a> {
         self.server = self.home.start(self.bed, crash_at)?;
         let Some(point) = crash_at else { return self.until_it_answers().await };
         let begun = Instant::now();
-        while !self.caller.answers().await {
+        while !self.caller.is_answering().await {
             ensure!(begun.elapsed() < READY, "no answer within {READY:?}");
             if !self.server.is_alive()? {
-                self.note(Blow::CrashAt(point));
+                self.note(KillStep::CrashAt(point));
                 self.early = Some(point);
                 self.server = self.home.start(self.bed, None)?;
                 return self.until_it_answers().await;
             }
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
-        self.caller.is_up();
+        self.caller.mark_up();
         Ok(())
     }
 
     /// Waits until the server has handled a pod without a supervisor; only then may it die itself.
-    async fn until_told(&self, sandbox: &str) -> Result<()> {
+    async fn wait_until_settled(&self, sandbox: &str) -> Result<()> {
         let begun = Instant::now();
         loop {
             if self.is_settled(sandbox).await? {
@@ -437,7 +453,7 @@ impl<'a> World<'a> {
         let left = traces::left(before, look)?;
         ensure!(left.is_empty(), "{} left behind: {left:#?}", left.len());
         // And what a further server thinks of it.
-        self.goes_down(None);
+        self.mark_down(None);
         self.server.kill()?;
         self.restart(None).await?;
         self.one_of_each().await.context("with a last server")?;
@@ -446,39 +462,48 @@ impl<'a> World<'a> {
         Ok(())
     }
 
-    fn tell(&self, plan: &[Blow], all: Tally, images: (usize, usize)) -> Result<String> {
+    fn summarize(
+        &self,
+        plan: &[KillStep],
+        all: CheckCounts,
+        images: (usize, usize),
+    ) -> Result<String> {
         let reached: BTreeSet<&str> = self
             .hits
             .iter()
-            .filter_map(|(blow, _)| match blow {
-                Blow::CrashAt(point) => Some(*point),
+            .filter_map(|(kill_step, _)| match kill_step {
+                KillStep::CrashAt(point) => Some(*point),
                 _ => None,
             })
             .collect();
         let points: BTreeSet<&str> = plan
             .iter()
-            .filter_map(|blow| match blow {
-                Blow::CrashAt(point) => Some(*point),
+            .filter_map(|kill_step| match kill_step {
+                KillStep::CrashAt(point) => Some(*point),
                 _ => None,
             })
             .collect();
         let missing: Vec<_> = points.difference(&reached).collect();
         ensure!(missing.is_empty(), "crash points that were not hit: {missing:?}");
-        let busy = self.hits.iter().filter(|(_, under_way)| !under_way.is_empty()).count();
+        let busy = self.hits.iter().filter(|(_, in_flight)| !in_flight.is_empty()).count();
         ensure!(busy * 5 >= self.hits.len() * 4, "{busy} of {} interrupted", self.hits.len());
-        let of = |kind: fn(&Blow) -> bool| plan.iter().filter(|blow| kind(blow)).count();
-        let on =
-            if self.way == Way::Plugins { "runtime kills on CNI plugins" } else { "runtime kills" };
+        let of =
+            |kind: fn(&KillStep) -> bool| plan.iter().filter(|kill_step| kind(kill_step)).count();
+        let on = if self.way == NetworkProvider::Plugins {
+            "runtime kills on CNI plugins"
+        } else {
+            "runtime kills"
+        };
         Ok(format!(
             "{on}: {} ({} at {} crash points, {} of the server, {} of a supervisor, {} of \
              both), {busy} interrupted an action; {} pods, {} exits right, {} of them unknown, {} \
              execs right, {} pulls, {} imports; nothing left behind",
             self.hits.len(),
-            of(|blow| matches!(blow, Blow::CrashAt(_))),
+            of(|kill_step| matches!(kill_step, KillStep::CrashAt(_))),
             points.len(),
-            of(|blow| *blow == Blow::Server),
-            of(|blow| *blow == Blow::Supervisor),
-            of(|blow| *blow == Blow::Both),
+            of(|kill_step| *kill_step == KillStep::Server),
+            of(|kill_step| *kill_step == KillStep::Supervisor),
+            of(|kill_step| *kill_step == KillStep::Both),
             all.pods,
             all.exits,
             all.unknown,
@@ -492,8 +517,8 @@ impl<'a> World<'a> {
     fn report(&self, line: &str) -> Result<()> {
         let Some(path) = std::env::var_os("KEELSON_KILL_REPORT") else { return Ok(()) };
         let mut text = match self.way {
-            Way::BuiltIn => String::new(),
-            Way::Plugins => std::fs::read_to_string(&path).unwrap_or_default(),
+            NetworkProvider::BuiltIn => String::new(),
+            NetworkProvider::Plugins => std::fs::read_to_string(&path).unwrap_or_default(),
         };
         text.push_str(line);
         text.push('\n');
@@ -503,14 +528,14 @@ impl<'a> World<'a> {
 
 /// Images that are pulled, imported and removed.
 struct ImageWork {
-    caller: Caller,
-    home: Home,
+    caller: RetryingClient,
+    home: RuntimeHome,
     pulled: String,
     archive: PathBuf,
 }
 
 impl ImageWork {
-    fn of(world: &World<'_>) -> Self {
+    fn of(world: &KillRun<'_>) -> Self {
         Self {
             caller: world.caller.clone(),
             home: world.home.clone(),
@@ -519,13 +544,17 @@ impl ImageWork {
         }
     }
 
-    async fn run(self, board: Arc<Board>, mut dice: Dice) -> Result<(usize, usize)> {
+    async fn run(
+        self,
+        kill_targets: Arc<KillTargets>,
+        mut dice: RandomSequence,
+    ) -> Result<(usize, usize)> {
         let (mut pulls, mut imports) = (0, 0);
-        while !board.is_over() {
+        while !kill_targets.is_over() {
             self.pull_and_remove().await.context("pulling")?;
             pulls += 1;
-            let patience = (dice.below(2) == 0).then(|| Duration::from_millis(dice.below(400)));
-            self.import_and_remove(patience).await.context("importing")?;
+            let kill_after = (dice.below(2) == 0).then(|| Duration::from_millis(dice.below(400)));
+            self.import_and_remove(kill_after).await.context("importing")?;
             imports += 1;
         }
         Ok((pulls, imports))
@@ -538,9 +567,9 @@ impl ImageWork {
             let mut images = self.caller.images();
             let pull = Box::pin(images.pull_image(request));
             match self.caller.change("PullImage", pull).await? {
-                Heard::Answer(_) => break,
-                Heard::Refused(status) => bail!("PullImage was refused: {status}"),
-                Heard::Interrupted => {}
+                CallOutcome::Answer(_) => break,
+                CallOutcome::Refused(status) => bail!("PullImage was refused: {status}"),
+                CallOutcome::Interrupted => {}
             }
         }
         self.remove(&self.pulled).await
@@ -551,22 +580,22 @@ impl ImageWork {
             let request = v1::RemoveImageRequest { image: Some(spec(name)) };
             let mut images = self.caller.images();
             match self.caller.change("RemoveImage", images.remove_image(request)).await? {
-                Heard::Answer(_) => return Ok(()),
-                Heard::Refused(status) => bail!("RemoveImage was refused: {status}"),
-                Heard::Interrupted => {}
+                CallOutcome::Answer(_) => return Ok(()),
+                CallOutcome::Refused(status) => bail!("RemoveImage was refused: {status}"),
+                CallOutcome::Interrupted => {}
             }
         }
     }
 
     /// With a time limit the importing process is killed after it; without, it must succeed.
-    async fn import_and_remove(&self, patience: Option<Duration>) -> Result<()> {
+    async fn import_and_remove(&self, kill_after: Option<Duration>) -> Result<()> {
         loop {
             self.caller.wait_until_up().await;
             let life = self.caller.life();
             let mut command = tokio::process::Command::from(self.home.import(&self.archive));
             let mut child = command.stdout(std::process::Stdio::null()).spawn()?;
-            let status = match patience {
-                Some(patience) => match tokio::time::timeout(patience, child.wait()).await {
+            let status = match kill_after {
+                Some(kill_after) => match tokio::time::timeout(kill_after, child.wait()).await {
                     Ok(status) => status?,
                     Err(_) => {
                         child.kill().await?;
@@ -579,7 +608,7 @@ impl ImageWork {
                 break;
             }
             // It asks the server where the images are; that one may just have been killed.
-            ensure!(self.caller.another_comes(life).await, "an import ended with {status}");
+            ensure!(self.caller.wait_for_new_server(life).await, "an import ended with {status}");
         }
         self.remove(SPARE).await
     }

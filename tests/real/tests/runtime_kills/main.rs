@@ -5,10 +5,10 @@
 //! truth is read from files that the containers write and from the kernel; the runtime's responses
 //! are compared with it.
 
-mod blows;
 mod calls;
 mod cut;
 mod full_disk;
+mod kill_plan;
 mod kills;
 mod one_server;
 mod pods;

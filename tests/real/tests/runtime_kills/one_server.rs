@@ -8,46 +8,46 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, ensure};
 use cri_wire::v1;
 use node_testkit::bed::Bed;
-use node_testkit::start::Running;
+use node_testkit::start::RunningPart;
 
-use crate::blows::{Board, Dice};
-use crate::calls::Caller;
+use crate::calls::RetryingClient;
+use crate::kill_plan::{KillTargets, RandomSequence};
 use crate::kills::READY;
-use crate::pods::Pod;
-use crate::server::Home;
-use crate::slot::{Slot, Tally};
+use crate::pods::TestPod;
+use crate::server::RuntimeHome;
+use crate::slot::{CheckCounts, PodSlot};
 
-pub(crate) struct OneServer<'a> {
+pub(crate) struct SingleServer<'a> {
     bed: &'a Bed,
-    pub(crate) home: &'a Home,
-    pub(crate) caller: Caller,
-    running: Running,
+    pub(crate) home: &'a RuntimeHome,
+    pub(crate) caller: RetryingClient,
+    running: RunningPart,
 }
 
-impl<'a> OneServer<'a> {
-    pub(crate) async fn start(bed: &'a Bed, home: &'a Home) -> Result<Self> {
+impl<'a> SingleServer<'a> {
+    pub(crate) async fn start(bed: &'a Bed, home: &'a RuntimeHome) -> Result<Self> {
         let running = home.start(bed, None)?;
-        let server = Self { bed, home, caller: Caller::new(&home.socket()), running };
+        let server = Self { bed, home, caller: RetryingClient::new(&home.socket()), running };
         server.until_it_answers().await?;
         Ok(server)
     }
 
     async fn until_it_answers(&self) -> Result<()> {
-        until("an answer", || async { Ok(self.caller.answers().await) }).await?;
-        self.caller.is_up();
+        until("an answer", || async { Ok(self.caller.is_answering().await) }).await?;
+        self.caller.mark_up();
         Ok(())
     }
 
     /// Kills the server and starts another.
-    pub(crate) async fn another(&mut self) -> Result<()> {
-        self.caller.goes_down();
+    pub(crate) async fn kill_and_restart(&mut self) -> Result<()> {
+        self.caller.mark_down();
         self.running.kill()?;
         self.running = self.home.start(self.bed, None)?;
         self.until_it_answers().await
     }
 
     pub(crate) fn end(mut self) -> Result<()> {
-        self.caller.goes_down();
+        self.caller.mark_down();
         self.running.kill()
     }
 
@@ -55,19 +55,19 @@ impl<'a> OneServer<'a> {
         self.running.process_id()
     }
 
-    pub(crate) fn slot(&self, slot: usize, round: u32) -> Slot {
-        Slot {
+    pub(crate) fn slot(&self, slot: usize, round: u32) -> PodSlot {
+        PodSlot {
             caller: self.caller.clone(),
-            board: Arc::new(Board::default()),
-            pod: Pod { slot, round },
-            dice: Dice(17),
-            tally: Tally::default(),
+            kill_targets: Arc::new(KillTargets::default()),
+            pod: TestPod { slot, round },
+            dice: RandomSequence(17),
+            tally: CheckCounts::default(),
             wanted: BTreeMap::new(),
         }
     }
 
     /// Waits until a container has exited with this code; any other reported exit is an error.
-    pub(crate) async fn until_exited(&self, slot: &Slot, id: &str, code: i32) -> Result<()> {
+    pub(crate) async fn until_exited(&self, slot: &PodSlot, id: &str, code: i32) -> Result<()> {
         until("its end", || async {
             let status = slot.status(id).await??;
             Ok(status.state() == v1::ContainerState::ContainerExited)

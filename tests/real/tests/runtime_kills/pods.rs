@@ -20,12 +20,12 @@ const CONTAINER: &str = "container";
 
 /// One pod: a slot of a test, and how many pods were created in it before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Pod {
+pub(crate) struct TestPod {
     pub(crate) slot: usize,
     pub(crate) round: u32,
 }
 
-impl Pod {
+impl TestPod {
     pub(crate) fn labels(self) -> BTreeMap<String, String> {
         [(SLOT, self.slot.to_string()), (ROUND, self.round.to_string())]
             .map(|(name, value)| (name.to_owned(), value))

@@ -12,18 +12,18 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use cri_wire::v1;
-use node_testkit::bed::{Bed, Test};
+use node_testkit::bed::{Bed, BedTest};
 use node_testkit::images;
-use node_testkit::start::Running;
+use node_testkit::start::RunningPart;
 use rustix::mount::{UnmountFlags, unmount};
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::blows::{Board, Dice};
-use crate::calls::Caller;
+use crate::calls::RetryingClient;
+use crate::kill_plan::{KillTargets, RandomSequence};
 use crate::kills::READY;
-use crate::pods::Pod;
-use crate::server::{self, BRIDGE, Home};
-use crate::slot::{Slot, Tally};
+use crate::pods::TestPod;
+use crate::server::{self, BRIDGE, RuntimeHome};
+use crate::slot::{CheckCounts, PodSlot};
 use crate::traces;
 
 const PODS: usize = 3;
@@ -31,56 +31,57 @@ const UNKNOWN: i32 = 255;
 
 /// What a reboot leaves of the state directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum State {
+enum StateDir {
     Wiped,
-    Kept,
+    Preserved,
 }
 
 #[test]
-fn after_a_reboot_everything_is_found_and_told() -> Result<()> {
+fn after_a_reboot_every_pod_is_listed_with_its_exit_codes() -> Result<()> {
     let programs = server::build()?;
     let busybox = images::busybox()?.build()?;
-    Test::new().deadline(Duration::from_secs(240)).run(|bed| {
-        let archive = bed.folder().join("busybox.tar");
+    BedTest::new().deadline(Duration::from_secs(240)).run(|bed| {
+        let archive = bed.dir().join("busybox.tar");
         busybox.write_docker_archive(&archive)?;
         let tasks =
             tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
-        let home = Home::new(bed, programs)?;
+        let home = RuntimeHome::new(bed, programs)?;
         tasks.block_on(async {
-            for (round, state) in [State::Wiped, State::Kept].into_iter().enumerate() {
-                let mut machine = Machine::start(bed, &home, u32::try_from(round)? * 100).await?;
+            for (round, state) in [StateDir::Wiped, StateDir::Preserved].into_iter().enumerate() {
+                let mut machine =
+                    RebootTest::start(bed, &home, u32::try_from(round)? * 100).await?;
                 if round == 0 {
                     home.import_whole(&archive)?;
                 }
-                let told = Box::pin(machine.reboot(state)).await;
-                told.with_context(|| format!("state {state:?}"))?;
+                let rebooted = Box::pin(machine.reboot(state)).await;
+                rebooted.with_context(|| format!("state {state:?}"))?;
             }
             Ok(())
         })
     })
 }
 
-struct Machine<'a> {
+struct RebootTest<'a> {
     bed: &'a Bed,
-    home: &'a Home,
-    caller: Caller,
-    server: Running,
+    home: &'a RuntimeHome,
+    caller: RetryingClient,
+    server: RunningPart,
     round: u32,
 }
 
 /// A container before the reboot, and its expected status afterwards.
 struct Expected {
-    pod: Pod,
+    pod: TestPod,
     id: String,
     name: &'static str,
     state: v1::ContainerState,
     code: i32,
 }
 
-impl<'a> Machine<'a> {
-    async fn start(bed: &'a Bed, home: &'a Home, round: u32) -> Result<Self> {
+impl<'a> RebootTest<'a> {
+    async fn start(bed: &'a Bed, home: &'a RuntimeHome, round: u32) -> Result<Self> {
         let server = home.start(bed, None)?;
-        let caller = Caller::new(&home.socket());
+        let caller = RetryingClient::new(&home.socket());
         let machine = Self { bed, home, caller, server, round };
         machine.until_it_answers().await?;
         Ok(machine)
@@ -88,33 +89,33 @@ impl<'a> Machine<'a> {
 
     async fn until_it_answers(&self) -> Result<()> {
         let begun = Instant::now();
-        while !self.caller.answers().await {
+        while !self.caller.is_answering().await {
             ensure!(begun.elapsed() < READY, "no answer within {READY:?}");
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
-        self.caller.is_up();
+        self.caller.mark_up();
         Ok(())
     }
 
-    fn slot(&self, slot: usize, later: u32) -> Slot {
-        Slot {
+    fn slot(&self, slot: usize, later: u32) -> PodSlot {
+        PodSlot {
             caller: self.caller.clone(),
-            board: Arc::new(Board::default()),
-            pod: Pod { slot, round: self.round + later },
-            dice: Dice(17),
-            tally: Tally::default(),
+            kill_targets: Arc::new(KillTargets::default()),
+            pod: TestPod { slot, round: self.round + later },
+            dice: RandomSequence(17),
+            tally: CheckCounts::default(),
             wanted: BTreeMap::new(),
         }
     }
 
-    async fn reboot(&mut self, state: State) -> Result<()> {
+    async fn reboot(&mut self, state: StateDir) -> Result<()> {
         // What the first pod leaves on purpose is no leftover.
         Box::pin(self.slot(1, 50).life()).await?;
         let before = self.look()?;
         let expected = self.populate(state).await?;
         let images = self.images().await?;
         self.server.kill()?;
-        self.caller.goes_down();
+        self.caller.mark_down();
         self.end_late(&expected).await?;
         self.lose_everything(state)?;
         self.server = self.home.start(self.bed, None)?;
@@ -132,18 +133,18 @@ impl<'a> Machine<'a> {
         }
         // The same names and host port, and an address.
         let mut new = self.slot(0, 1);
-        new.board.end();
+        new.kill_targets.end();
         Box::pin(new.life()).await.context("a new pod")?;
         let left = traces::left(&before, || self.look())?;
         ensure!(left.is_empty(), "{} left behind: {left:#?}", left.len());
         println!("{state:?}: {} containers told truthfully", expected.len());
-        self.caller.goes_down();
+        self.caller.mark_down();
         self.server.kill()
     }
 
     /// In each pod one container that runs, one that has exited, one that was never started, and
     /// one that exits while no server runs.
-    async fn populate(&self, state: State) -> Result<Vec<Expected>> {
+    async fn populate(&self, state: StateDir) -> Result<Vec<Expected>> {
         use v1::ContainerState::{ContainerCreated, ContainerExited};
         let mut expected = Vec::new();
         for number in 0..PODS {
@@ -166,7 +167,12 @@ impl<'a> Machine<'a> {
             let wait = format!("while [ ! -e {}/late ]; do usleep 10000; done", crate::pods::RUNS);
             let id =
                 slot.make(pod.container("late", &format!("{wait}; exit 9")), (None, true)).await?;
-            expect(id, "late", ContainerExited, if state == State::Kept { 9 } else { UNKNOWN });
+            expect(
+                id,
+                "late",
+                ContainerExited,
+                if state == StateDir::Preserved { 9 } else { UNKNOWN },
+            );
         }
         Ok(expected)
     }
@@ -205,14 +211,14 @@ impl<'a> Machine<'a> {
     }
 
     /// Puts the machine into the state after a reboot.
-    fn lose_everything(&self, state: State) -> Result<()> {
+    fn lose_everything(&self, state: StateDir) -> Result<()> {
         end_processes()?;
         let table = std::fs::read_to_string("/proc/self/mountinfo")?;
         let mut places: Vec<&str> =
             table.lines().filter_map(|line| line.split(' ').nth(4)).collect();
         places.sort_by_key(|place| std::cmp::Reverse(place.len()));
-        let folder = self.home.state();
-        for place in places.into_iter().filter(|place| Path::new(place).starts_with(&folder)) {
+        let dir = self.home.state();
+        for place in places.into_iter().filter(|place| Path::new(place).starts_with(&dir)) {
             unmount(place, UnmountFlags::DETACH).with_context(|| place.to_owned())?;
         }
         for (program, arguments) in
@@ -227,9 +233,9 @@ impl<'a> Machine<'a> {
             }
         }
         match state {
-            State::Wiped => std::fs::remove_dir_all(&folder).context("the state folder"),
-            State::Kept => {
-                std::fs::write(folder.join("boot"), "another life\n").context("the boot's note")
+            StateDir::Wiped => std::fs::remove_dir_all(&dir).context("the state folder"),
+            StateDir::Preserved => {
+                std::fs::write(dir.join("boot"), "another life\n").context("the boot's note")
             }
         }
     }
@@ -309,8 +315,8 @@ fn end_processes() -> Result<()> {
     }
 }
 
-fn remove_groups(folder: &Path) -> Result<()> {
-    let Ok(entries) = std::fs::read_dir(folder) else { return Ok(()) };
+fn remove_groups(dir: &Path) -> Result<()> {
+    let Ok(entries) = std::fs::read_dir(dir) else { return Ok(()) };
     for entry in entries {
         let entry = entry?;
         if entry.file_type()?.is_dir() {
@@ -319,8 +325,8 @@ fn remove_groups(folder: &Path) -> Result<()> {
     }
     let begun = Instant::now();
     // Killed processes take a little time to exit.
-    while std::fs::remove_dir(folder).is_err() {
-        ensure!(begun.elapsed() < READY, "{} stays", folder.display());
+    while std::fs::remove_dir(dir).is_err() {
+        ensure!(begun.elapsed() < READY, "{} stays", dir.display());
         std::thread::sleep(Duration::from_millis(10));
     }
     Ok(())

@@ -13,9 +13,9 @@ use anyhow::{Context, Result, anyhow, bail, ensure};
 use cri_wire::v1;
 use tonic::{Code, Status};
 
-use crate::blows::{Board, Dice};
-use crate::calls::{Caller, Heard};
-use crate::pods::Pod;
+use crate::calls::{CallOutcome, RetryingClient};
+use crate::kill_plan::{KillTargets, RandomSequence};
+use crate::pods::TestPod;
 
 const LIMIT: Duration = Duration::from_secs(90);
 const PAUSE: Duration = Duration::from_millis(30);
@@ -26,39 +26,39 @@ const KILLED: i32 = 137;
 
 /// Counts of successful checks.
 #[derive(Debug, Default, Clone, Copy)]
-pub(crate) struct Tally {
+pub(crate) struct CheckCounts {
     pub(crate) pods: usize,
     pub(crate) exits: usize,
     pub(crate) execs: usize,
     pub(crate) unknown: usize,
 }
 
-enum Trouble {
+enum SlotError {
     /// The pod's supervisor was killed by the test.
     Hit,
     Wrong(anyhow::Error),
 }
 
-impl<E: Into<anyhow::Error>> From<E> for Trouble {
+impl<E: Into<anyhow::Error>> From<E> for SlotError {
     fn from(error: E) -> Self {
         Self::Wrong(error.into())
     }
 }
 
-pub(crate) struct Slot {
-    pub(crate) caller: Caller,
-    pub(crate) board: Arc<Board>,
-    pub(crate) pod: Pod,
-    pub(crate) dice: Dice,
-    pub(crate) tally: Tally,
+pub(crate) struct PodSlot {
+    pub(crate) caller: RetryingClient,
+    pub(crate) kill_targets: Arc<KillTargets>,
+    pub(crate) pod: TestPod,
+    pub(crate) dice: RandomSequence,
+    pub(crate) tally: CheckCounts,
     /// The containers of the pod, each with the code that it exits with by itself.
     pub(crate) wanted: BTreeMap<String, Option<i32>>,
 }
 
-impl Slot {
+impl PodSlot {
     /// Runs pod after pod until the test ends.
-    pub(crate) async fn run(mut self) -> Result<Tally> {
-        while !self.board.is_over() {
+    pub(crate) async fn run(mut self) -> Result<CheckCounts> {
+        while !self.kill_targets.is_over() {
             let pod = self.pod;
             Box::pin(self.life()).await.with_context(|| format!("{pod:?}"))?;
             self.tally.pods += 1;
@@ -69,12 +69,14 @@ impl Slot {
 
     /// One pod from its creation to its removal.
     pub(crate) async fn life(&mut self) -> Result<()> {
-        self.board.begin(self.pod.slot);
+        self.kill_targets.begin(self.pod.slot);
         self.wanted.clear();
-        match Box::pin(self.live()).await {
+        match Box::pin(self.run_pod()).await {
             Ok(()) => {}
-            Err(Trouble::Hit) => self.aftermath().await.context("after its supervisor died")?,
-            Err(Trouble::Wrong(error)) => return Err(error),
+            Err(SlotError::Hit) => {
+                self.check_after_supervisor_death().await.context("after its supervisor died")?
+            }
+            Err(SlotError::Wrong(error)) => return Err(error),
         }
         self.remove().await?;
         for name in self.wanted.keys() {
@@ -90,7 +92,7 @@ impl Slot {
         config: v1::ContainerConfig,
         (code, start): (Option<i32>, bool),
     ) -> Result<String> {
-        self.board.begin(self.pod.slot);
+        self.kill_targets.begin(self.pod.slot);
         let name = config.metadata.clone().unwrap_or_default().name;
         let made = async {
             let sandbox = match self.sandboxes().await?.first() {
@@ -105,20 +107,20 @@ impl Slot {
         };
         match Box::pin(made).await {
             Ok(id) => Ok(id),
-            Err(Trouble::Wrong(error)) => Err(error),
-            Err(Trouble::Hit) => bail!("nobody has hit it"),
+            Err(SlotError::Wrong(error)) => Err(error),
+            Err(SlotError::Hit) => bail!("nobody has hit it"),
         }
     }
 
-    async fn live(&mut self) -> Result<(), Trouble> {
+    async fn run_pod(&mut self) -> Result<(), SlotError> {
         let sandbox = self.sandbox().await?;
-        self.board.has_sandbox(self.pod.slot, &sandbox);
+        self.kill_targets.has_sandbox(self.pod.slot, &sandbox);
         let steady = self.container(&sandbox, self.pod.steady(), None).await?;
         self.started(&steady, "steady").await?;
         let done = Arc::new(AtomicBool::new(false));
         let session = tokio::spawn(session(
             self.caller.clone(),
-            (Arc::clone(&self.board), self.pod.slot),
+            (Arc::clone(&self.kill_targets), self.pod.slot),
             steady.clone(),
             Arc::clone(&done),
         ));
@@ -128,7 +130,7 @@ impl Slot {
         outcome
     }
 
-    async fn use_pod(&mut self, sandbox: &str, steady: &str) -> Result<(), Trouble> {
+    async fn use_pod(&mut self, sandbox: &str, steady: &str) -> Result<(), SlotError> {
         // Every other pod stays for a while, so that it lives through several servers.
         let turns = if self.pod.slot.is_multiple_of(2) { 6 } else { 1 };
         for turn in 0..turns {
@@ -142,7 +144,7 @@ impl Slot {
             if turn % 2 == 0 {
                 self.remove_container(&brief).await?;
             }
-            if self.board.is_over() {
+            if self.kill_targets.is_over() {
                 break;
             }
         }
@@ -152,14 +154,14 @@ impl Slot {
     }
 
     /// An error is acceptable only if the test has killed the supervisor.
-    fn refused(&self, what: &str, status: &Status) -> Trouble {
-        if self.board.is_hit(self.pod.slot) {
-            return Trouble::Hit;
+    fn refused(&self, what: &str, status: &Status) -> SlotError {
+        if self.kill_targets.is_hit(self.pod.slot) {
+            return SlotError::Hit;
         }
-        Trouble::Wrong(anyhow!("{what} was refused: {status}"))
+        SlotError::Wrong(anyhow!("{what} was refused: {status}"))
     }
 
-    async fn sandbox(&mut self) -> Result<String, Trouble> {
+    async fn sandbox(&mut self) -> Result<String, SlotError> {
         loop {
             let request = v1::RunPodSandboxRequest {
                 config: Some(self.pod.config()),
@@ -168,9 +170,9 @@ impl Slot {
             let mut runtime = self.caller.runtime();
             let call = Box::pin(runtime.run_pod_sandbox(request));
             match self.caller.change("RunPodSandbox", call).await? {
-                Heard::Answer(answer) => return Ok(answer.pod_sandbox_id),
-                Heard::Refused(status) => return Err(self.refused("RunPodSandbox", &status)),
-                Heard::Interrupted => {}
+                CallOutcome::Answer(answer) => return Ok(answer.pod_sandbox_id),
+                CallOutcome::Refused(status) => return Err(self.refused("RunPodSandbox", &status)),
+                CallOutcome::Interrupted => {}
             }
             let found = self.sandboxes().await?;
             match found.as_slice() {
@@ -187,7 +189,7 @@ impl Slot {
         let filter =
             v1::PodSandboxFilter { label_selector: self.pod.labels(), ..Default::default() };
         let request = v1::ListPodSandboxRequest { filter: Some(filter) };
-        let ask = |mut runtime: Runtime| {
+        let ask = |mut runtime: RuntimeConnection| {
             let request = request.clone();
             async move { runtime.list_pod_sandbox(request).await }
         };
@@ -197,7 +199,7 @@ impl Slot {
     async fn containers(&self, labels: BTreeMap<String, String>) -> Result<Vec<v1::Container>> {
         let filter = v1::ContainerFilter { label_selector: labels, ..Default::default() };
         let request = v1::ListContainersRequest { filter: Some(filter) };
-        let ask = |mut runtime: Runtime| {
+        let ask = |mut runtime: RuntimeConnection| {
             let request = request.clone();
             async move { runtime.list_containers(request).await }
         };
@@ -206,12 +208,12 @@ impl Slot {
 
     pub(crate) async fn status(&self, id: &str) -> Result<Result<v1::ContainerStatus, Status>> {
         let request = v1::ContainerStatusRequest { container_id: id.to_owned(), verbose: false };
-        let ask = |mut runtime: Runtime| {
+        let ask = |mut runtime: RuntimeConnection| {
             let request = request.clone();
             async move { runtime.container_status(request).await }
         };
-        let heard = self.caller.look("ContainerStatus", ask).await?;
-        heard.map_or_else(
+        let status_result = self.caller.look("ContainerStatus", ask).await?;
+        status_result.map_or_else(
             |status| Ok(Err(status)),
             |answer| Ok(Ok(answer.status.context("no status came")?)),
         )
@@ -222,7 +224,7 @@ impl Slot {
         sandbox: &str,
         config: v1::ContainerConfig,
         code: Option<i32>,
-    ) -> Result<String, Trouble> {
+    ) -> Result<String, SlotError> {
         let name = config.metadata.clone().unwrap_or_default().name;
         self.wanted.insert(name.clone(), code);
         loop {
@@ -234,9 +236,11 @@ impl Slot {
             let mut runtime = self.caller.runtime();
             let call = Box::pin(runtime.create_container(request));
             match self.caller.change("CreateContainer", call).await? {
-                Heard::Answer(answer) => return Ok(answer.container_id),
-                Heard::Refused(status) => return Err(self.refused("CreateContainer", &status)),
-                Heard::Interrupted => {}
+                CallOutcome::Answer(answer) => return Ok(answer.container_id),
+                CallOutcome::Refused(status) => {
+                    return Err(self.refused("CreateContainer", &status));
+                }
+                CallOutcome::Interrupted => {}
             }
             let found = self.containers(self.pod.of_container(&name)).await?;
             match found.as_slice() {
@@ -247,15 +251,15 @@ impl Slot {
         }
     }
 
-    async fn started(&mut self, id: &str, name: &str) -> Result<(), Trouble> {
+    async fn started(&mut self, id: &str, name: &str) -> Result<(), SlotError> {
         loop {
             let request = v1::StartContainerRequest { container_id: id.to_owned() };
             let mut runtime = self.caller.runtime();
             let call = runtime.start_container(request);
             match self.caller.change("StartContainer", call).await? {
-                Heard::Answer(_) => return Ok(()),
-                Heard::Refused(status) => return Err(self.refused("StartContainer", &status)),
-                Heard::Interrupted => {}
+                CallOutcome::Answer(_) => return Ok(()),
+                CallOutcome::Refused(status) => return Err(self.refused("StartContainer", &status)),
+                CallOutcome::Interrupted => {}
             }
             let status =
                 self.status(id).await?.map_err(|status| self.refused("status", &status))?;
@@ -269,7 +273,7 @@ impl Slot {
         }
     }
 
-    async fn exec(&mut self, id: &str) -> Result<(), Trouble> {
+    async fn exec(&mut self, id: &str) -> Result<(), SlotError> {
         let request = v1::ExecSyncRequest {
             container_id: id.to_owned(),
             cmd: ["sh", "-c", "echo out-$((6*7)); exit 5"].map(str::to_owned).into(),
@@ -277,7 +281,7 @@ impl Slot {
         };
         let mut runtime = self.caller.runtime();
         match self.caller.change("ExecSync", runtime.exec_sync(request)).await? {
-            Heard::Answer(answer) => {
+            CallOutcome::Answer(answer) => {
                 let right = answer.exit_code == 5 && answer.stdout == b"out-42\n";
                 if !right {
                     return Err(anyhow!("an exec answered {answer:?}").into());
@@ -285,12 +289,12 @@ impl Slot {
                 self.tally.execs += 1;
                 Ok(())
             }
-            Heard::Refused(status) => Err(self.refused("ExecSync", &status)),
-            Heard::Interrupted => Ok(()),
+            CallOutcome::Refused(status) => Err(self.refused("ExecSync", &status)),
+            CallOutcome::Interrupted => Ok(()),
         }
     }
 
-    async fn ended(&mut self, id: &str, name: &str) -> Result<(), Trouble> {
+    async fn ended(&mut self, id: &str, name: &str) -> Result<(), SlotError> {
         let begun = Instant::now();
         loop {
             let status =
@@ -298,8 +302,8 @@ impl Slot {
             if status.state() == v1::ContainerState::ContainerExited {
                 return self.check(name, &status).await;
             }
-            if self.board.is_hit(self.pod.slot) {
-                return Err(Trouble::Hit);
+            if self.kill_targets.is_hit(self.pod.slot) {
+                return Err(SlotError::Hit);
             }
             if begun.elapsed() > LIMIT {
                 return Err(anyhow!("{name} is still {:?}", status.state()).into());
@@ -309,9 +313,10 @@ impl Slot {
     }
 
     /// Compares a container's status with what the container has written.
-    async fn check(&mut self, name: &str, status: &v1::ContainerStatus) -> Result<(), Trouble> {
+    async fn check(&mut self, name: &str, status: &v1::ContainerStatus) -> Result<(), SlotError> {
         use v1::ContainerState as State;
-        let (hit, lossy) = (self.board.is_hit(self.pod.slot), self.board.is_lossy(self.pod.slot));
+        let (hit, lossy) =
+            (self.kill_targets.is_hit(self.pod.slot), self.kill_targets.is_lossy(self.pod.slot));
         let code = self.wanted.get(name).copied().flatten();
         let mut truth = self.pod.truth(name)?;
         if status.state() == State::ContainerRunning {
@@ -326,7 +331,9 @@ impl Slot {
         let right = match (status.state(), status.exit_code) {
             (State::ContainerCreated, _) => begun == 0,
             (State::ContainerRunning, _) => begun == 1,
-            (State::ContainerExited, told) if Some(told) == code => begun == 1 && ended == 1,
+            (State::ContainerExited, reported) if Some(reported) == code => {
+                begun == 1 && ended == 1
+            }
             (State::ContainerExited, KILLED) => hit && begun <= 1,
             (State::ContainerExited, START_FAILED) => hit && begun == 0,
             (State::ContainerExited, UNKNOWN) => {
@@ -334,7 +341,8 @@ impl Slot {
                 // The next server finds and stops a container that kept running, and learns its
                 // exit code.
                 let unheard = lossy && code.is_some();
-                let unknown = unheard || begun == 0 || self.board.is_unsettled(self.pod.slot);
+                let unknown =
+                    unheard || begun == 0 || self.kill_targets.is_unsettled(self.pod.slot);
                 hit && status.reason == "Unknown" && unknown && begun <= 1
             }
             _ => false,
@@ -355,7 +363,7 @@ impl Slot {
     }
 
     /// The supervisor is dead: the pod is reported NotReady, and each container truthfully.
-    async fn aftermath(&mut self) -> Result<()> {
+    async fn check_after_supervisor_death(&mut self) -> Result<()> {
         let begun = Instant::now();
         loop {
             let sandboxes = self.sandboxes().await?;
@@ -377,22 +385,24 @@ impl Slot {
                 status.state() != v1::ContainerState::ContainerRunning,
                 "{name} is told as running in a pod that is over"
             );
-            if let Err(Trouble::Wrong(error)) = self.check(&name, &status).await {
+            if let Err(SlotError::Wrong(error)) = self.check(&name, &status).await {
                 return Err(error);
             }
         }
         Ok(())
     }
 
-    async fn remove_container(&mut self, id: &str) -> Result<(), Trouble> {
+    async fn remove_container(&mut self, id: &str) -> Result<(), SlotError> {
         loop {
             let request = v1::RemoveContainerRequest { container_id: id.to_owned() };
             let mut runtime = self.caller.runtime();
             let call = runtime.remove_container(request);
             match self.caller.change("RemoveContainer", call).await? {
-                Heard::Answer(_) => return Ok(()),
-                Heard::Refused(status) => return Err(self.refused("RemoveContainer", &status)),
-                Heard::Interrupted => {}
+                CallOutcome::Answer(_) => return Ok(()),
+                CallOutcome::Refused(status) => {
+                    return Err(self.refused("RemoveContainer", &status));
+                }
+                CallOutcome::Interrupted => {}
             }
         }
     }
@@ -408,39 +418,39 @@ impl Slot {
             let id = sandbox.id.clone();
             let stop = v1::StopPodSandboxRequest { pod_sandbox_id: id.clone() };
             let call = runtime.stop_pod_sandbox(stop);
-            let mut refusal = None;
+            let mut last_status = None;
             match self.caller.change("StopPodSandbox", call).await? {
-                Heard::Refused(status) => refusal = Some(status),
-                Heard::Interrupted => continue,
-                Heard::Answer(_) => {}
+                CallOutcome::Refused(status) => last_status = Some(status),
+                CallOutcome::Interrupted => continue,
+                CallOutcome::Answer(_) => {}
             }
             let remove = v1::RemovePodSandboxRequest { pod_sandbox_id: id };
             let call = runtime.remove_pod_sandbox(remove);
             match self.caller.change("RemovePodSandbox", call).await? {
-                Heard::Refused(status) => refusal = Some(status),
-                Heard::Interrupted => continue,
-                Heard::Answer(_) => {}
+                CallOutcome::Refused(status) => last_status = Some(status),
+                CallOutcome::Interrupted => continue,
+                CallOutcome::Answer(_) => {}
             }
-            if let Some(status) = refusal {
-                let patient = self.board.is_hit(self.pod.slot) && begun.elapsed() < LIMIT;
+            if let Some(status) = last_status {
+                let patient = self.kill_targets.is_hit(self.pod.slot) && begun.elapsed() < LIMIT;
                 ensure!(patient, "the removal was refused: {status}");
                 tokio::time::sleep(PAUSE).await;
             }
         }
-        self.board.begin(self.pod.slot);
+        self.kill_targets.begin(self.pod.slot);
         let left = self.containers(self.pod.labels()).await?;
         ensure!(left.is_empty(), "containers of a pod that is gone: {left:?}");
         Ok(())
     }
 }
 
-pub(crate) type Runtime =
+pub(crate) type RuntimeConnection =
     v1::runtime_service_client::RuntimeServiceClient<tonic::transport::Channel>;
 
 /// Commands that take a while, one after the other: most kills find one running.
 async fn session(
-    caller: Caller,
-    (board, slot): (Arc<Board>, usize),
+    caller: RetryingClient,
+    (kill_targets, slot): (Arc<KillTargets>, usize),
     container: String,
     done: Arc<AtomicBool>,
 ) -> Result<usize> {
@@ -453,17 +463,17 @@ async fn session(
         };
         let mut runtime = caller.runtime();
         match caller.change("a session", runtime.exec_sync(request)).await? {
-            Heard::Answer(answer) => {
-                let killed = answer.exit_code == KILLED && board.is_hit(slot);
+            CallOutcome::Answer(answer) => {
+                let killed = answer.exit_code == KILLED && kill_targets.is_hit(slot);
                 ensure!(answer.exit_code == 9 || killed, "a session answered {answer:?}");
                 right += 1;
             }
-            Heard::Refused(status) => {
+            CallOutcome::Refused(status) => {
                 let gone = status.code() == Code::NotFound;
-                ensure!(board.is_hit(slot) && !gone, "a session was refused: {status}");
+                ensure!(kill_targets.is_hit(slot) && !gone, "a session was refused: {status}");
                 break;
             }
-            Heard::Interrupted => {}
+            CallOutcome::Interrupted => {}
         }
     }
     Ok(right)

@@ -7,10 +7,10 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 
-const PATIENCE: Duration = Duration::from_secs(20);
+const WAIT_LIMIT: Duration = Duration::from_secs(20);
 
 /// Everything that exists, a line each.
-pub(crate) fn look(folders: &[&Path], known: &[u32]) -> Result<BTreeSet<String>> {
+pub(crate) fn look(dirs: &[&Path], known: &[u32]) -> Result<BTreeSet<String>> {
     let mut found = BTreeSet::new();
     processes(known, &mut found)?;
     let mounts = std::fs::read_to_string("/proc/self/mountinfo").context("the mount table")?;
@@ -20,8 +20,8 @@ pub(crate) fn look(folders: &[&Path], known: &[u32]) -> Result<BTreeSet<String>>
         Some(format!("mount: {} ({kind})", left.split(' ').nth(4)?))
     }));
     walk(Path::new("/sys/fs/cgroup"), "cgroup", true, &mut found)?;
-    for folder in folders {
-        walk(folder, "file", false, &mut found)?;
+    for dir in dirs {
+        walk(dir, "file", false, &mut found)?;
     }
     for (what, program, arguments) in [
         ("link", "ip", &["-oneline", "link", "show"][..]),
@@ -82,10 +82,10 @@ fn processes(known: &[u32], found: &mut BTreeSet<String>) -> Result<()> {
     Ok(())
 }
 
-fn walk(folder: &Path, what: &str, only: bool, found: &mut BTreeSet<String>) -> Result<()> {
-    let entries = match std::fs::read_dir(folder) {
+fn walk(dir: &Path, what: &str, only: bool, found: &mut BTreeSet<String>) -> Result<()> {
+    let entries = match std::fs::read_dir(dir) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
-        entries => entries.with_context(|| folder.display().to_string())?,
+        entries => entries.with_context(|| dir.display().to_string())?,
     };
     for entry in entries {
         // A process that has exited since the directory was opened.
@@ -110,7 +110,7 @@ pub(crate) fn left(
     loop {
         let now = look()?;
         let left: Vec<String> = now.difference(before).cloned().collect();
-        if left.is_empty() || begun.elapsed() > PATIENCE {
+        if left.is_empty() || begun.elapsed() > WAIT_LIMIT {
             return Ok(left);
         }
         std::thread::sleep(Duration::from_millis(100));

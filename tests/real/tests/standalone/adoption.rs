@@ -8,14 +8,14 @@ use std::fs;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use node_testkit::bed::Test;
+use node_testkit::bed::BedTest;
 use node_testkit::start::{Containerd, ReferenceKubelet, get};
-use real_tests::standalone::agent::{Agent, Home, Kind};
-use real_tests::standalone::runtime::{Runtime, Seen};
+use real_tests::standalone::agent::{AgentHome, AgentKind, AgentProcess};
+use real_tests::standalone::runtime::{ListedContainer, RuntimeObserver};
 use serde_json::Value;
 
 use crate::node::{
-    PATIENCE, STEADY, archives, by_pod, container, containerd, is_ready, keelson, manifest, pod,
+    STEADY, WAIT_LIMIT, archives, by_pod, container, containerd, is_ready, keelson, manifest, pod,
     restarts, wait_for,
 };
 
@@ -35,17 +35,17 @@ fn pods_of_the_reference_kubelet_are_adopted_and_given_back() -> Result<()> {
     let (keelson, archives) = (keelson()?, archives()?);
     let needs: Vec<&'static str> =
         Containerd::NEEDS.iter().chain(ReferenceKubelet::NEEDS).copied().collect();
-    Test::new().needs(&needs).deadline(Duration::from_secs(240)).run(move |bed| {
-        fs::write(bed.make_folder("shared")?.join("word"), "from outside\n")?;
+    BedTest::new().needs(&needs).deadline(Duration::from_secs(240)).run(move |bed| {
+        fs::write(bed.create_dir("shared")?.join("word"), "from outside\n")?;
         let (containerd, runtime) = containerd(bed, &archives)?;
-        let home = Home::new(bed, "adoption", &containerd.endpoint())?.with(BACK_OFF);
+        let home = AgentHome::new(bed, "adoption", &containerd.endpoint())?.with(BACK_OFF);
         let open = home.clone().with(OPEN_PORT);
-        let reference = Agent::start(bed, &Kind::reference()?, &open)?;
+        let reference = AgentProcess::start(bed, &AgentKind::reference()?, &open)?;
         place(&reference)?;
         let (before, looped) = until_settled(&runtime)?;
         reference.end()?;
 
-        let ours = Agent::start(bed, &keelson, &home)?;
+        let ours = AgentProcess::start(bed, &keelson, &home)?;
         let mut ready = Readiness::default();
         until_adopted(&ours, &mut ready)?;
         same(&runtime, &before).context("after the agent took over")?;
@@ -60,20 +60,20 @@ fn pods_of_the_reference_kubelet_are_adopted_and_given_back() -> Result<()> {
         let last = latest(&runtime, LOOPS)?.attempt;
         ours.end()?;
 
-        let reference = Agent::start(bed, &Kind::reference()?, &open)?;
+        let reference = AgentProcess::start(bed, &AgentKind::reference()?, &open)?;
         // It has observed everything when it has restarted the crash-looping container and reports
         // all others ready.
-        wait_for("the crash loop goes on under the reference", PATIENCE, || {
+        wait_for("the crash loop goes on under the reference", WAIT_LIMIT, || {
             Ok(latest(&runtime, LOOPS)?.attempt > last)
         })?;
-        given_back(&before)?;
+        assert_given_back(&before)?;
         same(&runtime, &named).context("given back")?;
         reference.end()?;
         runtime.remove_all()
     })
 }
 
-fn place(agent: &Agent) -> Result<()> {
+fn place(agent: &AgentProcess) -> Result<()> {
     agent.place(UNNAMED, &pod(UNNAMED, "", STEADY))?;
     for (number, name, spec) in [(1, RICH, RICH_SPEC), (2, AGAIN, AGAIN_SPEC), (3, LOOPS, LOOPING)]
     {
@@ -136,17 +136,17 @@ const LOOPING: &str = r#"
 "#;
 
 /// Pods by name, each with its running containers.
-type Lives = BTreeMap<String, BTreeSet<String>>;
+type RunningContainers = BTreeMap<String, BTreeSet<String>>;
 
-fn lives(runtime: &Runtime) -> Result<Lives> {
+fn lives(runtime: &RuntimeObserver) -> Result<RunningContainers> {
     let seen = runtime.containers("")?;
     let running = seen.into_iter().filter(|one| one.started_at > 0 && one.finished_at == 0);
     let pods = by_pod(running.filter(|one| !one.pod.starts_with(LOOPS)).collect());
-    let ids = |seen: Vec<Seen>| seen.into_iter().map(|one| one.id).collect();
+    let ids = |seen: Vec<ListedContainer>| seen.into_iter().map(|one| one.id).collect();
     Ok(pods.into_iter().map(|(pod, seen)| (pod, ids(seen))).collect())
 }
 
-fn without(lives: &Lives, pod: &str) -> Lives {
+fn without(lives: &RunningContainers, pod: &str) -> RunningContainers {
     lives
         .iter()
         .filter(|(name, _)| !name.starts_with(pod))
@@ -154,28 +154,28 @@ fn without(lives: &Lives, pod: &str) -> Lives {
         .collect()
 }
 
-fn same(runtime: &Runtime, before: &Lives) -> Result<()> {
+fn same(runtime: &RuntimeObserver, before: &RunningContainers) -> Result<()> {
     let now = lives(runtime)?;
     ensure!(now == *before, "running were {before:#?}, are {now:#?}");
     Ok(())
 }
 
 /// The last container of a pod with one container.
-fn latest(runtime: &Runtime, pod: &str) -> Result<Seen> {
+fn latest(runtime: &RuntimeObserver, pod: &str) -> Result<ListedContainer> {
     let seen = runtime.containers(pod)?;
     seen.into_iter().max_by_key(|one| one.attempt).with_context(|| format!("nothing of {pod}"))
 }
 
 /// The reference reports all running and ready, one has crashed once, and one crash loop waits for
 /// its third restart.
-fn until_settled(runtime: &Runtime) -> Result<(Lives, Seen)> {
-    wait_for("the reference's pods are ready", PATIENCE, || {
-        let told = of_reference().unwrap_or_default();
-        let ready = |name: &str| told.get(name).is_some_and(is_ready);
+fn until_settled(runtime: &RuntimeObserver) -> Result<(RunningContainers, ListedContainer)> {
+    wait_for("the reference's pods are ready", WAIT_LIMIT, || {
+        let reported = of_reference().unwrap_or_default();
+        let ready = |name: &str| reported.get(name).is_some_and(is_ready);
         Ok([UNNAMED, RICH, AGAIN].iter().all(|name| ready(name)))
     })?;
     let mut last = None;
-    wait_for("the third life of the crash loop is over", PATIENCE, || {
+    wait_for("the third life of the crash loop is over", WAIT_LIMIT, || {
         let life = latest(runtime, LOOPS)?;
         let over = life.attempt >= 2 && life.finished_at > 0;
         last = Some(life);
@@ -205,28 +205,32 @@ fn named(pods: &Value) -> Result<BTreeMap<String, Value>> {
 struct Readiness(BTreeMap<String, Vec<bool>>);
 
 impl Readiness {
-    fn look(&mut self, agent: &Agent) -> Result<BTreeMap<String, Value>> {
+    fn look(&mut self, agent: &AgentProcess) -> Result<BTreeMap<String, Value>> {
         let pods = named(&agent.pods()?)?;
         for (name, pod) in pods.iter().filter(|(name, _)| *name != LOOPS) {
-            let said = self.0.entry(name.clone()).or_default();
-            if said.last() != Some(&is_ready(pod)) {
-                said.push(is_ready(pod));
+            let readiness_values = self.0.entry(name.clone()).or_default();
+            if readiness_values.last() != Some(&is_ready(pod)) {
+                readiness_values.push(is_ready(pod));
             }
         }
-        for (name, said) in &self.0 {
-            ensure!(!said.windows(2).any(|pair| pair == [true, false]), "{name} flaps: {said:?}");
+        for (name, readiness_values) in &self.0 {
+            ensure!(
+                !readiness_values.windows(2).any(|pair| pair == [true, false]),
+                "{name} flaps: {readiness_values:?}"
+            );
         }
         Ok(pods)
     }
 
     fn all(&self) -> bool {
-        self.0.len() == 3 && self.0.values().all(|said| said.last() == Some(&true))
+        self.0.len() == 3
+            && self.0.values().all(|readiness_values| readiness_values.last() == Some(&true))
     }
 }
 
-fn until_adopted(agent: &Agent, ready: &mut Readiness) -> Result<()> {
+fn until_adopted(agent: &AgentProcess, ready: &mut Readiness) -> Result<()> {
     let mut pods = BTreeMap::new();
-    wait_for("the pods are ready under the agent", PATIENCE, || {
+    wait_for("the pods are ready under the agent", WAIT_LIMIT, || {
         pods = ready.look(agent)?;
         Ok(ready.all())
     })
@@ -246,22 +250,22 @@ fn until_adopted(agent: &Agent, ready: &mut Readiness) -> Result<()> {
     Ok(())
 }
 
-fn volumes_are_the_same(agent: &Agent) -> Result<()> {
+fn volumes_are_the_same(agent: &AgentProcess) -> Result<()> {
     let script = "cat /data/word /shared/word; grep -c ' /fast tmpfs ' /proc/mounts";
-    let told = agent.ask(&["exec", RICH, "-c", "web", "--", "sh", "-c", script])?;
-    ensure!(told == "made by init\nfrom outside\n1\n", "{told:?}");
+    let reported = agent.ask(&["exec", RICH, "-c", "web", "--", "sh", "-c", script])?;
+    ensure!(reported == "made by init\nfrom outside\n1\n", "{reported:?}");
     Ok(())
 }
 
 /// The restart count goes on, and a back-off that had begun runs to its end.
 fn loop_goes_on(
-    agent: &Agent,
-    runtime: &Runtime,
-    before: &Seen,
+    agent: &AgentProcess,
+    runtime: &RuntimeObserver,
+    before: &ListedContainer,
     ready: &mut Readiness,
 ) -> Result<()> {
     let mut next = None;
-    wait_for("the crash loop goes on", PATIENCE, || {
+    wait_for("the crash loop goes on", WAIT_LIMIT, || {
         let pods = ready.look(agent)?;
         let count = restarts(&pods[LOOPS], "main");
         ensure!(count >= before.attempt.into(), "{count} restarts, were {}", before.attempt);
@@ -276,18 +280,18 @@ fn loop_goes_on(
 }
 
 /// The reference reports the same containers, and that they are ready.
-fn given_back(before: &Lives) -> Result<()> {
-    let mut told = BTreeMap::new();
-    let seen = wait_for("the reference's pods are ready again", PATIENCE, || {
-        told = of_reference().unwrap_or_default();
-        Ok([RICH, AGAIN].iter().all(|name| told.get(*name).is_some_and(is_ready)))
+fn assert_given_back(before: &RunningContainers) -> Result<()> {
+    let mut reported = BTreeMap::new();
+    let seen = wait_for("the reference's pods are ready again", WAIT_LIMIT, || {
+        reported = of_reference().unwrap_or_default();
+        Ok([RICH, AGAIN].iter().all(|name| reported.get(*name).is_some_and(is_ready)))
     });
-    seen.with_context(|| format!("{told:#?}"))?;
-    let id = &container(&told[RICH], "web")["containerID"];
+    seen.with_context(|| format!("{reported:#?}"))?;
+    let id = &container(&reported[RICH], "web")["containerID"];
     let known = &before[&format!("{RICH}-node")];
     let is_known =
         id.as_str().and_then(|id| id.split("//").nth(1)).is_some_and(|id| known.contains(id));
     ensure!(is_known, "{id} is none of {known:?}");
-    ensure!(restarts(&told[AGAIN], "main") == 1, "{:#}", told[AGAIN]);
+    ensure!(restarts(&reported[AGAIN], "main") == 1, "{:#}", reported[AGAIN]);
     Ok(())
 }

@@ -5,10 +5,10 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
-use node_testkit::bed::Test;
+use node_testkit::bed::BedTest;
 use node_testkit::start::Containerd;
 
-use crate::node::{Node, archives, container_id, keelson, restarts, uid, wait_for};
+use crate::node::{StandaloneNode, archives, container_id, keelson, restarts, uid, wait_for};
 
 /// Short back-off, so that there are dead containers soon.
 const CONFIGURATION: &str = "featureGates: {KubeletCrashLoopBackOffMax: true}\n\
@@ -17,10 +17,10 @@ const CONFIGURATION: &str = "featureGates: {KubeletCrashLoopBackOffMax: true}\n\
 const STRANGER: &str = "11111111-2222-3333-4444-555555555555";
 
 #[test]
-fn nothing_is_left_of_pods_that_are_gone() -> Result<()> {
+fn removed_pods_leave_nothing_behind() -> Result<()> {
     let (keelson, archives) = (keelson()?, archives()?);
-    Test::new().needs(Containerd::NEEDS).deadline(Duration::from_secs(180)).run(move |bed| {
-        let node = Node::start(bed, &keelson, &archives, CONFIGURATION)?;
+    BedTest::new().needs(Containerd::NEEDS).deadline(Duration::from_secs(180)).run(move |bed| {
+        let node = StandaloneNode::start(bed, &keelson, &archives, CONFIGURATION)?;
         node.place("full", FULL)?;
         node.place("while-away", FULL)?;
         node.place("crashing", CRASHING)?;
@@ -40,9 +40,9 @@ fn nothing_is_left_of_pods_that_are_gone() -> Result<()> {
         // A pod may go while no agent is there to see it, and others may have left things about.
         let node = node.restart_agent(|home| {
             fs::remove_file(home.manifests().join("while-away.yaml"))?;
-            let folder = home.root().join("pods").join(STRANGER);
-            fs::create_dir_all(folder.join("volumes/kubernetes.io~empty-dir/data"))?;
-            fs::write(folder.join("etc-hosts"), "")?;
+            let dir = home.root().join("pods").join(STRANGER);
+            fs::create_dir_all(dir.join("volumes/kubernetes.io~empty-dir/data"))?;
+            fs::write(dir.join("etc-hosts"), "")?;
             fs::create_dir_all(format!("/var/log/pods/default_stranger_{STRANGER}/main"))?;
             for hierarchy in cgroup_tops()? {
                 fs::create_dir_all(hierarchy.join(format!("kubepods/besteffort/pod{STRANGER}")))?;
@@ -85,7 +85,7 @@ const CRASHING: &str = r#"
 "#;
 
 /// One dead container is kept for each name: the newest, with its log.
-fn dead_are_few(node: &Node<'_>) -> Result<()> {
+fn dead_are_few(node: &StandaloneNode<'_>) -> Result<()> {
     let mut last = String::new();
     let few = wait_for("one dead container", Duration::from_secs(70), || {
         let lives = node.runtime.containers("crashing")?;
@@ -102,7 +102,7 @@ fn link_of(pod: &serde_json::Value, name: &str) -> Result<PathBuf> {
     Ok(Path::new("/var/log/containers").join(format!("{name}-node_default_main-{id}.log")))
 }
 
-fn no_trace(node: &Node<'_>, uid: &str) -> Result<()> {
+fn no_trace(node: &StandaloneNode<'_>, uid: &str) -> Result<()> {
     let mut left = Vec::new();
     let gone = wait_for("no trace", Duration::from_secs(30), || {
         left = traces(node, uid)?;
@@ -112,14 +112,14 @@ fn no_trace(node: &Node<'_>, uid: &str) -> Result<()> {
 }
 
 /// Everything that names the pod: directories, logs, records, mounts, cgroups.
-fn traces(node: &Node<'_>, uid: &str) -> Result<Vec<String>> {
+fn traces(node: &StandaloneNode<'_>, uid: &str) -> Result<Vec<String>> {
     let mut found = Vec::new();
     let root = node.home.root();
-    let mut folders = vec![root.join("pods"), PathBuf::from("/var/log/pods")];
-    folders.push(root.join("keelson/pods"));
-    folders.push(root.join("keelson/uids"));
-    for folder in folders {
-        let Ok(entries) = fs::read_dir(&folder) else { continue };
+    let mut dirs = vec![root.join("pods"), PathBuf::from("/var/log/pods")];
+    dirs.push(root.join("keelson/pods"));
+    dirs.push(root.join("keelson/uids"));
+    for dir in dirs {
+        let Ok(entries) = fs::read_dir(&dir) else { continue };
         for entry in entries {
             let path = entry?.path();
             let content = if path.is_file() { fs::read_to_string(&path).ok() } else { None };
@@ -143,20 +143,19 @@ pub(crate) fn remains(root: &Path) -> Result<Vec<String>> {
 /// The same with another log directory.
 pub(crate) fn remains_in(root: &Path, logs: &Path) -> Result<Vec<String>> {
     let mut found = leftover_groups()?;
-    let records =
-        ["pods", "uids", "manifests", "ending"].map(|folder| root.join("keelson").join(folder));
-    let mut folders = vec![root.join("pods"), logs.to_owned()];
-    folders.extend(records);
-    folders.push(PathBuf::from("/var/log/containers"));
-    for folder in folders {
-        match fs::read_dir(&folder) {
+    let records = ["pods", "uids", "manifests", "ending"].map(|dir| root.join("keelson").join(dir));
+    let mut dirs = vec![root.join("pods"), logs.to_owned()];
+    dirs.extend(records);
+    dirs.push(PathBuf::from("/var/log/containers"));
+    for dir in dirs {
+        match fs::read_dir(&dir) {
             Ok(entries) => {
                 for entry in entries {
                     found.push(entry?.path().display().to_string());
                 }
             }
             Err(none) if none.kind() == std::io::ErrorKind::NotFound => {}
-            Err(error) => return Err(error).with_context(|| folder.display().to_string()),
+            Err(error) => return Err(error).with_context(|| dir.display().to_string()),
         }
     }
     let mounts = fs::read_to_string("/proc/self/mounts")?;

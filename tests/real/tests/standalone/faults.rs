@@ -11,15 +11,15 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
-use node_testkit::bed::{Bed, Test};
+use node_testkit::bed::{Bed, BedTest};
 use node_testkit::start::Containerd;
-use real_tests::standalone::agent::{Agent, Home, Kind};
-use real_tests::standalone::proxy::{Events, Proxy};
+use real_tests::standalone::agent::{AgentHome, AgentKind, AgentProcess};
+use real_tests::standalone::proxy::{EventStreamMode, Proxy};
 
 use crate::clean_up::remains;
 use crate::node::{
-    Node, PATIENCE, archives, container_id, containerd, is_ready, keelson, only, restarts, uid,
-    wait_for,
+    StandaloneNode, WAIT_LIMIT, archives, container_id, containerd, is_ready, keelson, only,
+    restarts, uid, wait_for,
 };
 
 /// Makes later restarts quick too.
@@ -36,19 +36,19 @@ pub(crate) const TOUCHY: &str = r#"
 "#;
 
 /// Makes the container of a TOUCHY pod exit by itself.
-pub(crate) fn poke(node: &Node<'_>, name: &str) -> Result<()> {
+pub(crate) fn poke(node: &StandaloneNode<'_>, name: &str) -> Result<()> {
     let pod = node.until_ready(name)?;
     // The container may be gone before the command in it has ended.
     let _ = node.shell(&pod, "main", "kill -USR1 1");
     let id = container_id(&pod, "main")?;
-    wait_for(&format!("{name} has ended"), PATIENCE, || {
+    wait_for(&format!("{name} has ended"), WAIT_LIMIT, || {
         let lives = node.runtime.containers(name)?;
         Ok(!lives.iter().any(|life| life.id == id && life.finished_at == 0))
     })
 }
 
 /// The pod's running container.
-fn running(node: &Node<'_>, name: &str) -> Result<String> {
+fn running(node: &StandaloneNode<'_>, name: &str) -> Result<String> {
     let lives = node.runtime.containers(name)?;
     let mut running = lives.iter().filter(|life| life.finished_at == 0);
     match (running.next(), running.next()) {
@@ -59,16 +59,16 @@ fn running(node: &Node<'_>, name: &str) -> Result<String> {
 
 fn behind_proxy<'a>(
     bed: &'a Bed,
-    keelson: &Kind,
+    keelson: &AgentKind,
     archives: &[std::path::PathBuf],
-) -> Result<(Node<'a>, Proxy)> {
+) -> Result<(StandaloneNode<'a>, Proxy)> {
     let parts = containerd(bed, archives)?;
-    let proxy = Proxy::start(&bed.folder().join("proxy.sock"), &parts.0.socket())?;
-    let home = Home::new(bed, "faults", &proxy.endpoint())?.with(SHORT_BACK_OFF);
-    Ok((Node::of_parts(bed, keelson, parts, home)?, proxy))
+    let proxy = Proxy::start(&bed.dir().join("proxy.sock"), &parts.0.socket())?;
+    let home = AgentHome::new(bed, "faults", &proxy.endpoint())?.with(SHORT_BACK_OFF);
+    Ok((StandaloneNode::of_parts(bed, keelson, parts, home)?, proxy))
 }
 
-fn until_restarted(node: &Node<'_>, name: &str, times: u64) -> Result<()> {
+fn until_restarted(node: &StandaloneNode<'_>, name: &str, times: u64) -> Result<()> {
     let what = format!("restart {times}");
     node.until(&what, name, |pod| restarts(pod, "main") == times && is_ready(pod))?;
     Ok(())
@@ -77,7 +77,7 @@ fn until_restarted(node: &Node<'_>, name: &str, times: u64) -> Result<()> {
 #[test]
 fn a_runtime_that_hangs_on_one_pod_delays_that_pod_only() -> Result<()> {
     let (keelson, archives) = (keelson()?, archives()?);
-    Test::new().needs(Containerd::NEEDS).deadline(Duration::from_secs(300)).run(move |bed| {
+    BedTest::new().needs(Containerd::NEEDS).deadline(Duration::from_secs(300)).run(move |bed| {
         let (node, proxy) = behind_proxy(bed, &keelson, &archives)?;
         for name in ["slow", "other", "leaves"] {
             node.place(name, TOUCHY)?;
@@ -99,9 +99,9 @@ fn a_runtime_that_hangs_on_one_pod_delays_that_pod_only() -> Result<()> {
         held(&proxy)?;
         // What cannot be seen is not gone: nothing of it is cleaned up.
         ensure!(only(&node.runtime, "slow")?.finished_at == 0, "it runs meanwhile");
-        let folder = node.home.root().join("pods").join(uid(&slow)?);
-        ensure!(folder.is_dir(), "{}", folder.display());
-        proxy.let_go();
+        let dir = node.home.root().join("pods").join(uid(&slow)?);
+        ensure!(dir.is_dir(), "{}", dir.display());
+        proxy.release();
         node.until_gone("slow")?;
         node.runtime.wait_gone("slow")?;
 
@@ -111,7 +111,7 @@ fn a_runtime_that_hangs_on_one_pod_delays_that_pod_only() -> Result<()> {
         node.until_explained("stuck", "starting the sandbox")?;
         node.place("free", TOUCHY)?;
         node.until_ready("free").context("while a sandbox does not come")?;
-        proxy.let_go();
+        proxy.release();
         node.until_ready("stuck")?;
         unknown(&node, &proxy).context("a state that nobody knows")?;
         leave_nothing(node)
@@ -120,10 +120,10 @@ fn a_runtime_that_hangs_on_one_pod_delays_that_pod_only() -> Result<()> {
 
 /// A call waits for its response now. A call that timed out is made again.
 fn held(proxy: &Proxy) -> Result<()> {
-    wait_for("a call is held", PATIENCE, || Ok(proxy.waiting() > 0))
+    wait_for("a call is held", WAIT_LIMIT, || Ok(proxy.waiting() > 0))
 }
 
-fn others_go_on(node: &Node<'_>) -> Result<()> {
+fn others_go_on(node: &StandaloneNode<'_>) -> Result<()> {
     poke(node, "other")?;
     until_restarted(node, "other", 1)?;
     node.place("comes", TOUCHY)?;
@@ -133,29 +133,29 @@ fn others_go_on(node: &Node<'_>) -> Result<()> {
 }
 
 /// As in the reference: the container is killed and replaced. Others are not affected.
-fn unknown(node: &Node<'_>, proxy: &Proxy) -> Result<()> {
+fn unknown(node: &StandaloneNode<'_>, proxy: &Proxy) -> Result<()> {
     let pod = node.until_ready("free")?;
     let (id, other) = (container_id(&pod, "main")?, running(node, "other")?);
-    proxy.make_unknown(Some(&id));
+    proxy.set_state_unknown(Some(&id));
     // A new stream makes the agent look at everything.
     let before = proxy.streams();
-    proxy.events(Events::Cut);
-    wait_for("no stream", PATIENCE, || Ok(proxy.no_stream_is_open()))?;
-    proxy.events(Events::Whole);
-    wait_for("a new stream", PATIENCE, || Ok(proxy.streams() > before))?;
+    proxy.events(EventStreamMode::Cut);
+    wait_for("no stream", WAIT_LIMIT, || Ok(proxy.no_stream_is_open()))?;
+    proxy.events(EventStreamMode::Whole);
+    wait_for("a new stream", WAIT_LIMIT, || Ok(proxy.streams() > before))?;
     node.until("another life", "free", |pod| {
         is_ready(pod) && container_id(pod, "main").is_ok_and(|now| now != id)
     })?;
     ensure!(running(node, "free")? != id, "the first one was ended");
     ensure!(running(node, "other")? == other, "the others are left alone");
-    proxy.make_unknown(None);
+    proxy.set_state_unknown(None);
     Ok(())
 }
 
 #[test]
 fn events_that_are_lost_repeated_or_cut_cost_time_only() -> Result<()> {
     let (keelson, archives) = (keelson()?, archives()?);
-    Test::new().needs(Containerd::NEEDS).deadline(Duration::from_secs(300)).run(move |bed| {
+    BedTest::new().needs(Containerd::NEEDS).deadline(Duration::from_secs(300)).run(move |bed| {
         let (node, proxy) = behind_proxy(bed, &keelson, &archives)?;
         node.place("touchy", TOUCHY)?;
         node.place("steady", TOUCHY)?;
@@ -164,17 +164,17 @@ fn events_that_are_lost_repeated_or_cut_cost_time_only() -> Result<()> {
         let steady = only(&node.runtime, "steady")?.id;
         let mut seen = BTreeSet::new();
 
-        proxy.events(Events::Repeated);
+        proxy.events(EventStreamMode::Repeated);
         poke(&node, "touchy")?;
         until_restarted(&node, "touchy", 1).context("with every event three times")?;
         lives(&node, &mut seen)?;
 
-        proxy.events(Events::Lost);
+        proxy.events(EventStreamMode::Lost);
         poke(&node, "touchy")?;
         // Its own acts are followed by looks, whatever the stream says.
         node.place("unheard", TOUCHY)?;
         node.until_ready("unheard").context("without events")?;
-        proxy.events(Events::Cut);
+        proxy.events(EventStreamMode::Cut);
         until_restarted(&node, "touchy", 2).context("the end that nobody told of")?;
         lives(&node, &mut seen)?;
         poke(&node, "touchy")?;
@@ -183,12 +183,12 @@ fn events_that_are_lost_repeated_or_cut_cost_time_only() -> Result<()> {
         node.until_gone("unheard")?;
 
         let before = proxy.streams();
-        proxy.events(Events::Whole);
-        wait_for("a new stream", PATIENCE, || Ok(proxy.streams() > before))?;
+        proxy.events(EventStreamMode::Whole);
+        wait_for("a new stream", WAIT_LIMIT, || Ok(proxy.streams() > before))?;
         poke(&node, "touchy")?;
         until_restarted(&node, "touchy", 4).context("with the stream again")?;
         lives(&node, &mut seen)?;
-        without_stream(&node, &proxy, &Agent::log(bed, &keelson))?;
+        without_stream(&node, &proxy, &AgentProcess::log(bed, &keelson))?;
         lives(&node, &mut seen)?;
         ensure!(only(&node.runtime, "steady")?.id == steady, "the other one was never touched");
         leave_nothing(node)
@@ -197,10 +197,10 @@ fn events_that_are_lost_repeated_or_cut_cost_time_only() -> Result<()> {
 
 /// A runtime without the call (containerd before 1.7): the agent falls back to listings by itself.
 /// The relist interval with a stream is much longer than this test waits.
-fn without_stream(node: &Node<'_>, proxy: &Proxy, log: &Path) -> Result<()> {
+fn without_stream(node: &StandaloneNode<'_>, proxy: &Proxy, log: &Path) -> Result<()> {
     let streams = proxy.streams();
-    proxy.events(Events::Unknown);
-    wait_for("it is listed every second", PATIENCE, || {
+    proxy.events(EventStreamMode::Unknown);
+    wait_for("it is listed every second", WAIT_LIMIT, || {
         Ok(fs::read_to_string(log)?.contains("has no event stream; it is listed every second"))
     })?;
     poke(node, "touchy")?;
@@ -212,7 +212,7 @@ fn without_stream(node: &Node<'_>, proxy: &Proxy, log: &Path) -> Result<()> {
 }
 
 /// No container is run twice, and only one at a time.
-fn lives(node: &Node<'_>, seen: &mut BTreeSet<(u32, String)>) -> Result<()> {
+fn lives(node: &StandaloneNode<'_>, seen: &mut BTreeSet<(u32, String)>) -> Result<()> {
     let lives = node.runtime.containers("touchy")?;
     let running = lives.iter().filter(|life| life.finished_at == 0).count();
     ensure!(running == 1, "one runs at a time: {lives:?}");
@@ -222,12 +222,12 @@ fn lives(node: &Node<'_>, seen: &mut BTreeSet<(u32, String)>) -> Result<()> {
     Ok(())
 }
 
-fn leave_nothing(node: Node<'_>) -> Result<()> {
+fn leave_nothing(node: StandaloneNode<'_>) -> Result<()> {
     node.agent.withdraw_all()?;
     node.runtime.wait_gone("")?;
     let root = node.home.root();
     let mut left = Vec::new();
-    wait_for("nothing is left", PATIENCE, || {
+    wait_for("nothing is left", WAIT_LIMIT, || {
         left = remains(&root)?;
         Ok(left.is_empty())
     })

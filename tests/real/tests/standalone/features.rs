@@ -9,7 +9,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use node_testkit::bed::Test;
+use node_testkit::bed::BedTest;
 use node_testkit::images;
 use node_testkit::start::Containerd;
 use real_tests::could_not_run::could_not_run;
@@ -17,18 +17,18 @@ use real_tests::version_only_runtime::VersionOnlyRuntime;
 use serde_json::Value;
 
 use crate::node::{
-    Node, archives, container, container_id, ensure_has, keelson, restarts, uid, wait_for,
+    StandaloneNode, archives, container, container_id, ensure_has, keelson, restarts, uid, wait_for,
 };
 
 /// Makes later restarts quick too.
 const SHORT_BACK_OFF: &str = "crashLoopBackOff: {maxContainerRestartPeriod: 1s}\n";
 
 #[test]
-fn rules_on_exit_codes_go_before_policies() -> Result<()> {
+fn exit_code_rules_take_precedence_over_restart_policies() -> Result<()> {
     let (keelson, archives) = (keelson()?, archives()?);
-    Test::new().needs(Containerd::NEEDS).deadline(Duration::from_secs(150)).run(move |bed| {
-        bed.make_folder("marks")?;
-        let node = Node::start(bed, &keelson, &archives, SHORT_BACK_OFF)?;
+    BedTest::new().needs(Containerd::NEEDS).deadline(Duration::from_secs(150)).run(move |bed| {
+        bed.create_dir("marks")?;
+        let node = StandaloneNode::start(bed, &keelson, &archives, SHORT_BACK_OFF)?;
         node.place("by-rule", &with_rule("{operator: In, values: [42]}", 42))?;
         node.place("no-rule", &with_rule("{operator: In, values: [42]}", 43))?;
         node.place("all-but", &with_rule("{operator: NotIn, values: [0, 42]}", 43))?;
@@ -101,7 +101,7 @@ const TOGETHER: &str = r#"
     volumeMounts: [{name: marks, mountPath: /marks}]
 "#;
 
-fn together(node: &Node<'_>) -> Result<()> {
+fn together(node: &StandaloneNode<'_>) -> Result<()> {
     let lines = || fs::read_to_string("/run/bed/marks/lines").unwrap_or_default();
     wait_for("all have begun twice", Duration::from_secs(60), || {
         Ok(["first", "other"].iter().all(|word| lines().matches(*word).count() == 2))
@@ -114,10 +114,10 @@ fn together(node: &Node<'_>) -> Result<()> {
 }
 
 #[test]
-fn a_pod_of_higher_priority_takes_the_place_of_another() -> Result<()> {
+fn a_higher_priority_pod_preempts_a_lower_priority_pod() -> Result<()> {
     let (keelson, archives) = (keelson()?, archives()?);
-    Test::new().needs(Containerd::NEEDS).deadline(Duration::from_secs(120)).run(move |bed| {
-        let node = Node::start(bed, &keelson, &archives, "")?;
+    BedTest::new().needs(Containerd::NEEDS).deadline(Duration::from_secs(120)).run(move |bed| {
+        let node = StandaloneNode::start(bed, &keelson, &archives, "")?;
         let most = std::thread::available_parallelism()?.get() * 1000 - 100;
         let spec = |priority: i32| {
             format!(
@@ -160,13 +160,13 @@ fn condition<'a>(pod: &'a Value, kind: &str) -> Option<&'a Value> {
 }
 
 #[test]
-fn what_a_node_can_give_is_given_and_the_rest_refused() -> Result<()> {
+fn supported_features_are_applied_and_unsupported_ones_rejected() -> Result<()> {
     let (keelson, archives) = (keelson()?, archives()?);
-    Test::new().needs(Containerd::NEEDS).deadline(Duration::from_secs(180)).run(move |bed| {
-        let node = Node::start(bed, &keelson, &archives, "")?;
+    BedTest::new().needs(Containerd::NEEDS).deadline(Duration::from_secs(180)).run(move |bed| {
+        let node = StandaloneNode::start(bed, &keelson, &archives, "")?;
         let profiles = node.home.root().join("seccomp/own");
         fs::create_dir_all(&profiles)?;
-        fs::write(profiles.join("no-folders.json"), NO_FOLDERS)?;
+        fs::write(profiles.join("no-folders.json"), NO_DIRS)?;
         for (name, more) in [
             (
                 "filtered",
@@ -187,7 +187,7 @@ fn what_a_node_can_give_is_given_and_the_rest_refused() -> Result<()> {
         node.place("storage", &sleeper("", &format!("resources: {limits}")))?;
         node.place("classy", &sleeper("  runtimeClassName: special\n", ""))?;
 
-        given(&node)?;
+        supported_features(&node)?;
         let pod = node.until_phase("pages", "Failed")?;
         ensure!(pod["status"]["reason"] == "UnexpectedAdmissionError", "{pod:#}");
         ensure_has(&pod["status"]["message"].to_string(), &["(res: hugepages-64Ki, q: 131072)"])?;
@@ -213,41 +213,41 @@ fn sleeper(of_pod: &str, of_container: &str) -> String {
 }
 
 /// Everything is allowed but creating directories.
-const NO_FOLDERS: &str = r#"{"defaultAction": "SCMP_ACT_ALLOW", "syscalls":
+const NO_DIRS: &str = r#"{"defaultAction": "SCMP_ACT_ALLOW", "syscalls":
     [{"names": ["mkdir", "mkdirat"], "action": "SCMP_ACT_ERRNO", "errnoRet": 1}]}"#;
 
-fn given(node: &Node<'_>) -> Result<()> {
+fn supported_features(node: &StandaloneNode<'_>) -> Result<()> {
     let pod = node.until_ready("filtered")?;
-    let said = node.shell(&pod, "main", "touch /file; mkdir /folder 2>&1; ls -d /file")?;
-    ensure_has(&said, &["Operation not permitted", "/file"])?;
+    let output = node.shell(&pod, "main", "touch /file; mkdir /folder 2>&1; ls -d /file")?;
+    ensure_has(&output, &["Operation not permitted", "/file"])?;
     labelled(node)?;
     node.until_ready("gadget").context("a resource that this node does not know")?;
     let pod = node.until_ready("powerful")?;
-    let said = node.shell(&pod, "main", "ls /dev; grep CapEff /proc/self/status")?;
+    let output = node.shell(&pod, "main", "ls /dev; grep CapEff /proc/self/status")?;
     // All the machine's devices, not the few that every container has.
-    ensure_has(&said, &["kmsg"])?;
+    ensure_has(&output, &["kmsg"])?;
     armored(node)
 }
 
 /// Prints the security label of a container's first process.
 const LABEL: &str = "cat /proc/1/attr/current";
 
-fn labelled(node: &Node<'_>) -> Result<()> {
+fn labelled(node: &StandaloneNode<'_>) -> Result<()> {
     let pod = node.until_ready("labelled")?;
     if !Path::new("/sys/fs/selinux/enforce").exists() {
-        let what = "what_a_node_can_give_is_given_and_the_rest_refused, SELinux label";
+        let what = "supported_features_are_applied_and_unsupported_ones_rejected, SELinux label";
         return could_not_run(what, "the kernel has no SELinux");
     }
     ensure_has(&node.shell(&pod, "main", LABEL)?, &["s0:c1,c2"])
 }
 
-fn armored(node: &Node<'_>) -> Result<()> {
+fn armored(node: &StandaloneNode<'_>) -> Result<()> {
     let enforces = fs::read_to_string("/sys/module/apparmor/parameters/enabled");
     if enforces.is_ok_and(|text| text.starts_with('Y')) {
         let pod = node.until_ready("armored")?;
         return ensure_has(&node.shell(&pod, "main", LABEL)?, &["cri-containerd", "(enforce)"]);
     }
-    let what = "what_a_node_can_give_is_given_and_the_rest_refused, AppArmor profile";
+    let what = "supported_features_are_applied_and_unsupported_ones_rejected, AppArmor profile";
     could_not_run(what, "the kernel has no AppArmor")?;
     let pod = node.until_phase("armored", "Failed")?;
     ensure!(pod["status"]["reason"] == "AppArmor", "{pod:#}");
@@ -257,10 +257,10 @@ fn armored(node: &Node<'_>) -> Result<()> {
 }
 
 #[test]
-fn a_pod_may_have_users_of_its_own() -> Result<()> {
+fn a_pod_gets_its_own_user_namespace() -> Result<()> {
     let (keelson, archives) = (keelson()?, archives()?);
-    Test::new().needs(Containerd::NEEDS).deadline(Duration::from_secs(120)).run(move |bed| {
-        let node = Node::start(bed, &keelson, &archives, "")?;
+    BedTest::new().needs(Containerd::NEEDS).deadline(Duration::from_secs(120)).run(move |bed| {
+        let node = StandaloneNode::start(bed, &keelson, &archives, "")?;
         let unmasked = sleeper("  hostUsers: false\n", "securityContext: {procMount: Unmasked}");
         node.place("apart", &sleeper("  hostUsers: false\n", ""))?;
         node.place("unmasked", &unmasked)?;
@@ -297,7 +297,10 @@ fn a_pod_may_have_users_of_its_own() -> Result<()> {
         let third = node.until_ready("third")?;
         let map = node.shell(&third, "main", "cat /proc/self/uid_map")?;
         let first = map.split_whitespace().nth(1).context("the first user")?;
-        ensure!(!firsts.iter().any(|given| given == first), "{firsts:?}: {map}");
+        ensure!(
+            !firsts.iter().any(|supported_features| supported_features == first),
+            "{firsts:?}: {map}"
+        );
         node.agent.withdraw_all()?;
         node.runtime.wait_gone("")?;
         node.end()
@@ -305,13 +308,13 @@ fn a_pod_may_have_users_of_its_own() -> Result<()> {
 }
 
 #[test]
-fn images_are_asked_of_their_own_service() -> Result<()> {
+fn images_are_pulled_from_a_separate_image_service() -> Result<()> {
     let (keelson, archives) = (keelson()?, archives()?);
-    Test::new().needs(Containerd::NEEDS).deadline(Duration::from_secs(120)).run(move |bed| {
-        let socket = bed.folder().join("images.sock");
+    BedTest::new().needs(Containerd::NEEDS).deadline(Duration::from_secs(120)).run(move |bed| {
+        let socket = bed.dir().join("images.sock");
         let knows_nothing = VersionOnlyRuntime::start(&socket)?;
         let line = format!("imageServiceEndpoint: unix://{}\n", socket.display());
-        let node = Node::start(bed, &keelson, &archives, &line)?;
+        let node = StandaloneNode::start(bed, &keelson, &archives, &line)?;
         node.place("pictured", &sleeper("", ""))?;
         // Its sandbox, and so its address, is the runtime's business.
         node.until("asked elsewhere", "pictured", |pod| {
@@ -335,15 +338,15 @@ fn images_are_asked_of_their_own_service() -> Result<()> {
 const GROUPED: &str = "keelson.test/grouped:1";
 
 #[test]
-fn groups_of_the_image_are_left_out_where_the_policy_is_strict() -> Result<()> {
+fn strict_policy_ignores_supplemental_groups_of_the_image() -> Result<()> {
     let (keelson, mut archives) = (keelson()?, archives()?);
     let image = images::busybox()?
         .named(GROUPED)
         .with_bytes("/etc/passwd", 0o644, "root:x:0:0::/:/bin/sh\nworker:x:1000:1000::/:/bin/sh\n")
         .with_bytes("/etc/group", 0o644, "root:x:0:\nworker:x:1000:\nhidden:x:50000:worker\n");
     archives.push(image.oci_archive()?);
-    Test::new().needs(Containerd::NEEDS).deadline(Duration::from_secs(120)).run(move |bed| {
-        let node = Node::start(bed, &keelson, &archives, "")?;
+    BedTest::new().needs(Containerd::NEEDS).deadline(Duration::from_secs(120)).run(move |bed| {
+        let node = StandaloneNode::start(bed, &keelson, &archives, "")?;
         for (name, policy) in [("strict", "Strict"), ("merged", "Merge")] {
             let of_pod = format!(
                 "  securityContext: {{runAsUser: 1000, runAsGroup: 2000, fsGroup: 3000, \
@@ -353,12 +356,12 @@ fn groups_of_the_image_are_left_out_where_the_policy_is_strict() -> Result<()> {
         }
         for (name, groups) in [("strict", "2000 3000 4000"), ("merged", "2000 3000 4000 50000")] {
             let pod = node.until_ready(name)?;
-            let said = node.shell(&pod, "main", "id -G")?;
+            let output = node.shell(&pod, "main", "id -G")?;
             let mut numbers: Vec<u32> =
-                said.split_whitespace().map(str::parse).collect::<Result<_, _>>()?;
+                output.split_whitespace().map(str::parse).collect::<Result<_, _>>()?;
             numbers.sort_unstable();
-            let said = numbers.iter().map(u32::to_string).collect::<Vec<_>>().join(" ");
-            ensure!(said == groups, "{name}: {said}, expected {groups}");
+            let output = numbers.iter().map(u32::to_string).collect::<Vec<_>>().join(" ");
+            ensure!(output == groups, "{name}: {output}, expected {groups}");
         }
         node.agent.withdraw_all()?;
         node.runtime.wait_gone("")?;

@@ -15,54 +15,54 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use node_testkit::bed::{Bed, Test};
+use node_testkit::bed::{Bed, BedTest};
 use node_testkit::start::Containerd;
-use real_tests::judge::Judge;
-use real_tests::standalone::agent::{Agent, Home, Kind};
-use real_tests::standalone::runtime::{Runtime, Seen, now};
+use real_tests::leftover_check::LeftoverCheck;
+use real_tests::standalone::agent::{AgentHome, AgentKind, AgentProcess};
+use real_tests::standalone::runtime::{ListedContainer, RuntimeObserver, now};
 use serde_json::Value;
 
+use crate::cancelled_starts::CancelledStarts;
 use crate::clean_up::remains;
-use crate::forgotten::Forgotten;
 use crate::node::{
     STEADY, archives, by_pod, containerd, ensure_has, is_ready, keelson, pod, wait_for,
 };
 
 const CRASHING: &str = "sleep 0.3; exit 1";
-const PATIENCE: Duration = Duration::from_secs(90);
+const WAIT_LIMIT: Duration = Duration::from_secs(90);
 
 /// How many pods of each kind; one more is added and one removed in every round.
 #[derive(Debug, Clone, Copy)]
-struct Size {
+struct ChurnSize {
     steady: usize,
     crashing: usize,
     changing: usize,
     kills: usize,
 }
 
-fn size() -> Result<Size> {
+fn size() -> Result<ChurnSize> {
     let Ok(asked) = std::env::var("KEELSON_KILLS") else {
-        return Ok(Size { steady: 6, crashing: 3, changing: 3, kills: 3 });
+        return Ok(ChurnSize { steady: 6, crashing: 3, changing: 3, kills: 3 });
     };
     let kills = asked.parse().context("KEELSON_KILLS")?;
-    Ok(Size { steady: 12, crashing: 6, changing: 10, kills })
+    Ok(ChurnSize { steady: 12, crashing: 6, changing: 10, kills })
 }
 
 #[test]
 fn an_agent_killed_at_any_instant_loses_leaks_and_restarts_nothing() -> Result<()> {
     let (keelson, archives, size) = (keelson()?, archives()?, size()?);
     let limit = Duration::from_secs(300 + 30 * u64::try_from(size.kills)?);
-    Test::new().needs(Containerd::NEEDS).deadline(limit).run(move |bed| {
+    BedTest::new().needs(Containerd::NEEDS).deadline(limit).run(move |bed| {
         let (containerd, runtime) = containerd(bed, &archives)?;
-        let home = Home::new(bed, "kills", &containerd.endpoint())?;
+        let home = AgentHome::new(bed, "kills", &containerd.endpoint())?;
         // The log tells what was begun and not ended.
         let mut keelson = keelson.clone();
         keelson.command.push("--v=4".to_owned());
-        let log = Agent::log(bed, &keelson);
-        let mut churn = Churn { bed, keelson, home, size, round: 0, log, kills: Kills::default() };
-        let judge = churn.warm_up(&runtime)?;
+        let log = AgentProcess::log(bed, &keelson);
+        let mut churn = Churn { bed, keelson, home, size, round: 0, log, kills: AgentKills::default() };
+        let leftover_check = churn.warm_up(&runtime)?;
         let steady = churn.begin(&runtime)?;
-        let mut history = History::default();
+        let mut history = ContainerHistory::default();
         for point in node_agent::crash_points::ALL {
             let began = Instant::now();
             churn.crash_at(point).with_context(|| format!("crash point {point}"))?;
@@ -77,15 +77,15 @@ fn an_agent_killed_at_any_instant_loses_leaks_and_restarts_nothing() -> Result<(
         }
         churn.until_a_restart(&runtime, &steady, &mut history)?;
         // A judge that sees nothing of pods that run could not miss them either.
-        let seen = judge.finds_now()?;
+        let seen = leftover_check.current_leftovers()?;
         ensure_has(&seen, &["process: ", "mount: /run/bed/", "cgroup: ", "folder: /var/log/pods/"])?;
         ensure_has(&seen, &["link: veth", "network namespace: cni-"])?;
         churn.end(&containerd, &runtime, &steady)?;
-        let forgotten = Forgotten::of(bed)?;
-        let by_judge = judge.finds_nothing_but(|thing| forgotten.has(thing));
+        let cancelled_starts = CancelledStarts::of(bed)?;
+        let by_judge = leftover_check.expect_none_except(|thing| cancelled_starts.has(thing));
         by_judge.context("beside what was there before")?;
-        let Kills { at_points, odd } = churn.kills;
-        let Size { steady, crashing, changing, .. } = size;
+        let AgentKills { at_points, odd } = churn.kills;
+        let ChurnSize { steady, crashing, changing, .. } = size;
         eprintln!(
             "{} pods; kills at named points: {at_points:?}; at odd instants: {odd:?}; restarts seen: {}",
             steady + crashing + changing + 2,
@@ -105,19 +105,19 @@ fn an_agent_killed_at_any_instant_loses_leaks_and_restarts_nothing() -> Result<(
 const BETWEEN_ACTIONS: [&str; 3] = ["uid-saved", "ending-saved", "memory-saved"];
 
 #[derive(Debug, Default)]
-struct Kills {
-    at_points: Counted,
-    odd: Counted,
+struct AgentKills {
+    at_points: KillCount,
+    odd: KillCount,
 }
 
 /// Kills, and those while actions were in progress, by the agent's log.
 #[derive(Debug, Default)]
-struct Counted {
+struct KillCount {
     all: usize,
     interrupting: usize,
 }
 
-impl Counted {
+impl KillCount {
     fn add(&mut self, interrupting: bool) {
         self.all += 1;
         self.interrupting += usize::from(interrupting);
@@ -125,37 +125,37 @@ impl Counted {
 }
 
 /// The steady pods: the container of each, and its Ready condition.
-struct Steady {
+struct SteadyPods {
     containers: BTreeSet<String>,
     ready: BTreeMap<String, Value>,
 }
 
 struct Churn<'a> {
     bed: &'a Bed,
-    keelson: Kind,
-    home: Home,
-    size: Size,
+    keelson: AgentKind,
+    home: AgentHome,
+    size: ChurnSize,
     round: usize,
     log: PathBuf,
-    kills: Kills,
+    kills: AgentKills,
 }
 
 impl Churn<'_> {
     /// One pod is created and removed, so that what is created once for all pods exists: QoS
     /// cgroups, the network's bridge. Then the leftover check takes its snapshot.
-    fn warm_up(&mut self, runtime: &Runtime) -> Result<Judge> {
-        let agent = Agent::start(self.bed, &self.keelson, &self.home)?;
+    fn warm_up(&mut self, runtime: &RuntimeObserver) -> Result<LeftoverCheck> {
+        let agent = AgentProcess::start(self.bed, &self.keelson, &self.home)?;
         agent.place("first", &networked("first", STEADY))?;
         runtime.wait_started("first", 1, 0)?;
         agent.withdraw_all()?;
         self.until_nothing_is_left(runtime, |_| {})?;
         agent.end()?;
-        Judge::call()
+        LeftoverCheck::start()
     }
 
     /// Starts all pods; returns the steady ones.
-    fn begin(&mut self, runtime: &Runtime) -> Result<Steady> {
-        let agent = Agent::start(self.bed, &self.keelson, &self.home)?;
+    fn begin(&mut self, runtime: &RuntimeObserver) -> Result<SteadyPods> {
+        let agent = AgentProcess::start(self.bed, &self.keelson, &self.home)?;
         for number in 0..self.size.steady {
             let name = format!("steady-{number}");
             let text = if number == 0 { networked(&name, STEADY) } else { pod(&name, "", STEADY) };
@@ -168,7 +168,7 @@ impl Churn<'_> {
             agent.place(&name, &pod(&name, "", CRASHING))?;
         }
         let mut ready = BTreeMap::new();
-        wait_for("the steady pods are ready", PATIENCE, || {
+        wait_for("the steady pods are ready", WAIT_LIMIT, || {
             ready = readiness(&agent)?;
             let all = ready.values().filter(|condition| condition["status"] == "True").count();
             Ok(all == self.size.steady)
@@ -176,11 +176,11 @@ impl Churn<'_> {
         agent.end()?;
         let seen = runtime.containers("steady-")?;
         ensure!(seen.len() == self.size.steady, "one container each: {seen:?}");
-        Ok(Steady { containers: seen.into_iter().map(|one| one.id).collect(), ready })
+        Ok(SteadyPods { containers: seen.into_iter().map(|one| one.id).collect(), ready })
     }
 
     /// Makes every kind of work for the agent: pods are created, changed and removed.
-    fn stir(&mut self, agent: &Agent) -> Result<()> {
+    fn stir(&mut self, agent: &AgentProcess) -> Result<()> {
         self.round += 1;
         for number in 0..self.size.changing {
             let name = format!("changing-{number}");
@@ -207,7 +207,7 @@ impl Churn<'_> {
         let before = fs::metadata(&self.log).map_or(0, |log| log.len());
         let mut kind = self.keelson.clone();
         kind.environment.push(("KEELSON_CRASH_AT".to_owned(), point.to_owned()));
-        let mut agent = Agent::launch(self.bed, &kind, &self.home)?;
+        let mut agent = AgentProcess::launch(self.bed, &kind, &self.home)?;
         let mut is_alive = agent.until_healthy()?;
         for _ in 0..6 {
             if !is_alive {
@@ -229,9 +229,9 @@ impl Churn<'_> {
         Ok(())
     }
 
-    fn kill_after(&mut self, wait: Duration, steady: &Steady) -> Result<()> {
+    fn kill_after(&mut self, wait: Duration, steady: &SteadyPods) -> Result<()> {
         let before = fs::metadata(&self.log).map_or(0, |log| log.len());
-        let agent = Agent::start(self.bed, &self.keelson, &self.home)?;
+        let agent = AgentProcess::start(self.bed, &self.keelson, &self.home)?;
         no_flap(&agent, steady)?;
         self.stir(&agent)?;
         std::thread::sleep(wait);
@@ -248,13 +248,13 @@ impl Churn<'_> {
     /// first container is removed by then: the crash loop must be seen to go on.
     fn until_a_restart(
         &self,
-        runtime: &Runtime,
-        steady: &Steady,
-        history: &mut History,
+        runtime: &RuntimeObserver,
+        steady: &SteadyPods,
+        history: &mut ContainerHistory,
     ) -> Result<()> {
-        let agent = Agent::start(self.bed, &self.keelson, &self.home)?;
+        let agent = AgentProcess::start(self.bed, &self.keelson, &self.home)?;
         no_flap(&agent, steady)?;
-        wait_for("a crashing pod begins again", PATIENCE, || {
+        wait_for("a crashing pod begins again", WAIT_LIMIT, || {
             history.check(runtime, steady)?;
             Ok(history.restarts > 0)
         })?;
@@ -263,8 +263,13 @@ impl Churn<'_> {
 
     /// Without manifests nothing is left: no container, directory, record, mount, cgroup, log or
     /// link.
-    fn end(&mut self, containerd: &Containerd, runtime: &Runtime, steady: &Steady) -> Result<()> {
-        let agent = Agent::start(self.bed, &self.keelson, &self.home)?;
+    fn end(
+        &mut self,
+        containerd: &Containerd,
+        runtime: &RuntimeObserver,
+        steady: &SteadyPods,
+    ) -> Result<()> {
+        let agent = AgentProcess::start(self.bed, &self.keelson, &self.home)?;
         no_flap(&agent, steady)?;
         agent.withdraw_all()?;
         let mut freed = BTreeSet::new();
@@ -281,12 +286,12 @@ impl Churn<'_> {
 
     fn until_nothing_is_left(
         &self,
-        runtime: &Runtime,
-        mut look: impl FnMut(&[Seen]),
+        runtime: &RuntimeObserver,
+        mut look: impl FnMut(&[ListedContainer]),
     ) -> Result<()> {
         runtime.wait_gone("")?;
         let mut left = Vec::new();
-        wait_for("nothing is left", PATIENCE, || {
+        wait_for("nothing is left", WAIT_LIMIT, || {
             left = remains(&self.home.root())?;
             left.extend(leases()?);
             let seen = runtime.containers("")?;
@@ -310,8 +315,8 @@ fn networked(name: &str, script: &str) -> String {
 
 /// Addresses that the network plugin holds for pods.
 fn leases() -> Result<Vec<String>> {
-    let folder = Path::new("/var/lib/cni/networks/bed");
-    let names = fs::read_dir(folder).with_context(|| folder.display().to_string())?;
+    let dir = Path::new("/var/lib/cni/networks/bed");
+    let names = fs::read_dir(dir).with_context(|| dir.display().to_string())?;
     let names = names.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned());
     Ok(names.filter(|name| name.starts_with("10.88.")).collect())
 }
@@ -319,7 +324,7 @@ fn leases() -> Result<Vec<String>> {
 /// How long a container that never ran may take to be removed before containerd is suspected.
 const SUSPICIOUS: i64 = 20_000_000_000;
 
-fn never_ran(one: &Seen) -> bool {
+fn never_ran(one: &ListedContainer) -> bool {
     one.started_at == 0 && one.finished_at > 0 && now() - one.finished_at > SUSPICIOUS
 }
 
@@ -327,7 +332,7 @@ fn never_ran(one: &Seen) -> bool {
 /// reports the container as exited and refuses forever to remove it, since its task lives. The
 /// agent retries, which is all that it can do; an administrator kills the task. Where there is no
 /// such task this changes nothing, and the test fails.
-fn free(containerd: &Containerd, one: &Seen) {
+fn free(containerd: &Containerd, one: &ListedContainer) {
     match containerd.run_ctr(&["--namespace", "k8s.io", "tasks", "delete", "--force", &one.id]) {
         Ok(_) => eprintln!("{}: containerd forgot a task whose start was cut off; ended", one.pod),
         Err(error) => eprintln!("{}: {error:#}", one.pod),
@@ -335,7 +340,7 @@ fn free(containerd: &Containerd, one: &Seen) {
 }
 
 /// The Ready condition of each steady pod that the agent knows.
-fn readiness(agent: &Agent) -> Result<BTreeMap<String, Value>> {
+fn readiness(agent: &AgentProcess) -> Result<BTreeMap<String, Value>> {
     let pods = agent.pods()?;
     let mut ready = BTreeMap::new();
     for pod in pods["items"].as_array().context("items")? {
@@ -351,8 +356,8 @@ fn readiness(agent: &Agent) -> Result<BTreeMap<String, Value>> {
 }
 
 /// A new agent reports the same status of the steady pods as the one before it, eventually of all.
-fn no_flap(agent: &Agent, steady: &Steady) -> Result<()> {
-    wait_for("the agent tells of every steady pod", PATIENCE, || {
+fn no_flap(agent: &AgentProcess, steady: &SteadyPods) -> Result<()> {
+    wait_for("the agent tells of every steady pod", WAIT_LIMIT, || {
         let now = readiness(agent)?;
         for (name, condition) in &now {
             let before = &steady.ready[name];
@@ -372,14 +377,14 @@ fn in_flight(log: &PathBuf, since: u64) -> Result<usize> {
 
 /// All containers that were ever observed: the runtime removes them.
 #[derive(Default)]
-struct History {
-    lives: BTreeMap<String, Seen>,
+struct ContainerHistory {
+    lives: BTreeMap<String, ListedContainer>,
     restarts: usize,
 }
 
-impl History {
+impl ContainerHistory {
     /// What must hold at any time; nothing is being changed meanwhile.
-    fn check(&mut self, runtime: &Runtime, steady: &Steady) -> Result<()> {
+    fn check(&mut self, runtime: &RuntimeObserver, steady: &SteadyPods) -> Result<()> {
         let seen = runtime.containers("")?;
         let now: BTreeSet<String> = seen
             .iter()
@@ -389,7 +394,8 @@ impl History {
         let before = &steady.containers;
         ensure!(now == *before, "the steady containers were {before:?}, are {now:?}");
         for (pod, lives) in by_pod(seen.clone()) {
-            let running: Vec<&Seen> = lives.iter().filter(|one| is_running(one)).collect();
+            let running: Vec<&ListedContainer> =
+                lives.iter().filter(|one| is_running(one)).collect();
             ensure!(running.len() <= 1, "{pod} runs more than once: {running:?}");
         }
         self.lives.extend(seen.into_iter().map(|one| (one.id.clone(), one)));
@@ -420,7 +426,7 @@ impl History {
     }
 }
 
-fn is_running(seen: &Seen) -> bool {
+fn is_running(seen: &ListedContainer) -> bool {
     seen.started_at > 0 && seen.finished_at == 0
 }
 
@@ -432,29 +438,29 @@ const STUBBORN: &str =
     "trap 'echo told > /told/now' TERM; echo up > /told/up; while :; do sleep 0.1; done";
 
 #[test]
-fn grace_that_was_spent_before_a_kill_stays_spent() -> Result<()> {
+fn grace_period_spent_before_a_kill_is_not_granted_again() -> Result<()> {
     let (keelson, archives) = (keelson()?, archives()?);
-    Test::new().needs(Containerd::NEEDS).deadline(Duration::from_secs(180)).run(move |bed| {
-        let told = bed.make_folder("told")?;
+    BedTest::new().needs(Containerd::NEEDS).deadline(Duration::from_secs(180)).run(move |bed| {
+        let marker_dir = bed.create_dir("told")?;
         let (containerd, runtime) = containerd(bed, &archives)?;
-        let home = Home::new(bed, "grace", &containerd.endpoint())?;
-        let agent = Agent::start(bed, &keelson, &home)?;
+        let home = AgentHome::new(bed, "grace", &containerd.endpoint())?;
+        let agent = AgentProcess::start(bed, &keelson, &home)?;
         let text = pod("stubborn", "", STUBBORN)
             .replace("PeriodSeconds: 2", &format!("PeriodSeconds: {}", GRACE.as_secs()));
         let mounts = format!(
             "    volumeMounts: [{{name: told, mountPath: /told}}]\n  volumes:\n  \
              - {{name: told, hostPath: {{path: {}}}}}\n",
-            told.display()
+            marker_dir.display()
         );
         agent.place("stubborn", &format!("{text}{mounts}"))?;
         // The script runs: a signal before the trap would have no effect and leave no trace.
-        wait_for("its script runs", PATIENCE, || Ok(told.join("up").exists()))?;
+        wait_for("its script runs", WAIT_LIMIT, || Ok(marker_dir.join("up").exists()))?;
         agent.withdraw("stubborn")?;
-        wait_for("it is told to end", PATIENCE, || Ok(told.join("now").exists()))?;
+        wait_for("it is told to end", WAIT_LIMIT, || Ok(marker_dir.join("now").exists()))?;
         let asked = Instant::now();
         std::thread::sleep(SPENT);
         agent.end()?;
-        let agent = Agent::start(bed, &keelson, &home)?;
+        let agent = AgentProcess::start(bed, &keelson, &home)?;
         let (back, away) = (Instant::now(), asked.elapsed().saturating_sub(SPENT));
         runtime.wait_gone("stubborn")?;
         // All of the grace again would be this long; what is left of it is much less.
@@ -463,7 +469,7 @@ fn grace_that_was_spent_before_a_kill_stays_spent() -> Result<()> {
         let left = GRACE - SPENT - Duration::from_secs(2);
         ensure!(away + took >= left, "{took:?} after {away:?} away cuts its grace short");
         eprintln!("of {GRACE:?}: {SPENT:?} spent, {away:?} without an agent, {took:?} more");
-        withdrawn_unseen(bed, (&keelson, &home), &runtime, (agent, &told))?;
+        withdrawn_unseen(bed, (&keelson, &home), &runtime, (agent, &marker_dir))?;
         runtime.remove_all()
     })
 }
@@ -475,27 +481,27 @@ const POLITE: &str =
 /// A manifest that is removed while no agent runs: its pod still gets its grace period.
 fn withdrawn_unseen(
     bed: &Bed,
-    (keelson, home): (&Kind, &Home),
-    runtime: &Runtime,
-    (agent, told): (Agent, &Path),
+    (keelson, home): (&AgentKind, &AgentHome),
+    runtime: &RuntimeObserver,
+    (agent, marker_dir): (AgentProcess, &Path),
 ) -> Result<()> {
     let mounts = format!(
         "    volumeMounts: [{{name: told, mountPath: /told}}]\n  volumes:\n  \
          - {{name: told, hostPath: {{path: {}}}}}\n",
-        told.display()
+        marker_dir.display()
     );
     agent.place("polite", &format!("{}{POLITE}{mounts}", pod("polite", "", STEADY)))?;
-    let has_record = |folder: &str| {
-        let path = home.root().join("keelson").join(folder);
+    let has_record = |dir: &str| {
+        let path = home.root().join("keelson").join(dir);
         fs::read_dir(&path).is_ok_and(|mut entries| entries.next().is_some())
     };
     runtime.wait_started("polite", 1, 0)?;
     agent.end()?;
     fs::remove_file(home.manifests().join("polite.yaml"))?;
-    let agent = Agent::start(bed, keelson, home)?;
-    wait_for("its hook runs", PATIENCE, || Ok(told.join("bye").exists()))?;
+    let agent = AgentProcess::start(bed, keelson, home)?;
+    wait_for("its hook runs", WAIT_LIMIT, || Ok(marker_dir.join("bye").exists()))?;
     runtime.wait_gone("polite")?;
-    wait_for("nothing is remembered", PATIENCE, || {
+    wait_for("nothing is remembered", WAIT_LIMIT, || {
         Ok(!["ending", "uids", "manifests"].into_iter().any(has_record))
     })?;
     agent.end()

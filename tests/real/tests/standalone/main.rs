@@ -3,23 +3,23 @@
 //! runtime is gone.
 
 mod adoption;
+mod cancelled_starts;
 mod clean_up;
-mod desk;
-mod endings;
+mod cli;
+mod container_environment;
+mod exec_and_attach;
 mod faults;
 mod features;
-mod forgotten;
-mod front_door;
 mod full_disk;
 mod kills;
-mod life;
+mod lifecycle;
 mod metrics;
 mod node;
 mod old_runtime;
 mod open_streams;
 mod probes;
 mod pulls;
-mod reach;
+mod readme;
 mod resources;
 mod run_pods;
 mod run_verbs;
@@ -27,7 +27,7 @@ mod runtime_restarts;
 mod sources;
 mod streams;
 mod terminal;
+mod termination;
 mod two_roots;
 mod upkeep;
 mod volumes;
-mod world;

@@ -5,15 +5,15 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use node_testkit::bed::{Bed, Test};
+use node_testkit::bed::{Bed, BedTest};
 use node_testkit::start::{Containerd, get};
-use real_tests::metric_families::{Family, differences, families};
-use real_tests::standalone::agent::{Agent, Home, Kind};
-use real_tests::standalone::runtime::Runtime;
+use real_tests::metric_families::{ScrapedFamily, differences, families};
+use real_tests::standalone::agent::{AgentHome, AgentKind, AgentProcess};
+use real_tests::standalone::runtime::RuntimeObserver;
 
 use crate::node::{archives, containerd, keelson, manifest, wait_for};
 
-const PATIENCE: Duration = Duration::from_secs(60);
+const WAIT_LIMIT: Duration = Duration::from_secs(60);
 const READ_ONLY: ([u8; 4], u16) = ([127, 0, 0, 1], 10255);
 
 /// Probes of every kind, and one that fails.
@@ -30,7 +30,7 @@ const PROBED: &str = r#"
 "#;
 
 /// The metrics that the node must have, at least.
-const TOLD: &[&str] = &[
+const EXPECTED_METRICS: &[&str] = &[
     "kubelet_cgroup_manager_duration_seconds",
     "kubelet_evented_pleg_connection_latency_seconds",
     "kubelet_pleg_relist_duration_seconds",
@@ -49,7 +49,7 @@ const TOLD: &[&str] = &[
 ];
 
 /// Exposed only after the first error of its kind, which one of the two may have had.
-const ON_TROUBLE: &[&str] = &[
+const AFTER_ERRORS_ONLY: &[&str] = &[
     "kubelet_evented_pleg_connection_error_count",
     "kubelet_run_podsandbox_errors_total",
     "kubelet_runtime_operations_errors_total",
@@ -59,22 +59,22 @@ const ON_TROUBLE: &[&str] = &[
 
 #[test]
 fn metrics_are_named_and_measured_as_the_reference_does() -> Result<()> {
-    let (keelson, archives, reference) = (keelson()?, archives()?, Kind::reference()?);
+    let (keelson, archives, reference) = (keelson()?, archives()?, AgentKind::reference()?);
     let needs = [Containerd::NEEDS, &["kubelet"]].concat();
-    Test::new().needs(&needs).deadline(Duration::from_secs(240)).run(move |bed| {
+    BedTest::new().needs(&needs).deadline(Duration::from_secs(240)).run(move |bed| {
         let (containerd, runtime) = containerd(bed, &archives)?;
         let home =
-            Home::new(bed, "reference", &containerd.endpoint())?.with("readOnlyPort: 10255\n");
-        let theirs = told(bed, &runtime, (&reference, &home), |_, path| {
+            AgentHome::new(bed, "reference", &containerd.endpoint())?.with("readOnlyPort: 10255\n");
+        let theirs = scrape_metrics(bed, &runtime, (&reference, &home), |_, path| {
             Ok(get(READ_ONLY.into(), path)?.body)
         })?;
-        let home = Home::new(bed, "own", &containerd.endpoint())?;
-        let ours = told(bed, &runtime, (&keelson, &home), Agent::scrape)?;
+        let home = AgentHome::new(bed, "own", &containerd.endpoint())?;
+        let ours = scrape_metrics(bed, &runtime, (&keelson, &home), AgentProcess::scrape)?;
         ensure!(theirs.len() > 50, "the reference tells more: {:?}", theirs.keys());
-        for name in TOLD {
+        for name in EXPECTED_METRICS {
             ensure!(ours.contains_key(*name), "{name} is not told: {:?}", ours.keys());
         }
-        let wrong = differences(&ours, &theirs, ON_TROUBLE);
+        let wrong = differences(&ours, &theirs, AFTER_ERRORS_ONLY);
         let missing = theirs.keys().filter(|name| !ours.contains_key(*name));
         let missing = missing.filter(|name| name.starts_with("kubelet_"));
         let missing: Vec<&str> = missing.map(String::as_str).collect();
@@ -85,17 +85,17 @@ fn metrics_are_named_and_measured_as_the_reference_does() -> Result<()> {
 }
 
 /// Runs the pod under an agent and reads its metrics.
-fn told(
+fn scrape_metrics(
     bed: &Bed,
-    runtime: &Runtime,
-    (kind, home): (&Kind, &Home),
-    ask: impl Fn(&Agent, &str) -> Result<String>,
-) -> Result<BTreeMap<String, Family>> {
-    let agent = Agent::start(bed, kind, home)?;
+    runtime: &RuntimeObserver,
+    (kind, home): (&AgentKind, &AgentHome),
+    ask: impl Fn(&AgentProcess, &str) -> Result<String>,
+) -> Result<BTreeMap<String, ScrapedFamily>> {
+    let agent = AgentProcess::start(bed, kind, home)?;
     agent.place("probed", &manifest("probed", PROBED))?;
     runtime.wait_started("probed", 1, 0)?;
     let mut probes = String::new();
-    wait_for("every probe was tried", PATIENCE, || {
+    wait_for("every probe was tried", WAIT_LIMIT, || {
         // The reference's server may start after it is healthy.
         probes = ask(&agent, "/metrics/probes").unwrap_or_default();
         let tried = |kind: &str, result: &str| {
@@ -111,7 +111,7 @@ fn told(
     })
     .with_context(|| format!("{}:\n{probes}", kind.name))?;
     let mut text = String::new();
-    wait_for("all was counted", PATIENCE, || {
+    wait_for("all was counted", WAIT_LIMIT, || {
         text = ask(&agent, "/metrics")?;
         // The reference counts pods when it keeps house, every two seconds.
         Ok(text.contains("\nkubelet_working_pods{"))

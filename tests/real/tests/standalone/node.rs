@@ -8,26 +8,29 @@ use anyhow::{Context, Result, bail, ensure};
 use node_testkit::bed::Bed;
 use node_testkit::start::{Containerd, ContainerdOptions};
 use node_testkit::{images, programs};
-use real_tests::standalone::agent::{Agent, Home, Kind};
-use real_tests::standalone::runtime::{Runtime, Seen};
+use real_tests::standalone::agent::{AgentHome, AgentKind, AgentProcess};
+use real_tests::standalone::runtime::{ListedContainer, RuntimeObserver};
 use serde_json::Value;
 
 /// The images must be built before the bed, which cannot reach their sources.
 pub(crate) fn archives() -> Result<Vec<PathBuf>> {
     let sandbox = images::pause()?.named(images::CONTAINERD_PAUSE);
-    [images::pause()?, sandbox, images::busybox()?].iter().map(images::Image::oci_archive).collect()
+    [images::pause()?, sandbox, images::busybox()?]
+        .iter()
+        .map(images::TestImage::oci_archive)
+        .collect()
 }
 
-pub(crate) fn keelson() -> Result<Kind> {
-    Ok(Kind::keelson(&programs::build("keelson", "keelson")?))
+pub(crate) fn keelson() -> Result<AgentKind> {
+    Ok(AgentKind::keelson(&programs::build("keelson", "keelson")?))
 }
 
-pub(crate) fn containerd(bed: &Bed, archives: &[PathBuf]) -> Result<(Containerd, Runtime)> {
+pub(crate) fn containerd(bed: &Bed, archives: &[PathBuf]) -> Result<(Containerd, RuntimeObserver)> {
     let containerd = Containerd::start(bed, &ContainerdOptions::default())?;
     for archive in archives {
         containerd.import(archive)?;
     }
-    let runtime = Runtime::connect(&containerd.endpoint())?;
+    let runtime = RuntimeObserver::connect(&containerd.endpoint())?;
     Ok((containerd, runtime))
 }
 
@@ -60,8 +63,8 @@ pub(crate) fn wait_for(
 }
 
 /// Containers by pod.
-pub(crate) fn by_pod(seen: Vec<Seen>) -> BTreeMap<String, Vec<Seen>> {
-    let mut pods: BTreeMap<String, Vec<Seen>> = BTreeMap::new();
+pub(crate) fn by_pod(seen: Vec<ListedContainer>) -> BTreeMap<String, Vec<ListedContainer>> {
+    let mut pods: BTreeMap<String, Vec<ListedContainer>> = BTreeMap::new();
     for one in seen {
         pods.entry(one.pod.clone()).or_default().push(one);
     }
@@ -69,7 +72,7 @@ pub(crate) fn by_pod(seen: Vec<Seen>) -> BTreeMap<String, Vec<Seen>> {
 }
 
 /// The only container of a pod.
-pub(crate) fn only(runtime: &Runtime, pod: &str) -> Result<Seen> {
+pub(crate) fn only(runtime: &RuntimeObserver, pod: &str) -> Result<ListedContainer> {
     let seen = runtime.containers(pod)?;
     match seen.as_slice() {
         [one] => Ok(one.clone()),
@@ -78,44 +81,47 @@ pub(crate) fn only(runtime: &Runtime, pod: &str) -> Result<Seen> {
 }
 
 /// A standalone node of one test: containerd, the agent, and how it was started.
-pub(crate) struct Node<'a> {
+pub(crate) struct StandaloneNode<'a> {
     pub(crate) bed: &'a Bed,
     pub(crate) containerd: Containerd,
-    pub(crate) runtime: Runtime,
-    pub(crate) home: Home,
-    pub(crate) agent: Agent,
-    kind: Kind,
+    pub(crate) runtime: RuntimeObserver,
+    pub(crate) home: AgentHome,
+    pub(crate) agent: AgentProcess,
+    kind: AgentKind,
 }
 
-impl<'a> Node<'a> {
+impl<'a> StandaloneNode<'a> {
     pub(crate) fn start(
         bed: &'a Bed,
-        kind: &Kind,
+        kind: &AgentKind,
         archives: &[PathBuf],
         configuration: &str,
     ) -> Result<Self> {
         let parts = containerd(bed, archives)?;
-        let home = Home::new(bed, "own", &parts.0.endpoint())?.with(configuration);
+        let home = AgentHome::new(bed, "own", &parts.0.endpoint())?.with(configuration);
         Self::of_parts(bed, kind, parts, home)
     }
 
     /// From a runtime and an agent root that a test has made itself.
     pub(crate) fn of_parts(
         bed: &'a Bed,
-        kind: &Kind,
-        (containerd, runtime): (Containerd, Runtime),
-        home: Home,
+        kind: &AgentKind,
+        (containerd, runtime): (Containerd, RuntimeObserver),
+        home: AgentHome,
     ) -> Result<Self> {
-        let agent = Agent::start(bed, kind, &home)?;
+        let agent = AgentProcess::start(bed, kind, &home)?;
         Ok(Self { bed, containerd, runtime, home, agent, kind: kind.clone() })
     }
 
     /// Kills the agent, does something without it, and starts the next one.
-    pub(crate) fn restart_agent(self, meanwhile: impl FnOnce(&Home) -> Result<()>) -> Result<Self> {
+    pub(crate) fn restart_agent(
+        self,
+        meanwhile: impl FnOnce(&AgentHome) -> Result<()>,
+    ) -> Result<Self> {
         let Self { bed, containerd, runtime, home, agent, kind } = self;
         agent.end()?;
         meanwhile(&home)?;
-        let agent = Agent::start(bed, &kind, &home)?;
+        let agent = AgentProcess::start(bed, &kind, &home)?;
         Ok(Self { bed, containerd, runtime, home, agent, kind })
     }
 
@@ -140,7 +146,7 @@ impl<'a> Node<'a> {
     ) -> Result<Value> {
         let begun = Instant::now();
         let mut last = None;
-        while begun.elapsed() < PATIENCE {
+        while begun.elapsed() < WAIT_LIMIT {
             last = self.pod(name)?;
             match last {
                 Some(pod) if holds(&pod) => return Ok(pod),
@@ -149,7 +155,7 @@ impl<'a> Node<'a> {
         }
         let explained =
             self.agent.ask(&["explain", name]).unwrap_or_else(|error| error.to_string());
-        bail!("{name}: {what}: not within {PATIENCE:?}\n{explained}\n{last:#?}")
+        bail!("{name}: {what}: not within {WAIT_LIMIT:?}\n{explained}\n{last:#?}")
     }
 
     pub(crate) fn until_ready(&self, name: &str) -> Result<Value> {
@@ -162,17 +168,17 @@ impl<'a> Node<'a> {
 
     /// Waits until the agent no longer has the pod.
     pub(crate) fn until_gone(&self, name: &str) -> Result<()> {
-        wait_for(&format!("{name} is gone"), PATIENCE, || Ok(self.pod(name)?.is_none()))
+        wait_for(&format!("{name} is gone"), WAIT_LIMIT, || Ok(self.pod(name)?.is_none()))
     }
 
     /// The output of `explain`, once it contains these words.
     pub(crate) fn until_explained(&self, name: &str, words: &str) -> Result<String> {
         let mut last = String::new();
-        let told = wait_for(&format!("explain {name} says {words:?}"), PATIENCE, || {
+        let result = wait_for(&format!("explain {name} says {words:?}"), WAIT_LIMIT, || {
             last = self.agent.ask(&["explain", name]).unwrap_or_default();
             Ok(last.contains(words))
         });
-        told.with_context(|| format!("it says: {last}"))?;
+        result.with_context(|| format!("it says: {last}"))?;
         Ok(last)
     }
 
@@ -192,7 +198,7 @@ impl<'a> Node<'a> {
     }
 }
 
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const WAIT_LIMIT: Duration = Duration::from_secs(60);
 
 /// A pod from the lines of its specification, in which `BUSYBOX` stands for the image. The default
 /// grace period is one second: a shell as PID 1 ignores SIGTERM.
@@ -232,9 +238,9 @@ pub(crate) fn uid(pod: &Value) -> Result<String> {
 }
 
 /// The error message of one of our verbs.
-pub(crate) fn refused(agent: &Agent, arguments: &[&str]) -> Result<String> {
+pub(crate) fn refused(agent: &AgentProcess, arguments: &[&str]) -> Result<String> {
     match agent.ask(arguments) {
-        Ok(said) => bail!("keelson {arguments:?} did not refuse: {said}"),
+        Ok(output) => bail!("keelson {arguments:?} did not refuse: {output}"),
         Err(error) => Ok(error.to_string()),
     }
 }

@@ -7,15 +7,16 @@ use std::fs;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use node_testkit::bed::Test;
+use node_testkit::bed::BedTest;
 use node_testkit::images;
-use node_testkit::start::{Containerd, ContainerdOptions, Generation};
-use real_tests::standalone::agent::{Agent, Home};
-use real_tests::standalone::runtime::Runtime;
+use node_testkit::start::{Containerd, ContainerdGeneration, ContainerdOptions};
+use real_tests::standalone::agent::{AgentHome, AgentProcess};
+use real_tests::standalone::runtime::RuntimeObserver;
 use serde_json::Value;
 
 use crate::node::{
-    Node, PATIENCE, archives, container, container_id, is_ready, keelson, restarts, wait_for,
+    StandaloneNode, WAIT_LIMIT, archives, container, container_id, is_ready, keelson, restarts,
+    wait_for,
 };
 
 /// Listings are a second apart, and what follows takes time on a busy machine.
@@ -37,9 +38,9 @@ const LISTED: &str = r#"
 #[test]
 fn containerd_behaves_of_before_there_were_events() -> Result<()> {
     let (keelson, archives) = (keelson()?, archives()?);
-    Test::new().needs(Containerd::OLD_NEEDS).deadline(Duration::from_secs(300)).run(move |bed| {
+    BedTest::new().needs(Containerd::OLD_NEEDS).deadline(Duration::from_secs(300)).run(move |bed| {
         let options = ContainerdOptions {
-            generation: Generation::Old,
+            generation: ContainerdGeneration::Old,
             sandbox_image: Some(images::CONTAINERD_PAUSE.to_owned()),
             ..ContainerdOptions::default()
         };
@@ -47,11 +48,11 @@ fn containerd_behaves_of_before_there_were_events() -> Result<()> {
         for archive in &archives {
             containerd.import(archive)?;
         }
-        let runtime = Runtime::connect(&containerd.endpoint())?;
-        let home = Home::new(bed, "old", &containerd.endpoint())?;
-        let node = Node::of_parts(bed, &keelson, (containerd, runtime), home)?;
-        let log = Agent::log(bed, &keelson);
-        wait_for("it is listed every second", PATIENCE, || {
+        let runtime = RuntimeObserver::connect(&containerd.endpoint())?;
+        let home = AgentHome::new(bed, "old", &containerd.endpoint())?;
+        let node = StandaloneNode::of_parts(bed, &keelson, (containerd, runtime), home)?;
+        let log = AgentProcess::log(bed, &keelson);
+        wait_for("it is listed every second", WAIT_LIMIT, || {
             Ok(fs::read_to_string(&log)?.contains("has no event stream; it is listed every second"))
         })?;
         node.place("listed", &LISTED.replace("WORD", "one"))?;
@@ -66,20 +67,20 @@ fn containerd_behaves_of_before_there_were_events() -> Result<()> {
         node.until_gone("listed")?;
         node.agent.withdraw_all()?;
         node.runtime.wait_gone("")?;
-        wait_for("the runtime has nothing of them", PATIENCE, || {
+        wait_for("the runtime has nothing of them", WAIT_LIMIT, || {
             Ok(node.runtime.containers("")?.is_empty() && node.runtime.sandboxes()?.is_empty())
         })?;
         node.end()
     })
 }
 
-fn do_in(node: &Node<'_>, script: &str) -> Result<Instant> {
+fn do_in(node: &StandaloneNode<'_>, script: &str) -> Result<Instant> {
     let pod = node.until_ready("listed")?;
     node.shell(&pod, "main", script)?;
     Ok(Instant::now())
 }
 
-fn crash(node: &Node<'_>) -> Result<()> {
+fn crash(node: &StandaloneNode<'_>) -> Result<()> {
     let first = container_id(&node.until_ready("listed")?, "main")?;
     let at = do_in(node, "touch /crash")?;
     let pod = node.until("started again", "listed", |pod| restarts(pod, "main") == 1)?;
@@ -93,7 +94,7 @@ fn crash(node: &Node<'_>) -> Result<()> {
     Ok(())
 }
 
-fn probes(node: &Node<'_>) -> Result<()> {
+fn probes(node: &StandaloneNode<'_>) -> Result<()> {
     do_in(node, "rm /good")?;
     node.until("not ready", "listed", |pod| !is_ready(pod))?;
     let pod = node.pod("listed")?.context("the pod")?;
@@ -106,7 +107,7 @@ fn probes(node: &Node<'_>) -> Result<()> {
     Ok(())
 }
 
-fn killed_agent(node: Node<'_>) -> Result<Node<'_>> {
+fn killed_agent(node: StandaloneNode<'_>) -> Result<StandaloneNode<'_>> {
     let before = container_id(&node.until_ready("listed")?, "main")?;
     let node = node.restart_agent(|_| Ok(()))?;
     let after = container_id(&node.until_ready("listed")?, "main")?;
@@ -116,14 +117,14 @@ fn killed_agent(node: Node<'_>) -> Result<Node<'_>> {
     Ok(node)
 }
 
-fn changed(node: &Node<'_>) -> Result<()> {
+fn changed(node: &StandaloneNode<'_>) -> Result<()> {
     let before = node.until_ready("listed")?;
     node.place("listed", &LISTED.replace("WORD", "two"))?;
     node.until("another pod", "listed", |pod| {
         is_ready(pod) && pod["metadata"]["uid"] != before["metadata"]["uid"]
     })?;
     ensure!(node.agent.ask(&["logs", "listed"])?.contains("two"), "the new command");
-    wait_for("one container of it is left", PATIENCE, || {
+    wait_for("one container of it is left", WAIT_LIMIT, || {
         Ok(node.runtime.containers("listed")?.iter().filter(|one| one.finished_at == 0).count()
             == 1)
     })?;

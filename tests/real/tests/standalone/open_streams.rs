@@ -13,9 +13,9 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
-use crate::reach::{Talk, Verbs};
+use crate::exec_and_attach::{VerbSession, Verbs};
 
-const PATIENCE: Duration = Duration::from_secs(30);
+const WAIT_LIMIT: Duration = Duration::from_secs(30);
 
 /// The process's TCP sockets on this machine, as the kernel lists them. Connections into a pod's
 /// own network are not among them.
@@ -50,53 +50,53 @@ pub(crate) fn has_no_tcp(process: u32) -> Result<()> {
 /// Checks while a command and a forwarded port are in use.
 pub(crate) fn are_not_tcp(verbs: &Verbs, pod: &str, agent: u32) -> Result<()> {
     has_no_tcp(agent).context("before")?;
-    let said = |talk: &mut Talk| -> Result<()> {
-        talk.say("hello\n")?;
-        let line = talk.line()?;
+    let echoes = |session: &mut VerbSession| -> Result<()> {
+        session.send("hello\n")?;
+        let line = session.line()?;
         ensure!(line == "hello\n", "{line:?}");
         Ok(())
     };
-    let mut cat = verbs.talk(&["exec", "-i", pod, "--", "cat"])?;
-    said(&mut cat)?;
+    let mut cat = verbs.session(&["exec", "-i", pod, "--", "cat"])?;
+    echoes(&mut cat)?;
     has_no_tcp(agent).context("during an exec")?;
     has_no_tcp(cat.process()).context("who asked for an exec")?;
     // The agent asks nothing of it: it goes on as long as it likes, and others beside it.
-    let mut other = verbs.talk(&["exec", "-i", pod, "--", "cat"])?;
-    said(&mut other)?;
-    said(&mut cat)?;
+    let mut other = verbs.session(&["exec", "-i", pod, "--", "cat"])?;
+    echoes(&mut other)?;
+    echoes(&mut cat)?;
     other.end_input();
     let (code, rest) = other.end()?;
     ensure!(code == Some(0) && rest.is_empty(), "{code:?} {rest}");
-    said(&mut cat)?;
+    echoes(&mut cat)?;
 
     // In the kernel's list its port is in sixteens.
     let echo = "nc -ll -p 8009 -e cat > /dev/null 2>&1 & \
                 until cat /proc/net/tcp /proc/net/tcp6 | grep -q :1F49; do :; done";
     verbs.ask(&["exec", pod, "--", "sh", "-c", echo])?;
-    let mut forward = verbs.talk(&["port-forward", "--address", "127.0.0.1", pod, ":8009"])?;
+    let mut forward = verbs.session(&["port-forward", "--address", "127.0.0.1", pod, ":8009"])?;
     let line = forward.line()?;
     let port = line.split("127.0.0.1:").nth(1).and_then(|rest| rest.split(' ').next());
     let port: u16 = port.and_then(|port| port.parse().ok()).with_context(|| line.clone())?;
     let mut socket = TcpStream::connect(("127.0.0.1", port))?;
-    socket.set_read_timeout(Some(PATIENCE))?;
+    socket.set_read_timeout(Some(WAIT_LIMIT))?;
     socket.write_all(b"hello")?;
-    let mut heard = [0; 5];
-    socket.read_exact(&mut heard)?;
-    ensure!(&heard == b"hello", "{heard:?}");
+    let mut received = [0; 5];
+    socket.read_exact(&mut received)?;
+    ensure!(&received == b"hello", "{received:?}");
     has_no_tcp(agent).context("during a port-forward")?;
     Ok(())
 }
 
 /// A client that disconnects ends its command.
-pub(crate) fn end_with_who_asked(verbs: &Verbs, pod: &str) -> Result<()> {
+pub(crate) fn end_with_their_client(verbs: &Verbs, pod: &str) -> Result<()> {
     let script = "echo $$; exec sleep 4321";
-    let mut sleeping = verbs.talk(&["exec", "-i", pod, "--", "sh", "-c", script])?;
+    let mut sleeping = verbs.session(&["exec", "-i", pod, "--", "sh", "-c", script])?;
     let number = sleeping.line()?;
     let number = number.trim();
     let runs = format!("grep -q 4321 /proc/{number}/cmdline");
     verbs.ask(&["exec", pod, "--", "sh", "-c", &runs])?;
     drop(sleeping);
-    crate::node::wait_for("the command has ended", PATIENCE, || {
+    crate::node::wait_for("the command has ended", WAIT_LIMIT, || {
         Ok(!verbs.verb(&["exec", pod, "--", "sh", "-c", &runs]).output()?.status.success())
     })
 }
@@ -112,7 +112,7 @@ pub(crate) fn have_addresses_too(socket: &Path, agent: u32) -> Result<()> {
     let rest = url.strip_prefix("http://127.0.0.1:").with_context(|| url.to_owned())?;
     let (port, token) = rest.split_once('/').with_context(|| url.to_owned())?;
     let mut stream = TcpStream::connect(("127.0.0.1", port.parse()?))?;
-    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.set_read_timeout(Some(WAIT_LIMIT))?;
     write!(stream, "GET /{token} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n")?;
     let mut answer = String::new();
     stream.read_to_string(&mut answer)?;
@@ -124,7 +124,7 @@ pub(crate) fn have_addresses_too(socket: &Path, agent: u32) -> Result<()> {
 /// The body of the agent's response.
 fn ask(socket: &Path, method: &str, path: &str, body: &str) -> Result<String> {
     let mut stream = UnixStream::connect(socket)?;
-    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.set_read_timeout(Some(WAIT_LIMIT))?;
     write!(
         stream,
         "{method} {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-length: {}\r\n\r\n{body}",

@@ -8,21 +8,21 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use node_testkit::bed::{NODE_ADDRESS, Test};
+use node_testkit::bed::{BedTest, NODE_ADDRESS};
 use node_testkit::start::Containerd;
 use serde_json::Value;
 
 use crate::node::{
-    Node, PATIENCE, archives, container, container_id, ensure_has, is_ready, keelson, restarts,
-    wait_for,
+    StandaloneNode, WAIT_LIMIT, archives, container, container_id, ensure_has, is_ready, keelson,
+    restarts, wait_for,
 };
 
 #[test]
-fn probes_of_every_kind_are_asked_and_obeyed() -> Result<()> {
+fn probes_of_every_kind_run_and_their_results_are_applied() -> Result<()> {
     let (keelson, archives) = (keelson()?, archives()?);
-    Test::new().needs(Containerd::NEEDS).deadline(Duration::from_secs(180)).run(move |bed| {
-        let asked = Asked::start()?;
-        let node = Node::start(bed, &keelson, &archives, "")?;
+    BedTest::new().needs(Containerd::NEEDS).deadline(Duration::from_secs(180)).run(move |bed| {
+        let probe_server = ProbeServer::start()?;
+        let node = StandaloneNode::start(bed, &keelson, &archives, "")?;
         for (name, spec) in [
             ("flips", FLIPS),
             ("dies", DIES),
@@ -34,11 +34,11 @@ fn probes_of_every_kind_are_asked_and_obeyed() -> Result<()> {
             node.place(name, spec)?;
         }
         flips(&node).context("readiness by exec")?;
-        headed(&node, &asked).context("what an HTTP probe sends")?;
+        headed(&node, &probe_server).context("what an HTTP probe sends")?;
         dies(&node).context("liveness by HTTP")?;
         gated(&node).context("startup by TCP")?;
         never_up(&node).context("a startup probe that gives up")?;
-        wired(&node, &asked).context("gRPC")?;
+        wired(&node, &probe_server).context("gRPC")?;
         no_flap(node).context("an agent that is killed")?.end()
     })
 }
@@ -52,11 +52,11 @@ const FLIPS: &str = r#"
     readinessProbe: {exec: {command: [sh, -c, "echo not there; test -e /tmp/ready"]}, periodSeconds: 1, timeoutSeconds: 30, failureThreshold: 1}
 "#;
 
-fn flips(node: &Node<'_>) -> Result<()> {
-    let said = node.until_explained("flips", "readiness probe of container main")?;
-    ensure_has(&said, &["has not succeeded yet"])?;
-    let said = node.until_explained("flips", "Readiness probe failed: not there")?;
-    ensure_has(&said, &["Unhealthy"])?;
+fn flips(node: &StandaloneNode<'_>) -> Result<()> {
+    let output = node.until_explained("flips", "readiness probe of container main")?;
+    ensure_has(&output, &["has not succeeded yet"])?;
+    let output = node.until_explained("flips", "Readiness probe failed: not there")?;
+    ensure_has(&output, &["Unhealthy"])?;
     let pod = node.pod("flips")?.context("the pod")?;
     ensure!(pod["status"]["phase"] == "Running" && !is_ready(&pod), "{pod:#}");
     ensure!(condition(&pod, "Ready")["reason"] == "ContainersNotReady", "{pod:#}");
@@ -84,7 +84,7 @@ const DIES: &str = r#"
     livenessProbe: {httpGet: {path: /alive, port: web}, periodSeconds: 1, timeoutSeconds: 30, failureThreshold: 2}
 "#;
 
-fn dies(node: &Node<'_>) -> Result<()> {
+fn dies(node: &StandaloneNode<'_>) -> Result<()> {
     let pod = node.until_ready("dies")?;
     let first = container_id(&pod, "main")?;
     node.shell(&pod, "main", "rm /www/alive")?;
@@ -92,9 +92,9 @@ fn dies(node: &Node<'_>) -> Result<()> {
         restarts(pod, "main") == 1 && container(pod, "main")["ready"] == true
     })?;
     ensure!(container_id(&pod, "main")? != first, "{pod:#}");
-    let said = node.agent.ask(&["explain", "dies"])?;
+    let output = node.agent.ask(&["explain", "dies"])?;
     ensure_has(
-        &said,
+        &output,
         &[
             "Unhealthy (x2): Liveness probe failed: HTTP probe failed with statuscode: 404",
             "Container main failed liveness probe, will be restarted",
@@ -114,14 +114,14 @@ const GATED: &str = r#"
 "#;
 
 /// Without the gate, liveness would have killed it in its first second.
-fn gated(node: &Node<'_>) -> Result<()> {
+fn gated(node: &StandaloneNode<'_>) -> Result<()> {
     node.until_explained("gated", "Startup probe failed: dial tcp")?;
     let pod = node.pod("gated")?.context("the pod")?;
     node.shell(&pod, "main", "touch /tmp/go")?;
     let pod = node.until_ready("gated")?;
     ensure!(restarts(&pod, "main") == 0, "nothing was asked too early: {pod:#}");
     ensure!(container(&pod, "main")["started"] == true, "{pod:#}");
-    wait_for("liveness is asked now", PATIENCE, || {
+    wait_for("liveness is asked now", WAIT_LIMIT, || {
         Ok(node.shell(&pod, "main", "cat /tmp/asked 2>/dev/null; true")?.contains("asked"))
     })
 }
@@ -135,13 +135,13 @@ const NEVER_UP: &str = r#"
     startupProbe: {exec: {command: ["false"]}, periodSeconds: 1, failureThreshold: 2, terminationGracePeriodSeconds: 1}
 "#;
 
-fn never_up(node: &Node<'_>) -> Result<()> {
+fn never_up(node: &StandaloneNode<'_>) -> Result<()> {
     // Its own grace of 1 s counts, not the pod's of 30 s: it ignores the signal.
     let begun = Instant::now();
     node.until("another life", "never-up", |pod| restarts(pod, "main") >= 1)?;
     ensure!(begun.elapsed() < Duration::from_secs(25), "{:?}", begun.elapsed());
-    let said = node.agent.ask(&["explain", "never-up"])?;
-    ensure_has(&said, &["Killing", ": Container main failed startup probe, will be restarted"])
+    let output = node.agent.ask(&["explain", "never-up"])?;
+    ensure_has(&output, &["Killing", ": Container main failed startup probe, will be restarted"])
 }
 
 /// On the node's own network, answered by the test itself.
@@ -166,9 +166,9 @@ const WIRED: &str = r#"
     readinessProbe: {grpc: {port: 7081, service: desk}, periodSeconds: 1, failureThreshold: 1}
 "#;
 
-fn headed(node: &Node<'_>, asked: &Asked) -> Result<()> {
+fn headed(node: &StandaloneNode<'_>, probe_server: &ProbeServer) -> Result<()> {
     node.until_ready("headed").context("redirects on the same host are followed")?;
-    let heads = asked.heads.lock().map(|heads| heads.clone()).unwrap_or_default();
+    let heads = probe_server.heads.lock().map(|heads| heads.clone()).unwrap_or_default();
     let first = heads.iter().find(|head| head.starts_with("GET /first?a=b ")).context("asked")?;
     let lower = first.to_lowercase();
     ensure_has(&lower, &["user-agent: kube-probe/1.36", "x-one: 1\r\n", "x-one: 2\r\n"])?;
@@ -177,18 +177,18 @@ fn headed(node: &Node<'_>, asked: &Asked) -> Result<()> {
     Ok(())
 }
 
-fn wired(node: &Node<'_>, asked: &Asked) -> Result<()> {
+fn wired(node: &StandaloneNode<'_>, probe_server: &ProbeServer) -> Result<()> {
     node.until_ready("wired")?;
-    asked.serving.store(false, Ordering::SeqCst);
+    probe_server.serving.store(false, Ordering::SeqCst);
     node.until("not serving", "wired", |pod| !is_ready(pod))?;
     node.until_explained("wired", "Readiness probe failed: service unhealthy")?;
-    asked.serving.store(true, Ordering::SeqCst);
+    probe_server.serving.store(true, Ordering::SeqCst);
     node.until_ready("wired")?;
     Ok(())
 }
 
 /// Readiness is recovered: neither the condition nor its time changes, and no container is killed.
-fn no_flap(node: Node<'_>) -> Result<Node<'_>> {
+fn no_flap(node: StandaloneNode<'_>) -> Result<StandaloneNode<'_>> {
     let names = ["flips", "gated", "headed"];
     let mut before = Vec::new();
     for name in names {
@@ -198,7 +198,8 @@ fn no_flap(node: Node<'_>) -> Result<Node<'_>> {
     let node = node.restart_agent(|_| Ok(()))?;
     let begun = Instant::now();
     let mut looks = 0;
-    while begun.elapsed() < Duration::from_secs(3) || (looks <= 10 && begun.elapsed() < PATIENCE) {
+    while begun.elapsed() < Duration::from_secs(3) || (looks <= 10 && begun.elapsed() < WAIT_LIMIT)
+    {
         for (name, (ready, main)) in names.iter().zip(&before) {
             // Before the first look at the runtime the agent has no word on its pods.
             let Some(pod) = node.pod(name)? else { continue };
@@ -220,13 +221,13 @@ fn condition<'a>(pod: &'a Value, kind: &str) -> &'a Value {
 }
 
 /// The test's server for probes on the node's network: HTTP that redirects once, and gRPC health.
-struct Asked {
+struct ProbeServer {
     heads: Arc<Mutex<Vec<String>>>,
     serving: Arc<AtomicBool>,
     _grpc: tokio::runtime::Runtime,
 }
 
-impl Asked {
+impl ProbeServer {
     fn start() -> Result<Self> {
         let own: IpAddr = NODE_ADDRESS.parse()?;
         let listener = TcpListener::bind((own, 7080))?;
@@ -240,7 +241,7 @@ impl Asked {
         let serving = Arc::new(AtomicBool::new(true));
         let grpc =
             tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
-        let health = grpc_health::Health { serving: serving.clone() };
+        let health = grpc_health::HealthService { serving: serving.clone() };
         let server = tonic::transport::Server::builder().add_service(health);
         grpc.spawn(server.serve((own, 7081).into()));
         Ok(Self { heads, serving, _grpc: grpc })
@@ -281,40 +282,40 @@ mod grpc_health {
     const NOT_SERVING: i32 = 2;
 
     #[derive(Clone, PartialEq, prost::Message)]
-    pub(super) struct Question {
+    pub(super) struct HealthRequest {
         #[prost(string, tag = "1")]
         service: String,
     }
 
     #[derive(Clone, PartialEq, prost::Message)]
-    pub(super) struct Answer {
+    pub(super) struct HealthResponse {
         #[prost(int32, tag = "1")]
         status: i32,
     }
 
     #[derive(Clone)]
-    pub(super) struct Health {
+    pub(super) struct HealthService {
         pub(super) serving: Arc<AtomicBool>,
     }
 
-    impl NamedService for Health {
+    impl NamedService for HealthService {
         const NAME: &'static str = "grpc.health.v1.Health";
     }
 
-    impl UnaryService<Question> for Health {
-        type Response = Answer;
-        type Future = Ready<Result<Response<Answer>, Status>>;
+    impl UnaryService<HealthRequest> for HealthService {
+        type Response = HealthResponse;
+        type Future = Ready<Result<Response<HealthResponse>, Status>>;
 
-        fn call(&mut self, request: Request<Question>) -> Self::Future {
+        fn call(&mut self, request: Request<HealthRequest>) -> Self::Future {
             let status = if self.serving.load(Ordering::SeqCst) { SERVING } else { NOT_SERVING };
             ready(match request.into_inner().service.as_str() {
-                "desk" => Ok(Response::new(Answer { status })),
+                "desk" => Ok(Response::new(HealthResponse { status })),
                 other => Err(Status::not_found(other.to_owned())),
             })
         }
     }
 
-    impl Service<http::Request<Body>> for Health {
+    impl Service<http::Request<Body>> for HealthService {
         type Response = http::Response<Body>;
         type Error = Infallible;
         type Future = BoxFuture<Self::Response, Self::Error>;
@@ -326,7 +327,7 @@ mod grpc_health {
         fn call(&mut self, request: http::Request<Body>) -> Self::Future {
             let health = self.clone();
             Box::pin(async move {
-                let codec = ProstCodec::<Answer, Question>::default();
+                let codec = ProstCodec::<HealthResponse, HealthRequest>::default();
                 Ok(Grpc::new(codec).unary(health, request).await)
             })
         }

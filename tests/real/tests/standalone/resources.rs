@@ -7,25 +7,27 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use node_testkit::bed::Test;
+use node_testkit::bed::BedTest;
 use node_testkit::start::Containerd;
 use real_tests::could_not_run::could_not_run;
 use serde_json::Value;
 
-use crate::node::{Node, archives, container, container_id, ensure_has, keelson, uid, wait_for};
+use crate::node::{
+    StandaloneNode, archives, container, container_id, ensure_has, keelson, uid, wait_for,
+};
 
 const CONFIGURATION: &str = "podPidsLimit: 77\nsystemReserved: {memory: 100Mi}\n";
 const SLEEPS: &str = "command: [sleep, \"1000\"]";
 
 #[test]
-fn limits_stand_in_the_cgroups_and_a_kill_for_memory_is_told() -> Result<()> {
+fn resource_limits_are_set_in_cgroups_and_oom_kills_are_reported() -> Result<()> {
     let (keelson, archives) = (keelson()?, archives()?);
     if Path::new("/sys/fs/cgroup/cgroup.controllers").exists() {
-        let what = "limits_stand_in_the_cgroups_and_a_kill_for_memory_is_told";
+        let what = "resource_limits_are_set_in_cgroups_and_oom_kills_are_reported";
         return could_not_run(what, "the machine has the unified cgroup hierarchy alone");
     }
-    Test::new().needs(Containerd::NEEDS).deadline(Duration::from_secs(180)).run(move |bed| {
-        let node = Node::start(bed, &keelson, &archives, CONFIGURATION)?;
+    BedTest::new().needs(Containerd::NEEDS).deadline(Duration::from_secs(180)).run(move |bed| {
+        let node = StandaloneNode::start(bed, &keelson, &archives, CONFIGURATION)?;
         let same = "{cpu: 500m, memory: 64Mi}";
         node.place("sure", &sleeps(&format!("{{requests: {same}, limits: {same}}}")))?;
         let some = "{requests: {cpu: 100m, memory: 32Mi}, limits: {memory: 64Mi}}";
@@ -42,8 +44,8 @@ fn limits_stand_in_the_cgroups_and_a_kill_for_memory_is_told() -> Result<()> {
         let pod = node.until_phase("too-much", "Failed")?;
         // A static pod is critical: room was looked for among the others, and not found.
         ensure!(pod["status"]["reason"] == "UnexpectedAdmissionError", "{pod:#}");
-        let said = node.until_explained("too-much", "Pod was rejected")?;
-        ensure_has(&said, &["no set of running pods found to reclaim resources: [(res: cpu"])?;
+        let output = node.until_explained("too-much", "Pod was rejected")?;
+        ensure_has(&output, &["no set of running pods found to reclaim resources: [(res: cpu"])?;
         node.agent.withdraw_all()?;
         node.runtime.wait_gone("")?;
         // The value of an empty QoS cgroup.
@@ -85,7 +87,7 @@ const CHILD: &str = r#"
     resources: {limits: {memory: 24Mi}}
 "#;
 
-fn classes(node: &Node<'_>) -> Result<()> {
+fn classes(node: &StandaloneNode<'_>) -> Result<()> {
     let pod = node.until_ready("sure")?;
     ensure!(pod["status"]["qosClass"] == "Guaranteed", "{pod:#}");
     let (own, inner) = groups(&pod, "")?;
@@ -125,12 +127,16 @@ fn classes(node: &Node<'_>) -> Result<()> {
     let total = meminfo.lines().find_map(|line| line.strip_prefix("MemTotal:"));
     let total = total.and_then(|rest| rest.split_whitespace().next()).context("MemTotal")?;
     let left = total.parse::<u64>()? * 1024 - (100 << 20);
-    let told = read("memory", Path::new("kubepods"), "memory.limit_in_bytes")?.parse::<u64>()?;
-    ensure!(told.abs_diff(left) <= 2 << 20, "all pods may use {told}, expected about {left}");
+    let limit_in_bytes =
+        read("memory", Path::new("kubepods"), "memory.limit_in_bytes")?.parse::<u64>()?;
+    ensure!(
+        limit_in_bytes.abs_diff(left) <= 2 << 20,
+        "all pods may use {limit_in_bytes}, expected about {left}"
+    );
     Ok(())
 }
 
-fn whole(node: &Node<'_>) -> Result<()> {
+fn whole(node: &StandaloneNode<'_>) -> Result<()> {
     let pod = node.until_ready("whole")?;
     ensure!(pod["status"]["qosClass"] == "Burstable", "{pod:#}");
     let (own, _) = groups(&pod, "burstable")?;
@@ -145,8 +151,8 @@ fn whole(node: &Node<'_>) -> Result<()> {
     })
 }
 
-fn huge_pages(node: &Node<'_>) -> Result<()> {
-    let what = "limits_stand_in_the_cgroups_and_a_kill_for_memory_is_told, huge pages";
+fn huge_pages(node: &StandaloneNode<'_>) -> Result<()> {
+    let what = "resource_limits_are_set_in_cgroups_and_oom_kills_are_reported, huge pages";
     if !Path::new("/sys/fs/cgroup/hugetlb").exists() {
         return could_not_run(what, "the kernel has no hugetlb cgroups");
     }
@@ -160,7 +166,7 @@ fn huge_pages(node: &Node<'_>) -> Result<()> {
     Ok(())
 }
 
-fn memory(node: &Node<'_>) -> Result<()> {
+fn memory(node: &StandaloneNode<'_>) -> Result<()> {
     let pod = node.until_phase("greedy", "Failed")?;
     let ended = &container(&pod, "main")["state"]["terminated"];
     ensure!(ended["exitCode"] == 137 && ended["reason"] == "OOMKilled", "{ended:#}");
@@ -178,16 +184,16 @@ fn memory(node: &Node<'_>) -> Result<()> {
         ended["exitCode"] == 9 && ended["reason"] == "Error",
         "the container itself was not killed: {ended:#}"
     );
-    let said = node.until_explained("child", "OOMKilling")?;
-    ensure_has(&said, &["process tail", "of a limit of 25165824 bytes"])?;
+    let output = node.until_explained("child", "OOMKilling")?;
+    ensure_has(&output, &["process tail", "of a limit of 25165824 bytes"])?;
     // The two OOM kills are milliseconds apart: both are reported, in events and in the
     // termination.
-    let said = node.until_explained("child", "process sort (pid")?;
+    let output = node.until_explained("child", "process sort (pid")?;
     let pod = node.until("both kills are told of the end", "child", |pod| {
         let message = container(pod, "main")["state"]["terminated"]["message"].as_str();
         message.is_some_and(|text| text.contains("process tail") && text.contains("process sort"))
     })?;
-    ensure!(said.matches("OOMKilling").count() == 2, "{said}\n{pod:#}");
+    ensure!(output.matches("OOMKilling").count() == 2, "{output}\n{pod:#}");
     ensure!(node.agent.ask(&["logs", "child"])?.contains("survived"), "its shell went on");
     Ok(())
 }

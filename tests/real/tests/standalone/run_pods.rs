@@ -7,7 +7,7 @@ use std::process::{Child, ChildStderr, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use node_testkit::bed::Test;
+use node_testkit::bed::BedTest;
 use node_testkit::{images, programs};
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -23,14 +23,14 @@ fn manifest(name: &str, rest: &str, script: &str) -> String {
     )
 }
 
-fn run(keelson: &Path, folder: &Path, archive: &Path) -> Command {
+fn run(keelson: &Path, dir: &Path, archive: &Path) -> Command {
     let mut command = Command::new(keelson);
     command
         .arg("run")
         .arg("--root")
-        .arg(folder.join("root"))
+        .arg(dir.join("root"))
         .arg("--state")
-        .arg(folder.join("state"))
+        .arg(dir.join("state"))
         .arg("--import")
         .arg(archive)
         .stdin(Stdio::null());
@@ -41,28 +41,25 @@ fn run(keelson: &Path, folder: &Path, archive: &Path) -> Command {
 fn pods_run_with_nothing_else_installed() -> Result<()> {
     let keelson = programs::build("keelson", "keelson")?;
     let archive = images::busybox()?.oci_archive()?;
-    Test::new().deadline(Duration::from_secs(120)).run(move |bed| {
+    BedTest::new().deadline(Duration::from_secs(120)).run(move |bed| {
         bed.mount_odd_names()?;
-        let folder = bed.make_folder("run")?;
-        let job = folder.join("job.yaml");
+        let dir = bed.create_dir("run")?;
+        let job = dir.join("job.yaml");
         fs::write(&job, manifest("job", "restartPolicy: Never", "echo out; echo err >&2; exit 3"))?;
-        let ended = run(&keelson, &folder, &archive).arg(&job).output()?;
+        let ended = run(&keelson, &dir, &archive).arg(&job).output()?;
         let (out, words) = (String::from_utf8(ended.stdout)?, String::from_utf8(ended.stderr)?);
         ensure!(ended.status.code() == Some(3), "{} {out} {words}", ended.status);
         ensure!(out.ends_with("/main | out\n"), "{out}");
         ensure!(words.contains("/main | err\n"), "{words}");
 
-        let web = folder.join("web.yaml");
+        let web = dir.join("web.yaml");
         let script =
             format!("mkdir /w; echo hi > /w/index.html; httpd -p 80 -h /w; echo up; {STEADY}");
         fs::write(&web, manifest("web", "restartPolicy: Always", &script))?;
         let log = fs::File::create(bed.logs().join("run.log"))?;
-        let mut running = run(&keelson, &folder, &archive)
-            .arg(&web)
-            .stdout(Stdio::piped())
-            .stderr(log)
-            .spawn()?;
-        let socket = folder.join("state/agent.sock");
+        let mut running =
+            run(&keelson, &dir, &archive).arg(&web).stdout(Stdio::piped()).stderr(log).spawn()?;
+        let socket = dir.join("state/agent.sock");
         let ask = |verb: &[&str]| -> Result<String> {
             let asked = Command::new(&keelson).args(verb).arg("--socket").arg(&socket).output()?;
             ensure!(asked.status.success(), "{}", String::from_utf8_lossy(&asked.stderr));
@@ -83,35 +80,36 @@ fn pods_run_with_nothing_else_installed() -> Result<()> {
         let mut out = String::new();
         running.stdout.take().context("its output")?.read_to_string(&mut out)?;
         ensure!(ended.code() == Some(0) && out.ends_with("/main | up\n"), "{ended} {out}");
-        let left = fs::read_dir(folder.join("root/agent/pods"))?.count();
+        let left = fs::read_dir(dir.join("root/agent/pods"))?.count();
         ensure!(left == 0, "{left} pod folders are left");
         Ok(())
     })
 }
 
 #[test]
-fn the_exit_code_tells_how_stopped_pods_ended() -> Result<()> {
-    const SAYS_THREE: &str = "trap 'exit 3' TERM; echo up; while :; do sleep 1000 & wait; done";
+fn the_exit_code_reflects_how_stopped_pods_terminated() -> Result<()> {
+    const EXITS_WITH_THREE: &str =
+        "trap 'exit 3' TERM; echo up; while :; do sleep 1000 & wait; done";
     let keelson = programs::build("keelson", "keelson")?;
     let archive = images::busybox()?.oci_archive()?;
-    Test::new().deadline(Duration::from_secs(180)).run(move |bed| {
-        let folder = bed.make_folder("run")?;
-        let pod = folder.join("pod.yaml");
+    BedTest::new().deadline(Duration::from_secs(180)).run(move |bed| {
+        let dir = bed.create_dir("run")?;
+        let pod = dir.join("pod.yaml");
         let ways = [Some(Signal::INT), Some(Signal::TERM), None];
         for (way, script, expected) in [
-            (ways[0], SAYS_THREE, 3),
-            (Some(Signal::HUP), SAYS_THREE, 3),
+            (ways[0], EXITS_WITH_THREE, 3),
+            (Some(Signal::HUP), EXITS_WITH_THREE, 3),
             (ways[1], DEAF, 137),
-            (ways[2], SAYS_THREE, 3),
+            (ways[2], EXITS_WITH_THREE, 3),
             (ways[2], &*STEADY.replacen("; ", "; echo up; ", 1), 0),
         ] {
             fs::write(&pod, manifest("stopped", "restartPolicy: Always", script))?;
-            let told = run(&keelson, &folder, &archive);
+            let run_command = run(&keelson, &dir, &archive);
             // The tests may run under `nohup`, and its ignored SIGHUP would be inherited.
             let mut running = Command::new("env")
                 .arg("--default-signal=HUP")
-                .arg(told.get_program())
-                .args(told.get_args())
+                .arg(run_command.get_program())
+                .args(run_command.get_args())
                 .arg(&pod)
                 .stdin(Stdio::null())
                 .stdout(Stdio::piped())
@@ -128,7 +126,7 @@ fn the_exit_code_tells_how_stopped_pods_ended() -> Result<()> {
                 }
                 None => {
                     let mut stop = Command::new(&keelson);
-                    stop.args(["stop", "stopped", "--socket"]).arg(folder.join("state/agent.sock"));
+                    stop.args(["stop", "stopped", "--socket"]).arg(dir.join("state/agent.sock"));
                     ensure!(stop.status()?.success(), "stop");
                 }
             }
@@ -143,12 +141,12 @@ fn the_exit_code_tells_how_stopped_pods_ended() -> Result<()> {
 const DEAF: &str = "trap '' TERM; echo up; while :; do sleep 1; done";
 
 /// A `keelson run` in the foreground whose output is read as it arrives.
-struct Foreground {
+struct ForegroundRun {
     child: Child,
     words: BufReader<ChildStderr>,
 }
 
-impl Foreground {
+impl ForegroundRun {
     fn start(mut command: Command) -> Result<Self> {
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
         let words = BufReader::new(child.stderr.take().context("its messages")?);
@@ -174,18 +172,18 @@ impl Foreground {
 }
 
 #[test]
-fn a_second_interrupt_kills_and_what_a_third_leaves_is_ended_by_the_next_run() -> Result<()> {
+fn a_second_interrupt_kills_pods_and_the_next_run_stops_those_left_by_a_third() -> Result<()> {
     let keelson = programs::build("keelson", "keelson")?;
     let archive = images::busybox()?.oci_archive()?;
-    Test::new().deadline(Duration::from_secs(150)).run(move |bed| {
-        let folder = bed.make_folder("run")?;
-        let pod = folder.join("pod.yaml");
+    BedTest::new().deadline(Duration::from_secs(150)).run(move |bed| {
+        let dir = bed.create_dir("run")?;
+        let pod = dir.join("pod.yaml");
         let text = manifest("deaf", "restartPolicy: Always", DEAF);
         fs::write(&pod, text.replace("Seconds: 6", "Seconds: 600"))?;
         let foreground = || {
-            let mut command = run(&keelson, &folder, &archive);
+            let mut command = run(&keelson, &dir, &archive);
             command.arg(&pod);
-            Foreground::start(command)
+            ForegroundRun::start(command)
         };
         let running = || -> Result<usize> {
             let trees = fs::read_dir("/proc")?.flatten();
@@ -195,50 +193,53 @@ fn a_second_interrupt_kills_and_what_a_third_leaves_is_ended_by_the_next_run() -
         };
         let mut first = foreground()?;
         first.signal(Signal::INT)?;
-        let said = first.until("Stopping")?;
-        ensure!(said == "Stopping 1 pod (up to 600 s). Ctrl-C again kills it now\n", "{said}");
+        let printed = first.until("Stopping")?;
+        ensure!(
+            printed == "Stopping 1 pod (up to 600 s). Ctrl-C again kills it now\n",
+            "{printed}"
+        );
         first.signal(Signal::INT)?;
         let began = Instant::now();
         let ended = first.child.wait()?;
         ensure!(ended.code() == Some(137), "{ended}");
         ensure!(began.elapsed() < Duration::from_secs(20), "{:?}", began.elapsed());
         ensure!(running()? == 0, "a container is left");
-        let pods = fs::read_dir(folder.join("root/agent/pods"))?.count();
+        let pods = fs::read_dir(dir.join("root/agent/pods"))?.count();
         ensure!(pods == 0, "{pods} pod folders are left");
 
         let mut second = foreground()?;
-        for said in ["Stopping", "Killing"] {
+        for printed in ["Stopping", "Killing"] {
             second.signal(Signal::INT)?;
-            second.until(said)?;
+            second.until(printed)?;
         }
         second.signal(Signal::INT)?;
-        let said = second.until("left before")?;
-        ensure!(second.child.wait()?.code() == Some(1) && said.contains("ends what is left"));
-        ends_what_is_left(&keelson, &folder, &running, true)?;
+        let printed = second.until("left before")?;
+        ensure!(second.child.wait()?.code() == Some(1) && printed.contains("ends what is left"));
+        ends_what_is_left(&keelson, &dir, &running, true)?;
 
         fs::write(&pod, text.replace("Seconds: 6", "Seconds: 2"))?;
         let mut third = foreground()?;
         third.child.kill()?;
         third.child.wait()?;
         ensure!(running()? > 0, "the container goes on");
-        ends_what_is_left(&keelson, &folder, &running, false)
+        ends_what_is_left(&keelson, &dir, &running, false)
     })
 }
 
 /// A background agent without its own pod reports what was left, lists it, and stops it.
 fn ends_what_is_left(
     keelson: &Path,
-    folder: &Path,
+    dir: &Path,
     running: &dyn Fn() -> Result<usize>,
     is_overdue: bool,
 ) -> Result<()> {
     let mut command = Command::new(keelson);
-    command.args(["run", "--detach", "--root"]).arg(folder.join("root"));
-    command.arg("--state").arg(folder.join("state")).stdin(Stdio::null());
+    command.args(["run", "--detach", "--root"]).arg(dir.join("root"));
+    command.arg("--state").arg(dir.join("state")).stdin(Stdio::null());
     let begun = command.output()?;
     let words = String::from_utf8_lossy(&begun.stderr).into_owned();
     ensure!(begun.status.success() && words.contains("default/deaf was left"), "{words}");
-    let socket = folder.join("state/agent.sock");
+    let socket = dir.join("state/agent.sock");
     let ask = || Command::new(keelson).args(["ps", "--socket"]).arg(&socket).output();
     let mut was_listed = false;
     wait_for("it is ended", Duration::from_secs(40), || {
@@ -252,7 +253,7 @@ fn ends_what_is_left(
         let line = fs::read(entry.path().join("cmdline")).unwrap_or_default();
         let line = String::from_utf8_lossy(&line).into_owned();
         let number = entry.file_name().to_str().and_then(|name| name.parse().ok());
-        if line.contains("run-agent") && line.contains(&*folder.display().to_string()) {
+        if line.contains("run-agent") && line.contains(&*dir.display().to_string()) {
             kill_process(number.and_then(Pid::from_raw).context("its number")?, Signal::TERM)?;
         }
     }

@@ -7,36 +7,36 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
-use node_testkit::bed::Test;
-use node_testkit::images::{self, Content, Image};
+use node_testkit::bed::BedTest;
+use node_testkit::images::{self, FileContent, TestImage};
 use node_testkit::programs;
 use rustix::process::{Pid, Signal, kill_process};
 
+use crate::exec_and_attach::{self, Verbs, good};
 use crate::node::{STEADY, wait_for};
 use crate::open_streams;
-use crate::reach::{self, Verbs, good};
 use crate::terminal::OnTerminal;
 
-const PATIENCE: Duration = Duration::from_secs(60);
+const WAIT_LIMIT: Duration = Duration::from_secs(60);
 
 /// Embedded runtime settings with a network other than the default.
 const SETTINGS: &str =
     r#"{"version": 1, "network": {"bridge": "verbs0", "subnets": ["10.77.0.0/24"]}}"#;
 
 /// One root of `keelson run`, and the verbs on it.
-struct Home {
+struct DetachedRoot {
     keelson: PathBuf,
-    folder: PathBuf,
+    dir: PathBuf,
 }
 
-impl Home {
+impl DetachedRoot {
     fn state(&self) -> PathBuf {
-        self.folder.join("state")
+        self.dir.join("state")
     }
 
     fn run(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(&self.keelson);
-        command.arg("run").arg("--root").arg(self.folder.join("root"));
+        command.arg("run").arg("--root").arg(self.dir.join("root"));
         command.arg("--state").arg(self.state()).args(arguments).stdin(Stdio::null());
         command
     }
@@ -45,7 +45,7 @@ impl Home {
         Verbs {
             program: self.keelson.clone(),
             socket: Some(self.state().join("agent.sock")),
-            folder: self.folder.clone(),
+            dir: self.dir.clone(),
         }
     }
 
@@ -58,13 +58,13 @@ impl Home {
     }
 
     fn write(&self, name: &str, text: &str) -> Result<String> {
-        let path = self.folder.join(name);
+        let path = self.dir.join(name);
         fs::write(&path, text)?;
         Ok(path.display().to_string())
     }
 
     fn until_runs(&self, name: &str) -> Result<()> {
-        wait_for(&format!("{name} runs"), PATIENCE, || {
+        wait_for(&format!("{name} runs"), WAIT_LIMIT, || {
             Ok(self.ask(&["ps"]).is_ok_and(|table| {
                 table.lines().any(|line| line.contains(name) && line.contains("1/1     Running"))
             }))
@@ -86,14 +86,14 @@ impl Home {
 
     /// Processes whose command line contains this word and this root.
     fn processes(&self, word: &str) -> Result<Vec<i32>> {
-        let home = self.folder.display().to_string();
+        let detached_root = self.dir.display().to_string();
         let mut found = Vec::new();
         for entry in fs::read_dir("/proc")? {
             let name = entry?.file_name();
             let Some(number) = name.to_str().and_then(|name| name.parse().ok()) else { continue };
             let line = fs::read(format!("/proc/{number}/cmdline")).unwrap_or_default();
             let line = String::from_utf8_lossy(&line).into_owned();
-            if line.contains(word) && line.contains(&home) {
+            if line.contains(word) && line.contains(&detached_root) {
                 found.push(number);
             }
         }
@@ -103,7 +103,7 @@ impl Home {
     /// The agent and everything of its pods are gone. A supervisor may exit last.
     fn nothing_is_left(&self) -> Result<()> {
         let mut left = Vec::new();
-        let gone = wait_for("the agent ends with its last pod", PATIENCE, || {
+        let gone = wait_for("the agent ends with its last pod", WAIT_LIMIT, || {
             left = self.left()?;
             Ok(left.is_empty())
         });
@@ -111,13 +111,13 @@ impl Home {
     }
 
     fn left(&self) -> Result<Vec<String>> {
-        let home = format!("{}/", self.folder.display());
+        let detached_root = format!("{}/", self.dir.display());
         let processes = self.processes("")?.into_iter().map(|number| format!("process {number}"));
         let mounts = fs::read_to_string("/proc/self/mountinfo")?;
-        let mounts = mounts.lines().filter(|line| line.contains(&home)).map(str::to_owned);
+        let mounts = mounts.lines().filter(|line| line.contains(&detached_root)).map(str::to_owned);
         let mut left: Vec<String> = processes.chain(mounts).collect();
-        for folder in ["root/agent/pods", "root/agent/keelson/background", "state/pods"] {
-            let Ok(entries) = fs::read_dir(self.folder.join(folder)) else { continue };
+        for dir in ["root/agent/pods", "root/agent/keelson/background", "state/pods"] {
+            let Ok(entries) = fs::read_dir(self.dir.join(dir)) else { continue };
             left.extend(entries.flatten().map(|entry| entry.path().display().to_string()));
         }
         Ok(left)
@@ -134,13 +134,13 @@ fn manifest(name: &str, script: &str) -> String {
 }
 
 /// An image without a shell, tar or anything but one program.
-fn bare_image() -> Result<Image> {
+fn bare_image() -> Result<TestImage> {
     let busybox = images::busybox()?;
     let program = busybox.files().values().find_map(|file| match &file.content {
-        Content::HostFile(path) => Some(path.clone()),
+        FileContent::HostFile(path) => Some(path.clone()),
         _ => None,
     });
-    Ok(Image::new("localhost/bare:1")
+    Ok(TestImage::new("localhost/bare:1")
         .with_host_file("busybox", 0o755, &program.context("busybox in its image")?)
         .configured(|config| config.entrypoint = vec!["/busybox".to_owned()]))
 }
@@ -156,60 +156,64 @@ fn archives() -> Result<Vec<String>> {
 fn verbs_work_on_pods_in_the_background() -> Result<()> {
     let keelson = programs::build("keelson", "keelson")?;
     let archives = archives()?;
-    Test::new().deadline(Duration::from_secs(240)).run(move |bed| {
-        let home = Home { keelson: keelson.clone(), folder: bed.make_folder("home")? };
+    BedTest::new().deadline(Duration::from_secs(240)).run(move |bed| {
+        let detached_root = DetachedRoot { keelson: keelson.clone(), dir: bed.create_dir("home")? };
         let script = format!("echo up; {STEADY}");
-        let web = home.write("web.yaml", &manifest("web", &script))?;
-        let settings = home.write("runtime.json", SETTINGS)?;
+        let web = detached_root.write("web.yaml", &manifest("web", &script))?;
+        let settings = detached_root.write("runtime.json", SETTINGS)?;
         let mut detach = vec!["--detach", "--import", &archives[0], "--import", &archives[1]];
         detach.extend(["--runtime-config", &settings, &web]);
-        let said = good(home.run(&detach).output()?, &detach)?;
-        ensure!(said.contains("default/web runs in the background"), "{said}");
-        home.until_runs("web")?;
-        ensure!(home.agents()?.len() == 1, "{:?}", home.agents()?);
-        has_address_of_the_settings(&home, "web")?;
+        let printed = good(detached_root.run(&detach).output()?, &detach)?;
+        ensure!(printed.contains("default/web runs in the background"), "{printed}");
+        detached_root.until_runs("web")?;
+        ensure!(detached_root.agents()?.len() == 1, "{:?}", detached_root.agents()?);
+        has_address_of_the_settings(&detached_root, "web")?;
 
-        let verbs = home.verbs();
-        open_streams::are_not_tcp(&verbs, "web", home.agent()?).context("open streams")?;
-        open_streams::end_with_who_asked(&verbs, "web").context("whoever leaves")?;
-        reach::commands(&verbs, "web")?;
-        reach::command_on_a_terminal(&verbs, "web")?;
-        reach::large_streams(&verbs, "web", 64)?;
-        reach::copies(&verbs, "web")?;
-        reach::ports(&verbs, "web", 64)?;
-        usage_and_images(&home)?;
-        attach(&home)?;
+        let verbs = detached_root.verbs();
+        open_streams::are_not_tcp(&verbs, "web", detached_root.agent()?).context("open streams")?;
+        open_streams::end_with_their_client(&verbs, "web").context("whoever leaves")?;
+        exec_and_attach::commands(&verbs, "web")?;
+        exec_and_attach::command_on_a_terminal(&verbs, "web")?;
+        exec_and_attach::large_streams(&verbs, "web", 64)?;
+        exec_and_attach::copies(&verbs, "web")?;
+        exec_and_attach::ports(&verbs, "web", 64)?;
+        usage_and_images(&detached_root)?;
+        attach(&detached_root)?;
         // However many streams there were: none of them left a port behind.
-        open_streams::has_no_tcp(home.agent()?).context("after all streams")?;
-        open_streams::have_addresses_too(&home.state().join("agent.sock"), home.agent()?)?;
-        more_pods(&home, &web)?;
+        open_streams::has_no_tcp(detached_root.agent()?).context("after all streams")?;
+        open_streams::have_addresses_too(
+            &detached_root.state().join("agent.sock"),
+            detached_root.agent()?,
+        )?;
+        more_pods(&detached_root, &web)?;
 
-        ensure!(home.ask(&["stop", "web"])?.contains("has ended"), "stop");
-        home.nothing_is_left()
+        ensure!(detached_root.ask(&["stop", "web"])?.contains("has ended"), "stop");
+        detached_root.nothing_is_left()
     })
 }
 
-fn has_address_of_the_settings(home: &Home, pod: &str) -> Result<()> {
-    let said = home.ask(&["exec", pod, "--", "ip", "-4", "-o", "addr", "show", "eth0"])?;
-    ensure!(said.contains("inet 10.77.0."), "{said}");
+fn has_address_of_the_settings(detached_root: &DetachedRoot, pod: &str) -> Result<()> {
+    let printed =
+        detached_root.ask(&["exec", pod, "--", "ip", "-4", "-o", "addr", "show", "eth0"])?;
+    ensure!(printed.contains("inet 10.77.0."), "{printed}");
     Ok(())
 }
 
-fn usage_and_images(home: &Home) -> Result<()> {
-    let table = home.ask(&["top"])?;
+fn usage_and_images(detached_root: &DetachedRoot) -> Result<()> {
+    let table = detached_root.ask(&["top"])?;
     let line = table.lines().find(|line| line.contains("web")).context("web in top")?;
     let words: Vec<&str> = line.split_whitespace().collect();
     ensure!(words.get(2) == Some(&"main"), "{table}");
     ensure!(words.get(3).is_some_and(|cpu| cpu.ends_with('m')), "{table}");
     ensure!(words.get(4).is_some_and(|memory| memory.ends_with('B')), "{table}");
-    let listed = home.ask(&["images"])?;
+    let listed = detached_root.ask(&["images"])?;
     ensure!(listed.contains(images::BUSYBOX) && listed.contains("localhost/bare:1"), "{listed}");
-    let missing = home.refused(&["images", "rm", "localhost/nothing:1"])?;
+    let missing = detached_root.refused(&["images", "rm", "localhost/nothing:1"])?;
     ensure!(missing.contains("no image named localhost/nothing:1"), "{missing}");
     Ok(())
 }
 
-fn attach(home: &Home) -> Result<()> {
+fn attach(detached_root: &DetachedRoot) -> Result<()> {
     let name = "ask";
     let text = format!(
         "apiVersion: v1\nkind: Pod\nmetadata: {{name: {name}}}\nspec:\n  restartPolicy: Never\n  \
@@ -217,55 +221,60 @@ fn attach(home: &Home) -> Result<()> {
          containers:\n  - name: main\n    image: {}\n    imagePullPolicy: Never\n    stdin: true\n    \
          stdinOnce: true\n    command: [sh, -c, \"{}\"]\n",
         images::BUSYBOX,
-        reach::ECHO
+        exec_and_attach::ECHO
     );
-    let file = home.write("ask.yaml", &text)?;
-    good(home.run(&["--detach", &file]).output()?, &["run"])?;
-    home.until_runs(name)?;
-    let refused = home.refused(&["attach", "-i", "web"])?;
+    let file = detached_root.write("ask.yaml", &text)?;
+    good(detached_root.run(&["--detach", &file]).output()?, &["run"])?;
+    detached_root.until_runs(name)?;
+    let refused = detached_root.refused(&["attach", "-i", "web"])?;
     ensure!(refused.contains("has no standard input"), "{refused}");
-    reach::attach_to_the_end(&home.verbs(), name)?;
-    wait_for("it has succeeded", PATIENCE, || Ok(home.ask(&["ps"])?.contains("Succeeded")))?;
-    ensure!(home.ask(&["logs", name])? == "hello\nover\n", "its log");
-    let again = good(home.run(&["--detach", &file]).output()?, &["run"])?;
+    exec_and_attach::attach_to_the_end(&detached_root.verbs(), name)?;
+    wait_for("it has succeeded", WAIT_LIMIT, || {
+        Ok(detached_root.ask(&["ps"])?.contains("Succeeded"))
+    })?;
+    ensure!(detached_root.ask(&["logs", name])? == "hello\nover\n", "its log");
+    let again = good(detached_root.run(&["--detach", &file]).output()?, &["run"])?;
     ensure!(again.contains("default/ask runs in the background"), "{again}");
-    home.until_runs(name)?;
-    home.ask(&["stop", name])?;
+    detached_root.until_runs(name)?;
+    detached_root.ask(&["stop", name])?;
     Ok(())
 }
 
 /// A second run handed to the agent, the same again, a foreground run beside it, a killed agent.
-fn more_pods(home: &Home, web: &str) -> Result<()> {
-    let settings = home.folder.join("runtime.json").display().to_string();
-    let again = home.run(&["--runtime-config", &settings, "--detach", web]).output()?;
+fn more_pods(detached_root: &DetachedRoot, web: &str) -> Result<()> {
+    let settings = detached_root.dir.join("runtime.json").display().to_string();
+    let again = detached_root.run(&["--runtime-config", &settings, "--detach", web]).output()?;
     let words = String::from_utf8_lossy(&again.stderr).into_owned();
     ensure!(words.contains("is not in force: the background agent ran already"), "{words}");
-    let said = good(again, &["run"])?;
-    ensure!(said.contains("default/web is wanted like this already"), "{said}");
-    let beside = home.run(&[web]).output()?;
+    let printed = good(again, &["run"])?;
+    ensure!(printed.contains("default/web is wanted like this already"), "{printed}");
+    let beside = detached_root.run(&[web]).output()?;
     let words = String::from_utf8(beside.stderr)?;
     ensure!(!beside.status.success() && words.contains("runs the pods of"), "{words}");
-    let [agent] = home.agents()?[..] else { bail!("{:?} agents", home.agents()?) };
-    let before = home.ask(&["exec", "web", "--", "cat", "/proc/1/stat"])?;
+    let [agent] = detached_root.agents()?[..] else {
+        bail!("{:?} agents", detached_root.agents()?)
+    };
+    let before = detached_root.ask(&["exec", "web", "--", "cat", "/proc/1/stat"])?;
     kill_process(Pid::from_raw(agent).context("its number")?, Signal::KILL)?;
     // A killed process releases its sockets and locks one after another.
-    wait_for("the agent is gone", PATIENCE, || {
-        Ok(home.agents()?.is_empty() && home.refused(&["ps"])?.contains("no agent answers"))
+    wait_for("the agent is gone", WAIT_LIMIT, || {
+        Ok(detached_root.agents()?.is_empty()
+            && detached_root.refused(&["ps"])?.contains("no agent answers"))
     })?;
-    let alone = home.run(&[web]).output()?;
+    let alone = detached_root.run(&[web]).output()?;
     let words = String::from_utf8(alone.stderr)?;
     ensure!(words.contains("ended without its pods (default/web)"), "{words}");
-    good(home.run(&["--detach"]).output()?, &["run", "--detach"])?;
-    home.until_runs("web")?;
-    let after = home.ask(&["exec", "web", "--", "cat", "/proc/1/stat"])?;
+    good(detached_root.run(&["--detach"]).output()?, &["run", "--detach"])?;
+    detached_root.until_runs("web")?;
+    let after = detached_root.ask(&["exec", "web", "--", "cat", "/proc/1/stat"])?;
     let start = |stat: &str| stat.split_whitespace().nth(21).map(str::to_owned);
     ensure!(start(&before) == start(&after), "the container was started anew");
     // The agent that adopted them did not get the settings; it has recovered them.
-    let next = home.write("next.yaml", &manifest("next", STEADY))?;
-    good(home.run(&["--detach", &next]).output()?, &["run"])?;
-    home.until_runs("next")?;
-    has_address_of_the_settings(home, "next")?;
-    home.ask(&["stop", "next"])?;
+    let next = detached_root.write("next.yaml", &manifest("next", STEADY))?;
+    good(detached_root.run(&["--detach", &next]).output()?, &["run"])?;
+    detached_root.until_runs("next")?;
+    has_address_of_the_settings(detached_root, "next")?;
+    detached_root.ask(&["stop", "next"])?;
     Ok(())
 }
 
@@ -273,10 +282,10 @@ fn more_pods(home: &Home, web: &str) -> Result<()> {
 fn an_image_runs_without_a_manifest() -> Result<()> {
     let keelson = programs::build("keelson", "keelson")?;
     let archives = archives()?;
-    Test::new().deadline(Duration::from_secs(180)).run(move |bed| {
-        let home = Home { keelson: keelson.clone(), folder: bed.make_folder("home")? };
+    BedTest::new().deadline(Duration::from_secs(180)).run(move |bed| {
+        let detached_root = DetachedRoot { keelson: keelson.clone(), dir: bed.create_dir("home")? };
         let import = ["--import", &archives[0], "--import", &archives[1]];
-        let with = |more: &[&str]| home.run(&[&import[..], more].concat());
+        let with = |more: &[&str]| detached_root.run(&[&import[..], more].concat());
         let script = "echo \"$WORD\"; exit 5";
         let mut command =
             with(&["--image", images::BUSYBOX, "-e", "WORD=said", "--", "sh", "-c", script]);
@@ -295,8 +304,8 @@ fn an_image_runs_without_a_manifest() -> Result<()> {
         let shell = with(&["--image", images::BUSYBOX, "-it", "--name", "shell", "--", "sh"]);
         let mut shell = OnTerminal::start(shell)?;
         // Its first prompt may have appeared before the test read it.
-        wait_for("the shell runs", PATIENCE, || {
-            Ok(home.ask(&["ps"]).is_ok_and(|table| table.contains("Running")))
+        wait_for("the shell runs", WAIT_LIMIT, || {
+            Ok(detached_root.ask(&["ps"]).is_ok_and(|table| table.contains("Running")))
         })?;
         shell.type_in("\n")?;
         shell.until("# ")?;
@@ -308,15 +317,18 @@ fn an_image_runs_without_a_manifest() -> Result<()> {
         let mut sleeping =
             with(&["--detach", "--image", "localhost/bare:1", "--", "sleep", "1000"]);
         good(sleeping.output()?, &["run", "--detach"])?;
-        home.until_runs("bare")?;
-        let note = home.write("note", "note")?;
-        home.ask(&["cp", &note, "bare:/note"])?;
-        let back = home.folder.join("note-back");
-        home.ask(&["cp", "bare:/note", &back.display().to_string()])?;
+        detached_root.until_runs("bare")?;
+        let note = detached_root.write("note", "note")?;
+        detached_root.ask(&["cp", &note, "bare:/note"])?;
+        let back = detached_root.dir.join("note-back");
+        detached_root.ask(&["cp", "bare:/note", &back.display().to_string()])?;
         ensure!(fs::read_to_string(&back)? == "note", "another note");
-        home.ask(&["stop", "bare"])?;
-        home.nothing_is_left()?;
-        ensure!(Path::new(&home.folder.join("root/agent.log")).exists(), "no log of the agent");
+        detached_root.ask(&["stop", "bare"])?;
+        detached_root.nothing_is_left()?;
+        ensure!(
+            Path::new(&detached_root.dir.join("root/agent.log")).exists(),
+            "no log of the agent"
+        );
         Ok(())
     })
 }

@@ -7,16 +7,16 @@ use std::fs;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use node_testkit::bed::Test;
+use node_testkit::bed::BedTest;
 use node_testkit::start::{Containerd, ContainerdOptions};
-use real_tests::standalone::agent::{Agent, Home};
-use real_tests::standalone::runtime::Seen;
+use real_tests::standalone::agent::{AgentHome, AgentProcess};
+use real_tests::standalone::runtime::ListedContainer;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 use crate::clean_up::remains;
 use crate::node::{
-    PATIENCE, STEADY, archives, by_pod, container, containerd, is_ready, keelson, pod, restarts,
+    STEADY, WAIT_LIMIT, archives, by_pod, container, containerd, is_ready, keelson, pod, restarts,
     wait_for,
 };
 
@@ -33,10 +33,10 @@ fn pods() -> usize {
 #[test]
 fn a_runtime_killed_under_pods_costs_no_container() -> Result<()> {
     let (keelson, archives) = (keelson()?, archives()?);
-    Test::new().needs(Containerd::NEEDS).deadline(Duration::from_secs(300)).run(move |bed| {
+    BedTest::new().needs(Containerd::NEEDS).deadline(Duration::from_secs(300)).run(move |bed| {
         let (mut containerd, runtime) = containerd(bed, &archives)?;
-        let home = Home::new(bed, "runtime-restarts", &containerd.endpoint())?;
-        let mut agent = Agent::start(bed, &keelson, &home)?;
+        let home = AgentHome::new(bed, "runtime-restarts", &containerd.endpoint())?;
+        let mut agent = AgentProcess::start(bed, &keelson, &home)?;
         for number in 0..pods() {
             let name = format!("steady-{number}");
             agent.place(&name, &pod(&name, "", STEADY))?;
@@ -69,7 +69,7 @@ fn a_runtime_killed_under_pods_costs_no_container() -> Result<()> {
         agent.withdraw_all()?;
         runtime.wait_gone("")?;
         let mut left = Vec::new();
-        wait_for("nothing is left", PATIENCE, || {
+        wait_for("nothing is left", WAIT_LIMIT, || {
             left = remains(&home.root())?;
             Ok(left.is_empty())
         })
@@ -98,10 +98,10 @@ fn slow(name: &str) -> String {
 #[test]
 fn a_runtime_killed_while_pods_start_and_stop_is_caught_up_with() -> Result<()> {
     let (keelson, archives) = (keelson()?, archives()?);
-    Test::new().needs(Containerd::NEEDS).deadline(Duration::from_secs(400)).run(move |bed| {
+    BedTest::new().needs(Containerd::NEEDS).deadline(Duration::from_secs(400)).run(move |bed| {
         let (mut containerd, runtime) = containerd(bed, &archives)?;
-        let home = Home::new(bed, "runtime-churn", &containerd.endpoint())?;
-        let mut agent = Agent::start(bed, &keelson, &home)?;
+        let home = AgentHome::new(bed, "runtime-churn", &containerd.endpoint())?;
+        let mut agent = AgentProcess::start(bed, &keelson, &home)?;
         let steady = 4;
         for number in 0..steady {
             let name = format!("steady-{number}");
@@ -114,10 +114,10 @@ fn a_runtime_killed_while_pods_start_and_stop_is_caught_up_with() -> Result<()> 
         for round in 0..RESTARTS {
             named(round).try_for_each(|name| agent.withdraw(&name))?;
             named(round + 1).try_for_each(|name| agent.place(&name, &slow(&name)))?;
-            wait_for("some begin and some end", PATIENCE, || {
+            wait_for("some begin and some end", WAIT_LIMIT, || {
                 let begun = runtime.containers(&format!("round-{}-", round + 1))?;
                 let ends = named(round).any(|name| {
-                    agent.ask(&["logs", &name]).is_ok_and(|said| said.contains("ending"))
+                    agent.ask(&["logs", &name]).is_ok_and(|output| output.contains("ending"))
                 });
                 Ok(ends && begun.iter().any(|one| one.started_at > 0))
             })?;
@@ -128,7 +128,7 @@ fn a_runtime_killed_while_pods_start_and_stop_is_caught_up_with() -> Result<()> 
             containerd = Containerd::start(bed, &ContainerdOptions::default())?;
             all_run(&agent, steady + CHURNING)?;
             ensure!(!agent.has_ended()?, "the agent ended in round {round}");
-            wait_for("those that were ending are gone", PATIENCE, || {
+            wait_for("those that were ending are gone", WAIT_LIMIT, || {
                 // The first question after a restart may go down the line of before.
                 let left = runtime.containers(&format!("round-{round}-"));
                 Ok(left.is_ok_and(|left| left.is_empty()))
@@ -138,7 +138,7 @@ fn a_runtime_killed_while_pods_start_and_stop_is_caught_up_with() -> Result<()> 
         agent.withdraw_all()?;
         runtime.wait_gone("")?;
         let mut left = Vec::new();
-        wait_for("nothing is left", PATIENCE, || {
+        wait_for("nothing is left", WAIT_LIMIT, || {
             left = remains(&home.root())?;
             Ok(left.is_empty())
         })
@@ -148,7 +148,7 @@ fn a_runtime_killed_while_pods_start_and_stop_is_caught_up_with() -> Result<()> 
     })
 }
 
-fn any_ready(agent: &Agent, prefix: &str) -> Result<bool> {
+fn any_ready(agent: &AgentProcess, prefix: &str) -> Result<bool> {
     let pods = agent.pods()?;
     let items = pods["items"].as_array().context("items")?;
     let named = |pod: &&Value| {
@@ -159,8 +159,8 @@ fn any_ready(agent: &Agent, prefix: &str) -> Result<bool> {
 
 /// One container each, the same as before, and it runs.
 fn same_containers(
-    before: &BTreeMap<String, Vec<Seen>>,
-    after: &BTreeMap<String, Vec<Seen>>,
+    before: &BTreeMap<String, Vec<ListedContainer>>,
+    after: &BTreeMap<String, Vec<ListedContainer>>,
 ) -> Result<()> {
     for (pod, seen) in before {
         let now = after.get(pod).map(Vec::as_slice).unwrap_or_default();
@@ -188,7 +188,7 @@ fn end_unseen(round: usize) -> Result<()> {
     anyhow::bail!("no process {wanted:?}")
 }
 
-fn pod_of(agent: &Agent, name: &str) -> Result<Option<Value>> {
+fn pod_of(agent: &AgentProcess, name: &str) -> Result<Option<Value>> {
     let pods = agent.pods()?;
     let items = pods["items"].as_array().context("items")?;
     Ok(items.iter().find(|pod| pod["metadata"]["name"] == name).cloned())
@@ -196,9 +196,9 @@ fn pod_of(agent: &Agent, name: &str) -> Result<Option<Value>> {
 
 /// The exit was observed and answered with one restart. This runtime has no exit code for an exit
 /// while it was down, and reports 255; it may also have got the code from the container's shim.
-fn caught_up(agent: &Agent, name: &str) -> Result<()> {
+fn caught_up(agent: &AgentProcess, name: &str) -> Result<()> {
     let mut last = None;
-    wait_for("its second life", PATIENCE, || {
+    wait_for("its second life", WAIT_LIMIT, || {
         last = pod_of(agent, name)?;
         Ok(last.as_ref().is_some_and(|pod| restarts(pod, "main") == 1 && is_ready(pod)))
     })
@@ -210,8 +210,8 @@ fn caught_up(agent: &Agent, name: &str) -> Result<()> {
     Ok(())
 }
 
-fn all_run(agent: &Agent, count: usize) -> Result<()> {
-    wait_for("all pods run", PATIENCE * 2, || {
+fn all_run(agent: &AgentProcess, count: usize) -> Result<()> {
+    wait_for("all pods run", WAIT_LIMIT * 2, || {
         let pods = agent.pods()?;
         let items = pods["items"].as_array().cloned().unwrap_or_default();
         Ok(items.len() == count && items.iter().all(is_ready))

@@ -9,22 +9,22 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use node_testkit::bed::Test;
+use node_testkit::bed::BedTest;
 use node_testkit::start::Containerd;
-use real_tests::standalone::agent::Agent;
+use real_tests::standalone::agent::AgentProcess;
 
 use crate::node::{
-    Node, STEADY, archives, ensure_has, keelson, manifest, only, pod, refused, restarts, uid,
-    wait_for,
+    STEADY, StandaloneNode, archives, ensure_has, keelson, manifest, only, pod, refused, restarts,
+    uid, wait_for,
 };
 
 const SOON: Duration = Duration::from_secs(60);
 
 #[test]
-fn a_folder_may_hold_anything_and_its_good_pods_run() -> Result<()> {
+fn valid_manifests_run_beside_invalid_files_in_a_manifest_dir() -> Result<()> {
     let (keelson, archives) = (keelson()?, archives()?);
-    Test::new().needs(Containerd::NEEDS).deadline(Duration::from_secs(180)).run(move |bed| {
-        let node = Node::start(bed, &keelson, &archives, "fileCheckFrequency: 5m\n")?;
+    BedTest::new().needs(Containerd::NEEDS).deadline(Duration::from_secs(180)).run(move |bed| {
+        let node = StandaloneNode::start(bed, &keelson, &archives, "fileCheckFrequency: 5m\n")?;
         node.agent.place("good", &pod("good", "", STEADY))?;
         node.agent.place("turns-bad", &pod("turns-bad", "", STEADY))?;
         let good = node.until_ready("good")?;
@@ -43,14 +43,14 @@ fn a_folder_may_hold_anything_and_its_good_pods_run() -> Result<()> {
             "references.yaml",
             "second.yaml: pod good-node_default has the same name",
         ];
-        let mut told = String::new();
+        let mut warning_text = String::new();
         wait_for("every trouble is told", SOON, || {
-            told = node.agent.warnings(&["ps"])?;
-            Ok(expected.iter().all(|word| told.contains(word)))
+            warning_text = node.agent.warnings(&["ps"])?;
+            Ok(expected.iter().all(|word| warning_text.contains(word)))
         })
-        .with_context(|| told.clone())?;
-        ensure!(!told.contains(".hidden"), "dot files are passed over: {told}");
-        ensure_has(&told, &["turns-bad-node_default kept as its last good version said"])?;
+        .with_context(|| warning_text.clone())?;
+        ensure!(!warning_text.contains(".hidden"), "dot files are passed over: {warning_text}");
+        ensure_has(&warning_text, &["turns-bad-node_default kept as its last good version said"])?;
         ensure_has(&node.agent.ask(&["explain", "turns-bad"])?, &["warning: ", "turns-bad.yaml"])?;
         // One that was never good is explained too, whatever its file is called.
         let never = refused(&node.agent, &["explain", "references"])?;
@@ -93,9 +93,9 @@ fn identity(pod: &serde_json::Value) -> Result<()> {
     Ok(())
 }
 
-fn spoil(node: &Node<'_>) -> Result<()> {
-    let folder = node.home.manifests();
-    let path = |name: &str| folder.join(name);
+fn spoil(node: &StandaloneNode<'_>) -> Result<()> {
+    let dir = node.home.manifests();
+    let path = |name: &str| dir.join(name);
     node.agent.place(
         "turns-bad",
         "apiVersion: v1\nkind: Pod\nmetadata: {name: turns-bad}\nspec: {containers: []}\n",
@@ -110,7 +110,7 @@ fn spoil(node: &Node<'_>) -> Result<()> {
         envFrom: [{secretRef: {name: x}}]\n";
     node.place("references", refers)?;
     node.agent.place("second", &pod("good", "", "exit 1"))?;
-    let elsewhere = node.bed.make_folder("elsewhere")?.join("linked");
+    let elsewhere = node.bed.create_dir("elsewhere")?.join("linked");
     fs::write(&elsewhere, pod("linked", "", STEADY))?;
     symlink(&elsewhere, path("linked.yaml"))?;
     let json = format!(
@@ -124,7 +124,7 @@ fn spoil(node: &Node<'_>) -> Result<()> {
 }
 
 /// The same content again changes nothing; different content is a different pod.
-fn mend(node: &Node<'_>, kept: &str, before: &[String; 2]) -> Result<()> {
+fn mend(node: &StandaloneNode<'_>, kept: &str, before: &[String; 2]) -> Result<()> {
     node.agent.place("turns-bad", &pod("turns-bad", "", STEADY))?;
     wait_for("the trouble is over", SOON, || {
         Ok(!node.agent.warnings(&["ps"])?.contains("turns-bad.yaml"))
@@ -141,40 +141,40 @@ fn mend(node: &Node<'_>, kept: &str, before: &[String; 2]) -> Result<()> {
 
 /// How the server handles the next request.
 #[derive(Clone)]
-enum Mood {
-    Tell(String),
+enum ServerMode {
+    Serve(String),
     Redirect,
     Hang,
     Lie,
     Fail,
 }
 
-struct Server {
+struct ManifestServer {
     address: SocketAddr,
-    mood: Arc<Mutex<Mood>>,
+    mode: Arc<Mutex<ServerMode>>,
     heads: Arc<Mutex<Vec<String>>>,
 }
 
-impl Server {
+impl ManifestServer {
     fn start() -> Result<Self> {
         let listener = TcpListener::bind(("127.0.0.1", 0))?;
         let address = listener.local_addr()?;
-        let mood = Arc::new(Mutex::new(Mood::Fail));
+        let mode = Arc::new(Mutex::new(ServerMode::Fail));
         let heads = Arc::new(Mutex::new(Vec::new()));
-        let (own, noted) = (mood.clone(), heads.clone());
+        let (own, noted) = (mode.clone(), heads.clone());
         std::thread::spawn(move || {
             for stream in listener.incoming().flatten() {
-                let (mood, noted) = (own.clone(), noted.clone());
+                let (mode, noted) = (own.clone(), noted.clone());
                 // A hanging request does not block others.
-                std::thread::spawn(move || serve(stream, &mood, &noted));
+                std::thread::spawn(move || serve(stream, &mode, &noted));
             }
         });
-        Ok(Self { address, mood, heads })
+        Ok(Self { address, mode, heads })
     }
 
-    fn become_so(&self, mood: Mood) {
-        if let Ok(mut now) = self.mood.lock() {
-            *now = mood;
+    fn set_mode(&self, mode: ServerMode) {
+        if let Ok(mut now) = self.mode.lock() {
+            *now = mode;
         }
     }
 
@@ -183,7 +183,7 @@ impl Server {
     }
 }
 
-fn serve(mut stream: TcpStream, now: &Mutex<Mood>, noted: &Mutex<Vec<String>>) -> Option<()> {
+fn serve(mut stream: TcpStream, now: &Mutex<ServerMode>, noted: &Mutex<Vec<String>>) -> Option<()> {
     let mut head = Vec::new();
     let mut byte = [0];
     while !head.ends_with(b"\r\n\r\n") && stream.read(&mut byte).ok()? == 1 {
@@ -191,21 +191,21 @@ fn serve(mut stream: TcpStream, now: &Mutex<Mood>, noted: &Mutex<Vec<String>>) -
     }
     let head = String::from_utf8_lossy(&head).into_owned();
     noted.lock().ok()?.push(head.clone());
-    let mood = now.lock().ok()?.clone();
-    let answer = match mood {
-        Mood::Redirect if head.starts_with("GET /pods ") => {
+    let mode = now.lock().ok()?.clone();
+    let answer = match mode {
+        ServerMode::Redirect if head.starts_with("GET /pods ") => {
             "HTTP/1.1 302 Found\r\nlocation: /elsewhere\r\ncontent-length: 0\r\n\r\n".to_owned()
         }
-        Mood::Redirect => whole(&manifest("by-url", MOVED)),
-        Mood::Tell(body) => whole(&body),
-        Mood::Hang => {
-            while matches!(*now.lock().ok()?, Mood::Hang) {
+        ServerMode::Redirect => whole(&manifest("by-url", MOVED)),
+        ServerMode::Serve(body) => whole(&body),
+        ServerMode::Hang => {
+            while matches!(*now.lock().ok()?, ServerMode::Hang) {
                 std::thread::sleep(Duration::from_millis(50));
             }
             return None;
         }
-        Mood::Lie => "HTTP/1.1 200 OK\r\ncontent-length: 5000\r\n\r\nkind: Pod\n".to_owned(),
-        Mood::Fail => "HTTP/1.1 500 No\r\ncontent-length: 0\r\n\r\n".to_owned(),
+        ServerMode::Lie => "HTTP/1.1 200 OK\r\ncontent-length: 5000\r\n\r\nkind: Pod\n".to_owned(),
+        ServerMode::Fail => "HTTP/1.1 500 No\r\ncontent-length: 0\r\n\r\n".to_owned(),
     };
     stream.write_all(answer.as_bytes()).ok()
 }
@@ -220,23 +220,23 @@ const MOVED: &str = "  terminationGracePeriodSeconds: 1\n  containers:\n  \
     - {name: moved, image: BUSYBOX, command: [sleep, \"1000\"]}\n";
 
 #[test]
-fn a_url_may_lie_and_hang_and_one_file_is_enough() -> Result<()> {
+fn a_url_source_survives_bad_answers_and_one_file_is_a_source() -> Result<()> {
     let (keelson, archives) = (keelson()?, archives()?);
-    Test::new().needs(Containerd::NEEDS).deadline(Duration::from_secs(180)).run(move |bed| {
-        let server = Server::start()?;
+    BedTest::new().needs(Containerd::NEEDS).deadline(Duration::from_secs(180)).run(move |bed| {
+        let server = ManifestServer::start()?;
         let configuration = format!(
             "httpCheckFrequency: 1s\nstaticPodURL: http://{}/pods\n\
              staticPodURLHeader: {{X-Token: [one, two]}}\n",
             server.address
         );
         let mut kind = keelson.clone();
-        let file = bed.folder().join("one-file.yaml");
+        let file = bed.dir().join("one-file.yaml");
         fs::write(&file, manifest("by-file", ONE))?;
         kind.command.push(format!("--pod-manifest-path={}", file.display()));
-        let node = Node::start(bed, &kind, &archives, &configuration)?;
+        let node = StandaloneNode::start(bed, &kind, &archives, &configuration)?;
         node.until_ready("by-file").context("from a single file")?;
-        let told = wait_told(&node.agent, "status 500")?;
-        ensure_has(&told, &[&server.address.to_string()])?;
+        let warning_text = wait_for_warning(&node.agent, "status 500")?;
+        ensure_has(&warning_text, &[&server.address.to_string()])?;
         let heads = server.heads().concat().to_lowercase();
         ensure_has(&heads, &["x-token: one\r\n", "x-token: two\r\n"])?;
 
@@ -245,31 +245,33 @@ fn a_url_may_lie_and_hang_and_one_file_is_enough() -> Result<()> {
             json_pod("by-url"),
             json_pod("by-url-too")
         );
-        server.become_so(Mood::Tell(list));
+        server.set_mode(ServerMode::Serve(list));
         let pod = node.until_ready("by-url")?;
         node.until_ready("by-url-too")?;
         ensure!(pod["metadata"]["annotations"]["kubernetes.io/config.source"] == "http", "{pod:#}");
         let before = only(&node.runtime, "by-url-node")?.id;
-        for (mood, word) in [(Mood::Lie, ""), (Mood::Fail, "status 500"), (Mood::Hang, "within")] {
+        for (mode, word) in
+            [(ServerMode::Lie, ""), (ServerMode::Fail, "status 500"), (ServerMode::Hang, "within")]
+        {
             let asked = server.heads().len();
-            server.become_so(mood);
+            server.set_mode(mode);
             wait_for("another question", SOON, || Ok(server.heads().len() > asked))?;
-            wait_told(&node.agent, word)?;
+            wait_for_warning(&node.agent, word)?;
             ensure!(only(&node.runtime, "by-url-node")?.id == before, "what runs is kept");
             ensure!(node.pod("by-url-too")?.is_some(), "and so is the other");
         }
         fs::write(&file, "nonsense: [")?;
-        wait_told(&node.agent, "one-file.yaml")?;
+        wait_for_warning(&node.agent, "one-file.yaml")?;
         ensure!(node.pod("by-file")?.is_some(), "the file's pod is kept");
         fs::remove_file(&file)?;
         node.until_gone("by-file")?;
 
-        server.become_so(Mood::Redirect);
+        server.set_mode(ServerMode::Redirect);
         node.until("the pod of where it led", "by-url", |pod| {
             pod["spec"]["containers"][0]["name"] == "moved" && crate::node::is_ready(pod)
         })?;
         node.until_gone("by-url-too")?;
-        server.become_so(Mood::Tell(String::new()));
+        server.set_mode(ServerMode::Serve(String::new()));
         node.until_gone("by-url").context("an answer without a byte means no pods")?;
         node.runtime.wait_gone("")?;
         node.end()
@@ -285,12 +287,12 @@ fn json_pod(name: &str) -> String {
 }
 
 /// Waits for a warning of `keelson ps`.
-fn wait_told(agent: &Agent, word: &str) -> Result<String> {
-    let mut told = String::new();
+fn wait_for_warning(agent: &AgentProcess, word: &str) -> Result<String> {
+    let mut warning_text = String::new();
     wait_for(&format!("a warning of {word:?}"), SOON, || {
-        told = agent.warnings(&["ps"])?;
-        Ok(!told.is_empty() && told.contains(word))
+        warning_text = agent.warnings(&["ps"])?;
+        Ok(!warning_text.is_empty() && warning_text.contains(word))
     })
-    .with_context(|| format!("warnings: {told}"))?;
-    Ok(told)
+    .with_context(|| format!("warnings: {warning_text}"))?;
+    Ok(warning_text)
 }

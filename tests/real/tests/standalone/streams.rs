@@ -5,43 +5,44 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use node_testkit::bed::Test;
+use node_testkit::bed::BedTest;
 use node_testkit::start::Containerd;
 
+use crate::exec_and_attach::{self, Verbs};
 use crate::node::{
-    Node, archives, container, container_id, ensure_has, keelson, manifest, uid, wait_for,
+    StandaloneNode, archives, container, container_id, ensure_has, keelson, manifest, uid, wait_for,
 };
-use crate::reach::{self, Verbs};
 
 /// MiB each way.
 const LARGE: usize = 24;
 
 #[test]
-fn people_reach_into_containers_over_containerd() -> Result<()> {
+fn exec_attach_port_forward_and_cp_work_over_containerd() -> Result<()> {
     let (keelson, archives) = (keelson()?, archives()?);
-    Test::new().needs(Containerd::NEEDS).deadline(Duration::from_secs(180)).run(move |bed| {
-        let node = Node::start(bed, &keelson, &archives, "")?;
+    BedTest::new().needs(Containerd::NEEDS).deadline(Duration::from_secs(180)).run(move |bed| {
+        let node = StandaloneNode::start(bed, &keelson, &archives, "")?;
         node.place("box", BOX)?;
-        node.place("ask", &ASK.replace("ECHO", &format!("{:?}", reach::ECHO)))?;
+        node.place("ask", &ASK.replace("ECHO", &format!("{:?}", exec_and_attach::ECHO)))?;
         node.place("talk", TALK)?;
         for name in ["box", "ask", "talk"] {
             node.until_ready(name)?;
         }
         let program = PathBuf::from(node.agent.program());
-        let verbs = Verbs { program, socket: None, folder: bed.make_folder("here")? };
-        reach::commands(&verbs, "box").context("exec")?;
-        reach::command_on_a_terminal(&verbs, "box").context("exec on a terminal")?;
-        reach::large_streams(&verbs, "box", LARGE).context("large streams")?;
-        reach::copies(&verbs, "box").context("cp")?;
-        reach::ports(&verbs, "box", LARGE).context("port-forward")?;
+        let verbs = Verbs { program, socket: None, dir: bed.create_dir("here")? };
+        exec_and_attach::commands(&verbs, "box").context("exec")?;
+        exec_and_attach::command_on_a_terminal(&verbs, "box").context("exec on a terminal")?;
+        exec_and_attach::large_streams(&verbs, "box", LARGE).context("large streams")?;
+        exec_and_attach::copies(&verbs, "box").context("cp")?;
+        exec_and_attach::ports(&verbs, "box", LARGE).context("port-forward")?;
 
         let refused = verbs.refused(&["attach", "-i", "box"])?;
         ensure!(refused.contains("has no standard input"), "{refused}");
-        reach::attach_to_the_end(&verbs, "ask").context("attach")?;
+        exec_and_attach::attach_to_the_end(&verbs, "ask").context("attach")?;
         node.until_phase("ask", "Succeeded")?;
         ensure!(node.agent.ask(&["logs", "ask"])? == "hello\nover\n", "its log");
-        reach::attach_again(&verbs, "talk", "echoes").context("attach twice")?;
-        reach::attach_on_a_terminal(&verbs, "talk", "shell").context("attach on a terminal")?;
+        exec_and_attach::attach_again(&verbs, "talk", "echoes").context("attach twice")?;
+        exec_and_attach::attach_on_a_terminal(&verbs, "talk", "shell")
+            .context("attach on a terminal")?;
         let pod = node.until("its shell has ended", "talk", |pod| {
             container(pod, "shell")["state"].get("terminated").is_some()
         })?;
@@ -78,8 +79,8 @@ const TALK: &str = r#"
 #[test]
 fn a_static_pod_has_no_ephemeral_containers() -> Result<()> {
     let (keelson, archives) = (keelson()?, archives()?);
-    Test::new().needs(Containerd::NEEDS).deadline(Duration::from_secs(120)).run(move |bed| {
-        let node = Node::start(bed, &keelson, &archives, "")?;
+    BedTest::new().needs(Containerd::NEEDS).deadline(Duration::from_secs(120)).run(move |bed| {
+        let node = StandaloneNode::start(bed, &keelson, &archives, "")?;
         node.place("runs", BOX)?;
         let pod = node.until_ready("runs")?;
         let before = (uid(&pod)?, container_id(&pod, "main")?);
@@ -87,8 +88,8 @@ fn a_static_pod_has_no_ephemeral_containers() -> Result<()> {
         // One that never ran is refused, and said so.
         let debugged = format!("{BOX}\n{EPHEMERAL}");
         node.place("never", &debugged)?;
-        let log = real_tests::standalone::agent::Agent::log(bed, &keelson);
-        let told = |file: &str| {
+        let log = real_tests::standalone::agent::AgentProcess::log(bed, &keelson);
+        let wait_for_warning = |file: &str| {
             wait_for(&format!("{file} is told"), Duration::from_secs(30), || {
                 let log = std::fs::read_to_string(&log)?;
                 Ok(log.lines().any(|line| {
@@ -96,13 +97,13 @@ fn a_static_pod_has_no_ephemeral_containers() -> Result<()> {
                 }))
             })
         };
-        told("never.yaml")?;
+        wait_for_warning("never.yaml")?;
         ensure!(node.pod("never")?.is_none(), "it is a pod all the same");
         // One that runs goes on as it was, and explains itself.
         node.agent.place("runs", &manifest("runs", &debugged))?;
-        told("runs.yaml")?;
-        let said = node.until_explained("runs", "spec.ephemeralContainers")?;
-        ensure_has(&said, &["runs.yaml"])?;
+        wait_for_warning("runs.yaml")?;
+        let output = node.until_explained("runs", "spec.ephemeralContainers")?;
+        ensure_has(&output, &["runs.yaml"])?;
         let pod = node.until_ready("runs")?;
         ensure!((uid(&pod)?, container_id(&pod, "main")?) == before, "another: {pod:#}");
         ensure!(pod["status"].get("ephemeralContainerStatuses").is_none(), "{pod:#}");

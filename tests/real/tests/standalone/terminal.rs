@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail, ensure};
 use rustix::process::{Pid, Signal, kill_process};
 
-const PATIENCE: Duration = Duration::from_secs(60);
+const WAIT_LIMIT: Duration = Duration::from_secs(60);
 
 /// A pseudo terminal: this end, and the one for a program.
 fn terminal() -> Result<(File, OwnedFd)> {
@@ -49,7 +49,7 @@ impl OnTerminal {
         let begun = Instant::now();
         let mut part = [0; 4096];
         while !self.seen.contains(words) {
-            ensure!(begun.elapsed() < PATIENCE, "no {words:?} in {:?}", self.seen);
+            ensure!(begun.elapsed() < WAIT_LIMIT, "no {words:?} in {:?}", self.seen);
             let timeout = rustix::event::Timespec { tv_sec: 1, tv_nsec: 0 };
             let mut ready =
                 [rustix::event::PollFd::new(&self.master, rustix::event::PollFlags::IN)];

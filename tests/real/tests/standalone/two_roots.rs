@@ -20,22 +20,22 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 use container_runtime::crash_points;
-use node_testkit::bed::{Bed, Test};
+use node_testkit::bed::{Bed, BedTest};
 use node_testkit::start::get;
 use node_testkit::{images, programs};
-use real_tests::judge::Judge;
+use real_tests::leftover_check::LeftoverCheck;
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 use serde_json::Value;
 
 use crate::node::{STEADY, wait_for};
 
-const PATIENCE: Duration = Duration::from_secs(60);
+const WAIT_LIMIT: Duration = Duration::from_secs(60);
 /// The timeout for an armed agent to reach its crash point.
 const POINT: Duration = Duration::from_secs(20);
 const KILLS: u64 = 6;
 
 /// One root, and the verbs on it.
-struct Root {
+struct AgentRoot {
     keelson: PathBuf,
     name: &'static str,
     root: PathBuf,
@@ -47,7 +47,7 @@ struct Root {
 
 /// The properties of a pod that must not change.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Facts {
+struct SteadyPodFacts {
     address: String,
     container: String,
     restarts: u64,
@@ -55,7 +55,7 @@ struct Facts {
     answer: String,
 }
 
-impl Root {
+impl AgentRoot {
     fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(&self.keelson);
         command.args(["run", "--detach", "--root"]).arg(&self.root);
@@ -66,9 +66,9 @@ impl Root {
 
     /// False: the agent did not accept it, or died meanwhile.
     fn run(&self, arguments: &[&str], crash_at: Option<&str>) -> Result<bool> {
-        let said = fs::File::options().create(true).append(true).open(self.work.join("said"))?;
+        let printed = fs::File::options().create(true).append(true).open(self.work.join("said"))?;
         let mut command = self.command(arguments);
-        command.stderr(said).envs(crash_at.map(|point| ("KEELSON_CRASH_AT", point)));
+        command.stderr(printed).envs(crash_at.map(|point| ("KEELSON_CRASH_AT", point)));
         Ok(command.status()?.success())
     }
 
@@ -106,7 +106,7 @@ impl Root {
     fn kill_agent(&self) -> Result<()> {
         let agent = self.agent()?;
         let _ = kill_process(agent, Signal::KILL);
-        wait_for("the killed agent is gone", PATIENCE, || Ok(test_kill_process(agent).is_err()))
+        wait_for("the killed agent is gone", WAIT_LIMIT, || Ok(test_kill_process(agent).is_err()))
     }
 
     fn pods(&self) -> Result<Vec<Value>> {
@@ -117,7 +117,7 @@ impl Root {
     /// Stops its pods; the agent exits with the last, and leaves nothing.
     fn end(&self) -> Result<()> {
         let agent = self.agent()?;
-        wait_for("the agent ends with its last pod", PATIENCE, || {
+        wait_for("the agent ends with its last pod", WAIT_LIMIT, || {
             // It may just be gone, and one that was handed over may not be listed yet.
             for pod in self.pods().unwrap_or_default() {
                 let _ = self.ask(&["stop", pod["metadata"]["name"].as_str().unwrap_or_default()]);
@@ -137,7 +137,7 @@ impl Root {
     }
 
     /// The properties of the steady pods that run.
-    fn facts(&self) -> Result<BTreeMap<String, Facts>> {
+    fn facts(&self) -> Result<BTreeMap<String, SteadyPodFacts>> {
         let mut facts = BTreeMap::new();
         for pod in self.pods()? {
             let Some((name, port)) = self.steady().into_iter().find(|it| is_called(&pod, &it.0))
@@ -146,7 +146,7 @@ impl Root {
             };
             let status = &pod["status"]["containerStatuses"][0];
             let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-            let found = Facts {
+            let found = SteadyPodFacts {
                 address: text(&pod["status"]["podIP"]),
                 container: text(&status["containerID"]),
                 restarts: status["restartCount"].as_u64().unwrap_or(u64::MAX),
@@ -165,7 +165,7 @@ impl Root {
     }
 
     /// The firewall rules with one of these addresses.
-    fn rules(&self, facts: &BTreeMap<String, Facts>) -> Result<BTreeSet<String>> {
+    fn rules(&self, facts: &BTreeMap<String, SteadyPodFacts>) -> Result<BTreeSet<String>> {
         let table = format!("keelson-{}", self.bridge()?);
         let mut list = Command::new("nft");
         list.args(["--stateless", "list", "table", "inet"]).arg(table);
@@ -224,15 +224,15 @@ fn output(command: &mut Command) -> Result<String> {
 }
 
 /// Sends requests to every steady pod by its host port and its address, repeatedly.
-struct Watch {
+struct EndpointWatch {
     ends: Arc<AtomicBool>,
     asked: Arc<AtomicU64>,
     failures: Arc<Mutex<Vec<String>>>,
     thread: Option<std::thread::JoinHandle<()>>,
 }
 
-impl Watch {
-    fn start(expected: Vec<(u16, Facts)>) -> Self {
+impl EndpointWatch {
+    fn start(expected: Vec<(u16, SteadyPodFacts)>) -> Self {
         let (ends, asked) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
         let failures = Arc::new(Mutex::new(Vec::new()));
         let (stop, count, found) = (ends.clone(), asked.clone(), failures.clone());
@@ -273,16 +273,16 @@ impl Watch {
     }
 }
 
-impl Drop for Watch {
+impl Drop for EndpointWatch {
     fn drop(&mut self) {
         self.ends.store(true, Ordering::Relaxed);
     }
 }
 
 /// A simple pseudo-random sequence: which instant each kill hits depends on the machine.
-struct Dice(u64);
+struct InstantSequence(u64);
 
-impl Dice {
+impl InstantSequence {
     fn below(&mut self, end: u64) -> u64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
@@ -292,7 +292,7 @@ impl Dice {
 }
 
 #[derive(Debug, Default)]
-struct Tally {
+struct TwoRootsTally {
     at_points: u64,
     /// How often the armed agent completed an operation without reaching its crash point, by point.
     missed_points: BTreeMap<&'static str, u64>,
@@ -303,41 +303,41 @@ struct Tally {
 }
 
 /// Two roots with steady pods, and one pod each that is started and stopped.
-struct Machine {
-    roots: [Root; 2],
-    steady: [BTreeMap<String, Facts>; 2],
+struct TwoRoots {
+    roots: [AgentRoot; 2],
+    steady: [BTreeMap<String, SteadyPodFacts>; 2],
     rules: [BTreeSet<String>; 2],
-    tally: Tally,
+    tally: TwoRootsTally,
 }
 
-impl Machine {
+impl TwoRoots {
     /// The leftover check's snapshot is from before the pods, with what the default root leaves
     /// permanently: its cgroups, and the directory of log links.
-    fn start(bed: &Bed, keelson: &Path, archive: &Path) -> Result<(Self, Judge)> {
+    fn start(bed: &Bed, keelson: &Path, archive: &Path) -> Result<(Self, LeftoverCheck)> {
         // A build that goes on meanwhile replaces the program.
-        let own = bed.make_folder("program")?.join("keelson");
+        let own = bed.create_dir("program")?.join("keelson");
         fs::copy(keelson, &own)?;
         let keelson = own.as_path();
         // A plain file system where the default root is.
-        let place = bed.make_folder("default-root")?;
+        let place = bed.create_dir("default-root")?;
         fs::create_dir_all("/var/lib/keelson")?;
         rustix::mount::mount_bind(&place, "/var/lib/keelson")?;
-        let other = bed.make_folder("b")?;
+        let other = bed.create_dir("b")?;
         let roots = [
-            Root {
+            AgentRoot {
                 keelson: keelson.to_owned(),
                 name: "default",
                 root: "/var/lib/keelson".into(),
                 state: "/run/keelson".into(),
-                work: bed.make_folder("default-work")?,
+                work: bed.create_dir("default-work")?,
                 port: 8100,
             },
-            Root {
+            AgentRoot {
                 keelson: keelson.to_owned(),
                 name: "other",
                 root: other.join("root"),
                 state: other.join("state"),
-                work: bed.make_folder("other-work")?,
+                work: bed.create_dir("other-work")?,
                 port: 8200,
             },
         ];
@@ -345,21 +345,21 @@ impl Machine {
         let default = &roots[0];
         let first = default.manifest("default-first", default.port)?;
         ensure!(default.run(&["--import", &archive, &first], None)?, "default-first: see said");
-        wait_for("the first pod runs", PATIENCE, || {
+        wait_for("the first pod runs", WAIT_LIMIT, || {
             let is_up = |pod: &Value| pod["status"]["phase"] == "Running";
             Ok(default.pods().unwrap_or_default().iter().any(is_up))
         })?;
         default.end()?;
-        let judge = Judge::call()?;
+        let leftover_check = LeftoverCheck::start()?;
         for root in &roots {
             for (pod, port) in root.steady() {
                 let file = root.manifest(&pod, port)?;
                 ensure!(root.run(&["--import", &archive, &file], None)?, "{pod}: see said");
             }
         }
-        let facts = |root: &Root| -> Result<BTreeMap<String, Facts>> {
+        let facts = |root: &AgentRoot| -> Result<BTreeMap<String, SteadyPodFacts>> {
             let mut facts = BTreeMap::new();
-            wait_for("its pods run", PATIENCE, || {
+            wait_for("its pods run", WAIT_LIMIT, || {
                 facts = root.facts().unwrap_or_default();
                 Ok(facts.len() == 2)
             })?;
@@ -368,15 +368,15 @@ impl Machine {
         let steady = [facts(&roots[0])?, facts(&roots[1])?];
         let rules = [roots[0].rules(&steady[0])?, roots[1].rules(&steady[1])?];
         ensure!(rules.iter().all(|rules| rules.len() >= 4), "{rules:?}");
-        Ok((Self { roots, steady, rules, tally: Tally::default() }, judge))
+        Ok((Self { roots, steady, rules, tally: TwoRootsTally::default() }, leftover_check))
     }
 
-    fn watch(&self) -> Watch {
+    fn watch(&self) -> EndpointWatch {
         let mut expected = Vec::new();
         for (root, facts) in self.roots.iter().zip(&self.steady) {
             expected.extend(root.steady().map(|(name, port)| (port, facts[&name].clone())));
         }
-        Watch::start(expected)
+        EndpointWatch::start(expected)
     }
 
     /// Checks that both roots have what they had.
@@ -400,8 +400,8 @@ impl Machine {
             command.args(["stop", &pod, "--socket"]).arg(root.state.join("agent.sock"));
             command
         };
-        let said = fs::File::options().create(true).append(true).open(root.work.join("said"))?;
-        Ok(command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(said).spawn()?)
+        let printed = fs::File::options().create(true).append(true).open(root.work.join("said"))?;
+        Ok(command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(printed).spawn()?)
     }
 
     /// The agent dies at a crash point while a pod is started or stopped.
@@ -452,7 +452,7 @@ impl Machine {
     }
 
     /// The agent is killed while a pod is started or stopped.
-    fn kill(&mut self, victim: usize, dice: &mut Dice) -> Result<()> {
+    fn kill(&mut self, victim: usize, dice: &mut InstantSequence) -> Result<()> {
         let comes = self.has_changed(victim, false);
         let mut change = self.change(victim, comes)?;
         sleep(Duration::from_millis(dice.below(if comes { 240 } else { 110 })));
@@ -466,7 +466,7 @@ impl Machine {
         Ok(())
     }
 
-    fn round(&mut self, number: u64, dice: &mut Dice) -> Result<()> {
+    fn round(&mut self, number: u64, dice: &mut InstantSequence) -> Result<()> {
         let victim = usize::try_from(number % 2)?;
         if number % 4 < 2 {
             let at = usize::try_from(dice.below(u64::try_from(crash_points::ALL.len())?))?;
@@ -479,8 +479,8 @@ impl Machine {
         self.check(1 - victim)?;
         let rules = self.roots[victim].rules(&self.steady[victim])?;
         ensure!(rules == self.rules[victim], "of the dead agent: {rules:?}");
-        wait_for("the next agent", PATIENCE, || self.roots[victim].run(&[], None))?;
-        wait_for("what the next agent says", PATIENCE, || Ok(self.check(victim).is_ok()))
+        wait_for("the next agent", WAIT_LIMIT, || self.roots[victim].run(&[], None))?;
+        wait_for("what the next agent says", WAIT_LIMIT, || Ok(self.check(victim).is_ok()))
             .or_else(|_| self.check(victim))?;
         self.check(1 - victim)
     }
@@ -491,15 +491,15 @@ fn two_roots_lose_nothing_whichever_agent_is_killed() -> Result<()> {
     let keelson = programs::build("keelson", "keelson")?;
     let archive = images::busybox()?.oci_archive()?;
     let number = |name: &str| -> Result<Option<u64>> {
-        let said = std::env::var(name).ok();
-        said.map(|said| said.parse().with_context(|| name.to_owned())).transpose()
+        let printed = std::env::var(name).ok();
+        printed.map(|printed| printed.parse().with_context(|| name.to_owned())).transpose()
     };
     let seconds = number("KEELSON_ROOTS_SECONDS")?;
     let seed = number("KEELSON_SEED")?.unwrap_or(7) * 2 + 1;
     let limit = Duration::from_secs(240 + seconds.unwrap_or(0));
-    Test::new().deadline(limit).run(move |bed| {
-        let mut dice = Dice(seed);
-        let (mut machine, judge) = Machine::start(bed, &keelson, &archive)?;
+    BedTest::new().deadline(limit).run(move |bed| {
+        let mut dice = InstantSequence(seed);
+        let (mut machine, leftover_check) = TwoRoots::start(bed, &keelson, &archive)?;
         let watch = machine.watch();
         let began = Instant::now();
         let is_over = |round: u64| match seconds {
@@ -516,7 +516,7 @@ fn two_roots_lose_nothing_whichever_agent_is_killed() -> Result<()> {
         machine.roots[1].end()?;
         machine.check(0).context("after the end of the other root")?;
         machine.roots[0].end()?;
-        let Tally { at_points, at_random, interrupting, .. } = machine.tally;
+        let TwoRootsTally { at_points, at_random, interrupting, .. } = machine.tally;
         let report = format!(
             "{rounds} rounds in {} s: {asked} answers, none wrong; {:?}\n",
             began.elapsed().as_secs(),
@@ -533,17 +533,17 @@ fn two_roots_lose_nothing_whichever_agent_is_killed() -> Result<()> {
             ensure!(missed.is_empty(), "never reached: {missed:?}");
             ensure!(interrupting * 5 >= at_random * 4, "kills between actions");
         }
-        judge.finds_nothing()
+        leftover_check.expect_none()
     })
 }
 
 /// Resources that are configured for both roots are refused to the second, with the first one's
 /// root and process in the message; the first one's pods are not affected.
 #[test]
-fn a_second_root_is_refused_what_the_first_one_has() -> Result<()> {
+fn a_second_root_is_refused_the_resources_of_the_first() -> Result<()> {
     let keelson = programs::build("keelson", "keelson")?;
-    Test::new().deadline(Duration::from_secs(120)).run(move |bed| {
-        let work = bed.make_folder("r")?;
+    BedTest::new().deadline(Duration::from_secs(120)).run(move |bed| {
+        let work = bed.create_dir("r")?;
         let start = |root: &str, state: &str, config: Option<&str>| -> Result<Child> {
             let mut command = Command::new(&keelson);
             let socket = format!("unix://{}", work.join(root).with_extension("sock").display());
@@ -557,10 +557,10 @@ fn a_second_root_is_refused_what_the_first_one_has() -> Result<()> {
             let log = fs::File::create(bed.logs().join(format!("{root}.log")))?;
             Ok(command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log).spawn()?)
         };
-        let said = |root: &str| fs::read_to_string(bed.logs().join(format!("{root}.log")));
+        let printed = |root: &str| fs::read_to_string(bed.logs().join(format!("{root}.log")));
         let given = r#"{"network": {"bridge": "given0", "subnets": ["10.70.0.0/16"]}}"#;
         let mut first = start("a", "sa", Some(given))?;
-        wait_for("the first answers", PATIENCE, || Ok(work.join("a.sock").exists()))?;
+        wait_for("the first answers", WAIT_LIMIT, || Ok(work.join("a.sock").exists()))?;
         let owner =
             format!("belongs to the root {} (pid {})", work.join("a").display(), first.id());
         for (root, state, config, what) in [
@@ -574,11 +574,14 @@ fn a_second_root_is_refused_what_the_first_one_has() -> Result<()> {
             ),
         ] {
             let ended = start(root, state, config)?.wait()?;
-            let said = said(root)?;
-            ensure!(!ended.success() && said.contains(what) && said.contains(&owner), "{said}");
+            let printed = printed(root)?;
+            ensure!(
+                !ended.success() && printed.contains(what) && printed.contains(&owner),
+                "{printed}"
+            );
         }
         let mut beside = start("e", "se", None)?;
-        wait_for("another root answers", PATIENCE, || Ok(work.join("e.sock").exists()))?;
+        wait_for("another root answers", WAIT_LIMIT, || Ok(work.join("e.sock").exists()))?;
         for process in [&mut first, &mut beside] {
             if let Some(ended) = process.try_wait()? {
                 bail!("a server has ended: {ended}");

@@ -6,12 +6,14 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use node_testkit::bed::Test;
+use node_testkit::bed::BedTest;
 use node_testkit::start::Containerd;
-use real_tests::standalone::agent::{Agent, Home};
+use real_tests::standalone::agent::{AgentHome, AgentProcess};
 
 use crate::clean_up::cgroup_tops;
-use crate::node::{Node, PATIENCE, archives, containerd, ensure_has, keelson, uid, wait_for};
+use crate::node::{
+    StandaloneNode, WAIT_LIMIT, archives, containerd, ensure_has, keelson, uid, wait_for,
+};
 
 /// Small limits, checked as often as the configuration allows.
 const SMALL_LOGS: &str = "containerLogMaxSize: 8Ki\ncontainerLogMaxFiles: 3\n\
@@ -21,31 +23,31 @@ const LAST_LINE: u32 = 1200;
 #[test]
 fn a_log_stays_small_and_is_read_whole_across_its_files() -> Result<()> {
     let (keelson, archives) = (keelson()?, archives()?);
-    Test::new().needs(Containerd::NEEDS).deadline(Duration::from_secs(180)).run(move |bed| {
-        let node = Node::start(bed, &keelson, &archives, SMALL_LOGS)?;
+    BedTest::new().needs(Containerd::NEEDS).deadline(Duration::from_secs(180)).run(move |bed| {
+        let node = StandaloneNode::start(bed, &keelson, &archives, SMALL_LOGS)?;
         node.place("talker", TALKER)?;
         let pod = node.until_ready("talker")?;
-        let folder = format!("/var/log/pods/default_talker-node_{}/main", uid(&pod)?);
-        let folder = Path::new(&folder);
+        let dir = format!("/var/log/pods/default_talker-node_{}/main", uid(&pod)?);
+        let dir = Path::new(&dir);
         let mut most = 0;
-        wait_for("all is said and rotated", PATIENCE * 2, || {
-            let names = names(folder)?;
+        wait_for("all is said and rotated", WAIT_LIMIT * 2, || {
+            let names = names(dir)?;
             most = most.max(finished(&names));
-            let is_small = fs::metadata(folder.join("0.log")).is_ok_and(|log| log.len() < 8 << 10);
+            let is_small = fs::metadata(dir.join("0.log")).is_ok_and(|log| log.len() < 8 << 10);
             let is_packed = names.iter().any(|name| name.ends_with(".gz"));
-            let said = node.agent.ask(&["logs", "talker", "--tail", "1"])?;
-            Ok(is_small && is_packed && said.starts_with(&format!("line {LAST_LINE} ")))
+            let output = node.agent.ask(&["logs", "talker", "--tail", "1"])?;
+            Ok(is_small && is_packed && output.starts_with(&format!("line {LAST_LINE} ")))
         })
-        .with_context(|| format!("{:?}", names(folder)))?;
+        .with_context(|| format!("{:?}", names(dir)))?;
         ensure!(most <= 3, "never more files than configured: {most}");
-        let said = node.agent.ask(&["logs", "talker"])?;
+        let output = node.agent.ask(&["logs", "talker"])?;
         let numbers: Vec<u32> =
-            said.lines().filter_map(|line| line.split(' ').nth(1)?.parse().ok()).collect();
+            output.lines().filter_map(|line| line.split(' ').nth(1)?.parse().ok()).collect();
         let first = *numbers.first().context("a line")?;
         let whole: Vec<u32> = (first..=LAST_LINE).collect();
         ensure!(numbers == whole, "a line is lost or told twice: {numbers:?}");
         ensure!(first > 1 && numbers.len() > 50, "the oldest went, the newest stay: from {first}");
-        for name in names(folder)? {
+        for name in names(dir)? {
             let stamp = name.strip_prefix("0.log").context("its name")?;
             let stamp = stamp.trim_start_matches('.').trim_end_matches(".gz");
             ensure!(stamp.is_empty() || stamp.len() == "20260101-000000".len(), "{name}");
@@ -62,8 +64,8 @@ const TALKER: &str = r#"
     command: [sh, -c, "i=0; while [ $i -lt 1200 ]; do i=$((i+1)); echo line $i ....................................; sleep 0.01; done; exec sleep 1000"]
 "#;
 
-fn names(folder: &Path) -> Result<Vec<String>> {
-    let entries = fs::read_dir(folder).with_context(|| folder.display().to_string())?;
+fn names(dir: &Path) -> Result<Vec<String>> {
+    let entries = fs::read_dir(dir).with_context(|| dir.display().to_string())?;
     let names = entries.map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned()));
     names.collect()
 }
@@ -79,12 +81,12 @@ const RESERVING: &str = "enforceNodeAllocatable: [pods, system-reserved]\n\
     systemReserved: {cpu: 100m, memory: 64Mi}\n";
 
 #[test]
-fn what_is_reserved_is_set_and_what_the_node_does_not_give_is_refused() -> Result<()> {
+fn reserved_resources_are_enforced_and_unsupported_pods_rejected() -> Result<()> {
     let (keelson, archives) = (keelson()?, archives()?);
-    Test::new().needs(Containerd::NEEDS).deadline(Duration::from_secs(120)).run(move |bed| {
-        let node = Node::start(bed, &keelson, &archives, RESERVING)?;
+    BedTest::new().needs(Containerd::NEEDS).deadline(Duration::from_secs(120)).run(move |bed| {
+        let node = StandaloneNode::start(bed, &keelson, &archives, RESERVING)?;
         // The agent runs though the cgroup is not there, and sets the limits when it is.
-        let data = bed.folder().join("data");
+        let data = bed.dir().join("data");
         node.place("pod", &POD.replace("DATA", &data.to_string_lossy()))?;
         let pod = node.until_ready("pod")?;
         ensure!(data.join("made").is_dir(), "{} was made for the pod", data.display());
@@ -98,7 +100,7 @@ fn what_is_reserved_is_set_and_what_the_node_does_not_give_is_refused() -> Resul
         }
         let read =
             |file: &str| groups.iter().find_map(|group| fs::read_to_string(group.join(file)).ok());
-        wait_for("the limits", PATIENCE, || {
+        wait_for("the limits", WAIT_LIMIT, || {
             let shares = read("cpu.shares").or_else(|| read("cpu.weight"));
             let memory = read("memory.limit_in_bytes").or_else(|| read("memory.max"));
             let is_weighed = shares.is_some_and(|shares| ["102", "4"].contains(&shares.trim()));
@@ -146,14 +148,14 @@ fn may_lower_score() -> Result<bool> {
 }
 
 #[test]
-fn the_agent_is_as_hard_to_kill_as_it_is_told_and_no_container_is() -> Result<()> {
+fn the_agent_sets_its_oom_score_and_containers_do_not_inherit_it() -> Result<()> {
     const REFUSED: &str = "Running with another OOM score than configured";
     let (keelson, archives) = (keelson()?, archives()?);
-    Test::new().needs(Containerd::NEEDS).deadline(Duration::from_secs(120)).run(move |bed| {
+    BedTest::new().needs(Containerd::NEEDS).deadline(Duration::from_secs(120)).run(move |bed| {
         let (containerd, runtime) = containerd(bed, &archives)?;
-        let home = Home::new(bed, "score", &containerd.endpoint())?;
-        let agent = Agent::start(bed, &keelson, &home)?;
-        let log = || fs::read_to_string(Agent::log(bed, &keelson));
+        let home = AgentHome::new(bed, "score", &containerd.endpoint())?;
+        let agent = AgentProcess::start(bed, &keelson, &home)?;
+        let log = || fs::read_to_string(AgentProcess::log(bed, &keelson));
         if may_lower_score()? {
             ensure!(score(agent.process_id())? == -999, "{}", score(agent.process_id())?);
             ensure!(!log()?.contains(REFUSED), "{}", log()?);
@@ -161,15 +163,19 @@ fn the_agent_is_as_hard_to_kill_as_it_is_told_and_no_container_is() -> Result<()
             // As near as it may come, and said so with what is missing.
             let (own, parent) = (score(agent.process_id())?, score(std::process::id())?);
             ensure!(own == parent, "{own}, whoever started it has {parent}");
-            let said = log()?.lines().find(|line| line.contains(REFUSED)).map(str::to_owned);
-            let said = said.context("a warning")?;
-            ensure_has(&said, &["oom_score_adj to -999", "CAP_SYS_RESOURCE"])?;
+            let output = log()?.lines().find(|line| line.contains(REFUSED)).map(str::to_owned);
+            let output = output.context("a warning")?;
+            ensure_has(&output, &["oom_score_adj to -999", "CAP_SYS_RESOURCE"])?;
         }
         agent.end()?;
-        fs::remove_file(Agent::log(bed, &keelson))?;
+        fs::remove_file(AgentProcess::log(bed, &keelson))?;
         // Easier to kill one may always become.
-        let node =
-            Node::of_parts(bed, &keelson, (containerd, runtime), home.with("oomScoreAdj: 321\n"))?;
+        let node = StandaloneNode::of_parts(
+            bed,
+            &keelson,
+            (containerd, runtime),
+            home.with("oomScoreAdj: 321\n"),
+        )?;
         ensure!(score(node.agent.process_id())? == 321, "{}", score(node.agent.process_id())?);
         ensure!(!log()?.contains(REFUSED), "{}", log()?);
         let sleeps =

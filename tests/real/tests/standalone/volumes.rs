@@ -6,27 +6,27 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use node_testkit::bed::Test;
+use node_testkit::bed::BedTest;
 use node_testkit::start::Containerd;
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 
 use crate::node::{
-    Node, archives, container, container_id, ensure_has, is_ready, keelson, manifest, restarts,
-    uid, wait_for,
+    StandaloneNode, archives, container, container_id, ensure_has, is_ready, keelson, manifest,
+    restarts, uid, wait_for,
 };
 
 #[test]
-fn volumes_are_what_they_should_be_and_nobody_gets_out_of_them() -> Result<()> {
+fn volumes_have_the_specified_content_and_containers_cannot_escape_them() -> Result<()> {
     let (keelson, archives) = (keelson()?, archives()?);
-    Test::new().needs(Containerd::NEEDS).deadline(Duration::from_secs(180)).run(move |bed| {
-        let host = bed.make_folder("host")?;
+    BedTest::new().needs(Containerd::NEEDS).deadline(Duration::from_secs(180)).run(move |bed| {
+        let host = bed.create_dir("host")?;
         fs::write(host.join("file"), "from the host")?;
         fs::write(host.join("secret"), "not for pods")?;
         // A device node is enough: it is never opened.
         let (mode, loop_0) = (Mode::from_raw_mode(0o600), rustix::fs::makedev(7, 0));
         mknodat(CWD, host.join("block"), FileType::BlockDevice, mode, loop_0)?;
         let _socket = UnixListener::bind(host.join("socket"))?;
-        let node = Node::start(bed, &keelson, &archives, "")?;
+        let node = StandaloneNode::start(bed, &keelson, &archives, "")?;
         for (name, spec) in
             [("empty", EMPTY), ("host", HOST), ("missing", MISSING), ("escape", ESCAPE)]
         {
@@ -78,16 +78,16 @@ const EMPTY: &str = r#"
     - {name: memory, mountPath: /memory}
 "#;
 
-fn empty(node: &Node<'_>) -> Result<()> {
+fn empty(node: &StandaloneNode<'_>) -> Result<()> {
     let pod =
         node.until("its second life", "empty", |pod| restarts(pod, "main") == 1 && is_ready(pod))?;
     let script = "ls /disk /memory; stat -c '%a %F' /disk; mount | grep ' /memory '; \
         df -k /memory | tail -1; head -c 3000000 /dev/zero > /memory/big; \
         stat -c 'big %s' /memory/big; touch /read/x; touch /part/deep /named/file; \
         find /disk -type f; true";
-    let said = node.shell(&pod, "main", &format!("({script}) 2>&1"))?;
+    let output = node.shell(&pod, "main", &format!("({script}) 2>&1"))?;
     ensure_has(
-        &said,
+        &output,
         &[
             "here\n",
             "777 directory",
@@ -100,9 +100,9 @@ fn empty(node: &Node<'_>) -> Result<()> {
             "/disk/by-three/file",
         ],
     )?;
-    ensure!(said.matches("here\n").count() >= 2, "both outlive a container: {said}");
-    let folder = node.home.root().join("pods").join(uid(&pod)?);
-    let disk = folder.join("volumes/kubernetes.io~empty-dir/disk/one/two/deep");
+    ensure!(output.matches("here\n").count() >= 2, "both outlive a container: {output}");
+    let dir = node.home.root().join("pods").join(uid(&pod)?);
+    let disk = dir.join("volumes/kubernetes.io~empty-dir/disk/one/two/deep");
     ensure!(disk.is_file(), "{}", disk.display());
     Ok(())
 }
@@ -133,13 +133,13 @@ const HOST: &str = r#"
     - {name: block, mountPath: /block}
 "#;
 
-fn on_host(node: &Node<'_>) -> Result<()> {
+fn on_host(node: &StandaloneNode<'_>) -> Result<()> {
     let pod = node.until_ready("host")?;
     let script = "cat /file; echo; touch /folder/no; echo yes > /plain/written; \
         echo made > /made/file; echo new > /new; stat -c '%F' /socket /device /block";
-    let said = node.shell(&pod, "main", &format!("({script}) 2>&1"))?;
+    let output = node.shell(&pod, "main", &format!("({script}) 2>&1"))?;
     ensure_has(
-        &said,
+        &output,
         &[
             "from the host",
             "Read-only file system",
@@ -175,11 +175,11 @@ fn wrong_kind(kind: &str, path: &str) -> String {
     )
 }
 
-fn kinds(node: &Node<'_>) -> Result<()> {
+fn kinds(node: &StandaloneNode<'_>) -> Result<()> {
     for kind in ["directory", "file", "socket", "chardevice", "blockdevice"] {
         let name = format!("not-a-{kind}");
-        let said = node.until_explained(&name, "FailedMount")?;
-        ensure_has(&said, &["hostPath type check failed", "\"odd\""])?;
+        let output = node.until_explained(&name, "FailedMount")?;
+        ensure_has(&output, &["hostPath type check failed", "\"odd\""])?;
         let pod = node.pod(&name)?.context("the pod")?;
         ensure!(pod["status"]["phase"] == "Pending", "{pod:#}");
     }
@@ -187,7 +187,7 @@ fn kinds(node: &Node<'_>) -> Result<()> {
 }
 
 /// A corrected volume is retried automatically.
-fn mended(node: &Node<'_>) -> Result<()> {
+fn mended(node: &StandaloneNode<'_>) -> Result<()> {
     node.until_explained("missing", "/run/bed/late")?;
     fs::create_dir("/run/bed/late")?;
     node.until_ready("missing")?;
@@ -222,7 +222,7 @@ const ESCAPE: &str = r#"
     volumeMounts: [{name: data, mountPath: /got, subPath: inside}]
 "#;
 
-fn escape(node: &Node<'_>) -> Result<()> {
+fn escape(node: &StandaloneNode<'_>) -> Result<()> {
     for name in ["root", "below", "up"] {
         let pod = node.until("it is refused", "escape", |pod| {
             let waiting = &container(pod, name)["state"]["waiting"]["reason"];
@@ -235,8 +235,8 @@ fn escape(node: &Node<'_>) -> Result<()> {
     let pod = node.until("the honest link works", "escape", |pod| {
         container(pod, "inside")["ready"] == true
     })?;
-    let said = node.shell(&pod, "inside", "ls /got")?;
-    ensure!(said == "fine\n", "{said}");
+    let output = node.shell(&pod, "inside", "ls /got")?;
+    ensure!(output == "fine\n", "{output}");
     Ok(())
 }
 
@@ -271,7 +271,7 @@ const AFTER: &str = r#"
 "#;
 
 /// An explicit UID makes it the same pod: its old volume stays, and the new ones are added.
-fn edited(node: &Node<'_>) -> Result<()> {
+fn edited(node: &StandaloneNode<'_>) -> Result<()> {
     let text = |spec: &str| {
         let named = "  name: edited\n";
         manifest("edited", spec).replace(named, &format!("{named}  uid: stated-uid\n"))
@@ -285,6 +285,6 @@ fn edited(node: &Node<'_>) -> Result<()> {
     ensure!(uid(&pod)? == "stated-uid", "{pod:#}");
     let same = container_id(&before, "main")? == container_id(&pod, "main")?;
     ensure!(same && restarts(&pod, "main") == 0, "the other one was left alone: {pod:#}");
-    let said = node.shell(&pod, "other", "cat /one/file /three/file; mount | grep ' /two '")?;
-    ensure_has(&said, &["kept\n", "from the host", "tmpfs"])
+    let output = node.shell(&pod, "other", "cat /one/file /three/file; mount | grep ' /two '")?;
+    ensure_has(&output, &["kept\n", "from the host", "tmpfs"])
 }

@@ -4,16 +4,16 @@ use super::*;
 
 #[test]
 fn golden_report() {
-    let finding = |verdict, next_step: Option<&str>| Finding {
+    let finding = |verdict, next_step: Option<&str>| MachineFinding {
         name: "n",
         verdict,
         found: "f".to_owned(),
         next_step: next_step.map(str::to_owned),
     };
     let findings = [
-        finding(Verdict::Good, None),
-        finding(Verdict::Limited, Some("s")),
-        finding(Verdict::Missing, Some("s")),
+        finding(MachineVerdict::Good, None),
+        finding(MachineVerdict::Limited, Some("s")),
+        finding(MachineVerdict::Missing, Some("s")),
     ];
     let report: serde_json::Value = serde_json::from_str(&json(&findings)).expect("JSON");
     let expected = serde_json::json!({"usable": false, "findings": [

@@ -6,7 +6,7 @@ use node_config::{ConfigFiles, flags};
 fn config(arguments: &[&str]) -> NodeConfig {
     let arguments: Vec<String> = arguments.iter().map(|&it| it.to_owned()).collect();
     let loaded = node_config::load(flags::parse(&arguments), &ConfigFiles::default());
-    loaded.config.unwrap_or_else(|| panic!("{:?}", loaded.problems))
+    loaded.config.unwrap_or_else(|| panic!("{:?}", loaded.diagnostics))
 }
 
 fn machine() -> MachineSize {
@@ -20,7 +20,7 @@ fn machine() -> MachineSize {
 
 fn cpu_and_memory(arguments: &[&str]) -> (String, String) {
     let kept = reservations(&config(arguments), &machine()).unwrap();
-    let told = told(&capacity(&machine()), &kept);
+    let told = reported_allocatable(&capacity(&machine()), &kept);
     let text = |name| told.get(name).map(ToString::to_string).unwrap_or_default();
     (text("cpu"), text("memory"))
 }
@@ -32,12 +32,12 @@ fn processors_reserved_by_number_take_the_place_of_amounts() {
     let numbers = [amounts[0], amounts[1], "--reserved-cpus=0,2-3"];
     assert_eq!(cpu_and_memory(&numbers).0, "5");
     let refused = reservations(&config(&["--reserved-cpus=6-8"]), &machine()).unwrap_err();
-    let said = refused.to_string();
-    assert_eq!(said, "reserved-cpus: 6-8 is not a subset of online-cpus: 0-7");
+    let message = refused.to_string();
+    assert_eq!(message, "reserved-cpus: 6-8 is not a subset of online-cpus: 0-7");
 }
 
 #[test]
-fn what_eviction_keeps_free_can_be_left_out() {
+fn eviction_thresholds_can_be_left_out_of_the_allocatable() {
     let evict = "--eviction-hard=memory.available<1Gi";
     assert_eq!(cpu_and_memory(&[evict]).1, "7Gi");
     let ignore = "--experimental-allocatable-ignore-eviction=true";
@@ -45,10 +45,10 @@ fn what_eviction_keeps_free_can_be_left_out() {
 }
 
 #[test]
-fn a_whole_container_dies_for_memory_where_the_kernel_can_kill_it_at_once() {
+fn memory_oom_group_is_set_where_the_kernel_supports_it() {
     for cgroup_v2 in [true, false] {
         let ips = vec!["10.0.0.1".parse().unwrap()];
-        let node = Node { name: "node".to_owned(), ips, machine: machine(), cgroup_v2 };
+        let node = NodeIdentity { name: "node".to_owned(), ips, machine: machine(), cgroup_v2 };
         let limits = setup(&config(&[]), &node, &ResourceList::default()).limits;
         assert_eq!(limits.single_process_oom_kill, !cgroup_v2);
     }
@@ -58,7 +58,7 @@ fn a_whole_container_dies_for_memory_where_the_kernel_can_kill_it_at_once() {
 fn swap_is_limited_where_the_kernel_can_whichever_its_version() {
     for (can_limit_swap, cgroup_v2) in [(true, true), (true, false), (false, true)] {
         let machine = MachineSize { can_limit_swap, ..machine() };
-        let node = Node { name: "node".to_owned(), ips: Vec::new(), machine, cgroup_v2 };
+        let node = NodeIdentity { name: "node".to_owned(), ips: Vec::new(), machine, cgroup_v2 };
         let setup = setup(&config(&[]), &node, &ResourceList::default());
         assert_eq!(setup.machine.swap_controller, can_limit_swap);
     }
@@ -67,7 +67,7 @@ fn swap_is_limited_where_the_kernel_can_whichever_its_version() {
 #[test]
 fn more_than_there_is_cannot_be_reserved() {
     let ips = vec!["10.0.0.1".parse().unwrap()];
-    let node = Node { name: "node".to_owned(), ips, machine: machine(), cgroup_v2: true };
+    let node = NodeIdentity { name: "node".to_owned(), ips, machine: machine(), cgroup_v2: true };
     let settings = |arguments: &[&str]| {
         pod_settings(&config(arguments), &node).map(drop).map_err(|error| error.to_string())
     };

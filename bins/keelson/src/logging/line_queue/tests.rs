@@ -5,7 +5,7 @@ use std::io::{PipeReader, Read, pipe};
 use std::sync::mpsc;
 use std::time::Instant;
 
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 
 fn notice() -> DropNotice {
     Arc::new(|dropped| format!("dropped {dropped}\n"))
@@ -55,29 +55,29 @@ fn lines_arrive_in_order_and_a_flush_waits_for_them() {
     for number in 0..50 {
         queue.push(format!("{number}\n"));
     }
-    queue.flush(PATIENCE);
+    queue.flush(TIMEOUT);
     let written: Vec<Vec<u8>> = receiver.try_iter().collect();
     let expected: Vec<Vec<u8>> = (0..50).map(|number| format!("{number}\n").into_bytes()).collect();
     assert_eq!(written, expected, "one write for each line");
 }
 
 #[test]
-fn nobody_waits_for_a_reader_that_never_comes() {
+fn a_push_does_not_wait_for_a_reader() {
     let (queue, _reader) = queue_into_pipe();
     let began = Instant::now();
-    for number in 0..2 * MOST_BYTES / 100 {
+    for number in 0..2 * MAX_BYTES / 100 {
         queue.push(numbered(number));
     }
     queue.flush(Duration::from_millis(50));
-    assert!(began.elapsed() < PATIENCE);
+    assert!(began.elapsed() < TIMEOUT);
     let state = queue.shared.lock();
-    assert!(state.bytes <= MOST_BYTES && state.dropped > 0, "{} {}", state.bytes, state.dropped);
+    assert!(state.bytes <= MAX_BYTES && state.dropped > 0, "{} {}", state.bytes, state.dropped);
 }
 
 #[test]
 fn dropped_lines_are_counted_in_their_place() {
     let (queue, mut reader) = queue_into_pipe();
-    let pushed = 2 * MOST_BYTES / 100;
+    let pushed = 2 * MAX_BYTES / 100;
     for number in 0..pushed {
         queue.push(numbered(number));
     }
@@ -94,9 +94,9 @@ fn dropped_lines_are_counted_in_their_place() {
 }
 
 #[test]
-fn drops_are_told_even_when_no_line_follows() {
+fn dropped_lines_are_reported_even_when_no_line_follows() {
     let (queue, reader) = queue_into_pipe();
-    let pushed = 2 * MOST_BYTES / 100;
+    let pushed = 2 * MAX_BYTES / 100;
     for number in 0..pushed {
         queue.push(numbered(number));
     }
@@ -109,11 +109,11 @@ fn drops_are_told_even_when_no_line_follows() {
 #[test]
 fn a_line_larger_than_the_queue_passes_alone() {
     let (queue, mut reader) = queue_into_pipe();
-    queue.push("x".repeat(MOST_BYTES + 1));
+    queue.push("x".repeat(MAX_BYTES + 1));
     drop(queue);
     let mut text = String::new();
     reader.read_to_string(&mut text).unwrap();
-    assert_eq!(text.len(), MOST_BYTES + 1);
+    assert_eq!(text.len(), MAX_BYTES + 1);
 }
 
 #[test]
@@ -121,7 +121,7 @@ fn a_closed_pipe_costs_lines_only() {
     let (queue, reader) = queue_into_pipe();
     drop(reader);
     queue.push("lost\n".to_owned());
-    queue.flush(PATIENCE);
+    queue.flush(TIMEOUT);
     assert!(!queue.shared.lock().is_busy());
 }
 
@@ -135,11 +135,11 @@ fn a_standstill_lasts_until_the_next_line_gets_out() {
     }
     let began = Instant::now();
     while queue.standstill() < Duration::from_millis(20) {
-        assert!(began.elapsed() < PATIENCE, "nobody reads, and it says that lines get out");
+        assert!(began.elapsed() < TIMEOUT, "nobody reads, and it says that lines get out");
         std::thread::sleep(Duration::from_millis(1));
     }
     // As much as there is and no more: the queue may not know yet that its last line is out.
     reader.read_exact(&mut [0; 200 * 100]).unwrap();
-    queue.flush(PATIENCE);
+    queue.flush(TIMEOUT);
     assert_eq!(queue.standstill(), Duration::ZERO, "everything is out");
 }

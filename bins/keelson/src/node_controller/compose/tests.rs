@@ -23,6 +23,6 @@ fn events_leave_room_for_other_writes() {
         (Some((2_000.0, 4_000)), 64),
     ];
     for (rate, expected) in rows {
-        assert_eq!(events_at_once(rate), expected, "{rate:?}");
+        assert_eq!(events_per_batch(rate), expected, "{rate:?}");
     }
 }

@@ -12,7 +12,7 @@ fn event(name: &str) -> ClusterEvent {
             uid: "u".into(),
             ..Default::default()
         },
-        kind: EventKind::Normal,
+        kind: ClusterEventType::Normal,
         reason: "NodeNotReady".into(),
         message: "Node n status is now: NodeNotReady".into(),
         component: "node-controller".into(),
@@ -22,7 +22,7 @@ fn event(name: &str) -> ClusterEvent {
 }
 
 #[test]
-fn the_form_is_the_recorders() {
+fn event_bodies_match_the_upstream_recorder() {
     let (namespace, name, body) = event_body(&event("n"));
     assert_eq!((namespace.as_str(), name.as_str()), ("default", "n.123456789abcdef0"));
     let body: serde_json::Value = serde_json::from_slice(&body).expect("JSON");
@@ -40,7 +40,7 @@ fn the_form_is_the_recorders() {
 }
 
 #[test]
-fn names_that_no_event_may_have_are_bent() {
+fn object_names_that_are_invalid_in_event_names_are_sanitized() {
     for (about, expected) in [
         ("system:node:n", "systemnoden."),
         ("A_B", "event."),

@@ -18,7 +18,7 @@ fn plugin(script: &str) -> ExecPlugin {
 }
 
 #[test]
-fn answers() {
+fn plugin_answers_are_parsed() {
     let wrap = |status: &str| format!(r#"{{"apiVersion":"{V1}","kind":"ExecCredential"{status}}}"#);
     let good = wrap(r#","status":{"token":"t","expirationTimestamp":"1970-01-01T00:00:01Z"}"#);
     let credential = read_answer(good.as_bytes(), V1).expect("a good answer");
@@ -32,34 +32,34 @@ fn answers() {
         (wrap(r#","status":{"clientKeyData":"hunter2"}"#), "not both"),
         (good.replace("k8s.io/v1", "k8s.io/v1beta1"), "of client"),
     ] {
-        let said = read_answer(bad.as_bytes(), V1).expect_err(&bad);
-        assert!(said.contains(expected) && !said.contains("hunter2"), "{bad}: {said}");
+        let error = read_answer(bad.as_bytes(), V1).expect_err(&bad);
+        assert!(error.contains(expected) && !error.contains("hunter2"), "{bad}: {error}");
     }
 }
 
 #[tokio::test]
-async fn a_plugin_is_told_about_the_cluster_and_answers() {
+async fn a_plugin_gets_the_cluster_info_and_returns_a_token() {
     let script = format!(
         r#"[ "$GIVEN" = hunter2 ] || exit 3
         case "$KUBERNETES_EXEC_INFO" in *'"certificate-authority-data":"Q0E="'*) ;; *) exit 4;; esac
         echo '{{"apiVersion":"{V1}","kind":"ExecCredential","status":{{"token":"t"}}}}'"#
     );
-    let credential = ask(plugin(&script), Some(Secret::new("CA"))).await.expect("an answer");
+    let credential = run_plugin(plugin(&script), Some(Secret::new("CA"))).await.expect("an answer");
     assert_eq!(credential.token, Some(Secret::new("t")));
 }
 
 #[tokio::test]
-async fn a_plugin_that_fails_or_is_missing_is_told_without_its_secrets() {
-    let said = ask(plugin("echo hunter2; exit 7"), None).await.expect_err("failed");
-    assert!(said.contains('7') && !said.contains("hunter2"), "{said}");
+async fn a_failed_or_missing_plugin_is_an_error_without_secrets() {
+    let error = run_plugin(plugin("echo hunter2; exit 7"), None).await.expect_err("failed");
+    assert!(error.contains('7') && !error.contains("hunter2"), "{error}");
     let missing = ExecPlugin { command: "/nowhere/plugin".into(), ..plugin("") };
-    let said = ask(missing.clone(), None).await.expect_err("missing");
-    assert!(said.contains("/nowhere/plugin") && said.contains("install it"), "{said}");
+    let error = run_plugin(missing.clone(), None).await.expect_err("missing");
+    assert!(error.contains("/nowhere/plugin") && error.contains("install it"), "{error}");
     assert!(!format!("{missing:?}").contains("hunter2"));
 }
 
 #[tokio::test]
-async fn a_plugin_that_talks_for_ever_is_ended() {
-    let said = ask(plugin("yes hunter2"), None).await.expect_err("too long");
-    assert!(!said.contains("hunter2"), "{said}");
+async fn a_plugin_with_endless_output_is_killed() {
+    let error = run_plugin(plugin("yes hunter2"), None).await.expect_err("too long");
+    assert!(!error.contains("hunter2"), "{error}");
 }

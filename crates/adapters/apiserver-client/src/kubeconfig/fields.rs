@@ -6,22 +6,22 @@ use super::{Entries, KubeconfigError};
 
 /// The fields of one map.
 #[derive(Debug, Clone)]
-pub(super) struct Fields<'a> {
+pub(super) struct KubeconfigFields<'a> {
     entries: &'a Entries,
-    place: String,
+    location: String,
     path: String,
 }
 
-impl<'a> Fields<'a> {
+impl<'a> KubeconfigFields<'a> {
     pub(super) fn of(node: &'a Node, path: &str) -> Result<Self, KubeconfigError> {
         match &node.value {
             Value::Map(entries) => {
-                Ok(Self { entries, place: node.origin.to_string(), path: path.to_owned() })
+                Ok(Self { entries, location: node.origin.to_string(), path: path.to_owned() })
             }
             _ => Err(KubeconfigError {
-                place: node.origin.to_string(),
+                location: node.origin.to_string(),
                 field: if path.is_empty() { "kubeconfig" } else { path }.to_owned(),
-                problem: "expected a map".to_owned(),
+                message: "expected a map".to_owned(),
             }),
         }
     }
@@ -30,20 +30,20 @@ impl<'a> Fields<'a> {
         if self.path.is_empty() { field.to_owned() } else { format!("{}.{field}", self.path) }
     }
 
-    pub(super) fn wrong(&self, field: &str, problem: &str) -> KubeconfigError {
-        let place = self.entries.get(field).map(|node| node.origin.to_string());
+    pub(super) fn invalid(&self, field: &str, message: &str) -> KubeconfigError {
+        let location = self.entries.get(field).map(|node| node.origin.to_string());
         KubeconfigError {
-            place: place.unwrap_or_else(|| self.place.clone()),
+            location: location.unwrap_or_else(|| self.location.clone()),
             field: self.path(field),
-            problem: problem.to_owned(),
+            message: message.to_owned(),
         }
     }
 
-    pub(super) fn refuse(&self, field: &str, why: &str) -> Result<(), KubeconfigError> {
+    pub(super) fn reject(&self, field: &str, reason: &str) -> Result<(), KubeconfigError> {
         match self.node(field).map(|node| &node.value) {
             None => Ok(()),
             Some(Value::String(text)) if text.is_empty() => Ok(()),
-            Some(_) => Err(self.wrong(field, why)),
+            Some(_) => Err(self.invalid(field, reason)),
         }
     }
 
@@ -58,19 +58,19 @@ impl<'a> Fields<'a> {
             None => Ok(None),
             Some(Value::String(text)) if text.is_empty() => Ok(None),
             Some(Value::String(text)) => Ok(Some(text.clone())),
-            Some(_) => Err(self.wrong(field, "expected text")),
+            Some(_) => Err(self.invalid(field, "expected text")),
         }
     }
 
     pub(super) fn needed(&self, field: &str) -> Result<String, KubeconfigError> {
-        self.text(field)?.ok_or_else(|| self.wrong(field, "is needed"))
+        self.text(field)?.ok_or_else(|| self.invalid(field, "is needed"))
     }
 
     pub(super) fn flag(&self, field: &str) -> Result<bool, KubeconfigError> {
         match self.node(field).map(|node| &node.value) {
             None => Ok(false),
             Some(Value::Bool(flag)) => Ok(*flag),
-            Some(_) => Err(self.wrong(field, "expected true or false")),
+            Some(_) => Err(self.invalid(field, "expected true or false")),
         }
     }
 
@@ -78,14 +78,14 @@ impl<'a> Fields<'a> {
         match self.node(field).map(|node| &node.value) {
             None => Ok(&[]),
             Some(Value::List(items)) => Ok(items),
-            Some(_) => Err(self.wrong(field, "expected a list")),
+            Some(_) => Err(self.invalid(field, "expected a list")),
         }
     }
 
     pub(super) fn texts(&self, field: &str) -> Result<Vec<String>, KubeconfigError> {
         let text = |node: &Node| match &node.value {
             Value::String(text) => Ok(text.clone()),
-            _ => Err(self.wrong(field, "expected a list of texts")),
+            _ => Err(self.invalid(field, "expected a list of texts")),
         };
         self.list(field)?.iter().map(text).collect()
     }
@@ -114,9 +114,9 @@ impl<'a> Fields<'a> {
         for (index, entry) in self.list(list)?.iter().enumerate() {
             let entry = Self::of(entry, &self.path(&format!("{list}[{index}]")))?;
             if entry.text("name")?.as_deref() == Some(name) {
-                return entry.fields(inner)?.ok_or_else(|| entry.wrong(inner, "is needed"));
+                return entry.fields(inner)?.ok_or_else(|| entry.invalid(inner, "is needed"));
             }
         }
-        Err(self.wrong(list, &format!("has no entry named {name:?}")))
+        Err(self.invalid(list, &format!("has no entry named {name:?}")))
     }
 }

@@ -17,12 +17,12 @@ fn with(cluster: &str, user: &str) -> String {
     )
 }
 
-fn problem(text: &str) -> String {
+fn message(text: &str) -> String {
     parse(text).expect_err(text).to_string()
 }
 
 #[test]
-fn what_kubeadm_writes_for_a_kubelet() {
+fn a_kubeadm_kubelet_kubeconfig_is_parsed() {
     let text = "apiVersion: v1\nclusters:\n- cluster:\n    certificate-authority-data: Q0EK\n    \
         server: https://10.0.0.1:6443\n  name: kubernetes\ncontexts:\n- context:\n    \
         cluster: kubernetes\n    user: system:node:w\n  name: system:node:w@kubernetes\n\
@@ -41,10 +41,10 @@ fn what_kubeadm_writes_for_a_kubelet() {
 }
 
 #[test]
-fn tokens_trust_and_names() {
+fn tokens_trust_and_server_names_are_read() {
     let access = parse(&with("tls-server-name: other, insecure-skip-tls-verify: true", "token: t"))
         .expect("a good file");
-    assert_eq!(access.trust, Trust::Anybody);
+    assert_eq!(access.trust, Trust::InsecureSkipVerify);
     assert_eq!(access.tls_server_name.as_deref(), Some("other"));
     assert_eq!(access.token, Some(TokenSource::Fixed(Secret::new("t"))));
     assert_eq!(access.namespace, "ns");
@@ -58,7 +58,7 @@ fn tokens_trust_and_names() {
 }
 
 #[test]
-fn exec_plugins() {
+fn exec_plugins_are_parsed() {
     let user = "exec: {apiVersion: client.authentication.k8s.io/v1, command: ./bin/p, \
                 args: [a, b], env: [{name: K, value: V}], provideClusterInfo: true, \
                 interactiveMode: IfAvailable}";
@@ -74,9 +74,9 @@ fn exec_plugins() {
     let exec = parse(&with("", plain)).expect("a good file").exec.expect("a plugin");
     assert_eq!((exec.command, exec.cluster), (PathBuf::from("p"), None));
     let old = plain.replace("k8s.io/v1", "k8s.io/v1alpha1");
-    assert!(problem(&with("", &old)).contains("users[0].user.exec.apiVersion"));
-    let asks = plain.replace("command", "interactiveMode: Always, command");
-    assert!(problem(&with("", &asks)).contains("interactiveMode"));
+    assert!(message(&with("", &old)).contains("users[0].user.exec.apiVersion"));
+    let with_interactive_mode = plain.replace("command", "interactiveMode: Always, command");
+    assert!(message(&with("", &with_interactive_mode)).contains("interactiveMode"));
 }
 
 #[test]
@@ -90,7 +90,7 @@ fn mistakes_name_file_line_and_field() {
         ("current-context: x", "contexts: has no entry named \"x\""),
     ];
     for (text, expected) in table {
-        assert!(problem(text).contains(expected), "{text}: {}", problem(text));
+        assert!(message(text).contains(expected), "{text}: {}", message(text));
     }
     let table = [
         ("server: ''", "", "clusters[0].cluster.server: is needed"),
@@ -110,24 +110,30 @@ fn mistakes_name_file_line_and_field() {
         if cluster.starts_with("server") {
             text = text.replacen("server: 'https://api.example:6443', ", "", 1);
         }
-        let said = problem(&text);
-        assert!(said.contains(expected) && said.contains("kubelet.conf:"), "{text}: {said}");
+        let error_text = message(&text);
+        assert!(
+            error_text.contains(expected) && error_text.contains("kubelet.conf:"),
+            "{text}: {error_text}"
+        );
     }
-    assert!(problem(&with("", "").replace("user: u", "user: other")).contains("\"other\""));
+    assert!(message(&with("", "").replace("user: u", "user: other")).contains("\"other\""));
 }
 
 #[test]
-fn secrets_are_shown_neither_in_mistakes_nor_in_debug_output() {
+fn secrets_appear_neither_in_errors_nor_in_debug_output() {
     for user in
         ["token: 918273645", "token: [hunter2]", "client-key-data: hunter2!", "exec: hunter2"]
     {
-        let said = problem(&with("", user));
-        assert!(!said.contains("hunter2") && !said.contains("918273645"), "{said}");
+        let error_text = message(&with("", user));
+        assert!(
+            !error_text.contains("hunter2") && !error_text.contains("918273645"),
+            "{error_text}"
+        );
     }
     let access = parse(&with("", "token: hunter2")).expect("a good file");
     assert!(!format!("{access:?}").contains("hunter2"));
     let broken = format!("{}\n  hunter2: : [", with("", ""));
-    assert!(!problem(&broken).contains("hunter2"), "{}", problem(&broken));
+    assert!(!message(&broken).contains("hunter2"), "{}", message(&broken));
 }
 
 #[test]
@@ -139,7 +145,7 @@ fn any_context_may_be_chosen() {
 }
 
 #[test]
-fn server_addresses() {
+fn server_addresses_are_parsed() {
     let table = [
         ("https://h", true, Ok((true, "h:443", ""))),
         ("http://h", true, Ok((false, "h:80", ""))),
@@ -163,11 +169,11 @@ fn server_addresses() {
 }
 
 #[test]
-fn in_a_pod() {
-    let folder = Path::new("/var/run/secrets/kubernetes.io/serviceaccount");
-    let access = ClusterAccess::in_cluster("fd00::1", "443", folder, "").expect("good values");
+fn in_cluster_access_uses_the_service_account() {
+    let dir = Path::new("/var/run/secrets/kubernetes.io/serviceaccount");
+    let access = ClusterAccess::in_cluster("fd00::1", "443", dir, "").expect("good values");
     assert_eq!(access.server.authority(), "[fd00::1]:443");
-    assert_eq!(access.token, Some(TokenSource::File(folder.join("token"))));
-    assert!(ClusterAccess::in_cluster("", "443", folder, "").is_err());
-    assert!(ClusterAccess::in_cluster("h", "x", folder, "").is_err());
+    assert_eq!(access.token, Some(TokenSource::File(dir.join("token"))));
+    assert!(ClusterAccess::in_cluster("", "443", dir, "").is_err());
+    assert!(ClusterAccess::in_cluster("h", "x", dir, "").is_err());
 }

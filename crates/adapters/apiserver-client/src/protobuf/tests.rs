@@ -4,7 +4,7 @@
 use bytes::{BufMut as _, BytesMut};
 use ports::cluster_objects::{Node, Pod, Renewal};
 
-use crate::watch_line::{Page, WatchLine, read_frame, read_line, read_page};
+use crate::watch_line::{ListPage, WatchLine, read_frame, read_line, read_page};
 
 use super::*;
 
@@ -56,7 +56,7 @@ fn event(kind: &str, object: Writer) -> Bytes {
 }
 
 /// 2026-11-15T23:40:25Z
-const THEN: u64 = 1_794_786_025;
+const TIMESTAMP: u64 = 1_794_786_025;
 
 fn lease() -> Writer {
     let owner = new().bytes(1, "Node").bytes(3, "n").bytes(4, "nu").bytes(5, "v1").varint(6, 1);
@@ -67,15 +67,15 @@ fn lease() -> Writer {
         .bytes(5, "u")
         .bytes(6, "12")
         .varint(7, 3)
-        .time(8, THEN, 0)
+        .time(8, TIMESTAMP, 0)
         .pair(11, "a", "b")
         .message(13, owner)
         .message(17, managed);
     let spec = new()
         .bytes(1, "n")
         .varint(2, 40)
-        .time(3, THEN, 0)
-        .time(4, THEN, 123_456_000)
+        .time(3, TIMESTAMP, 0)
+        .time(4, TIMESTAMP, 123_456_000)
         .varint(5, 2)
         .bytes(6, "OldestEmulationVersion");
     new().message(1, meta).message(2, spec)
@@ -125,11 +125,11 @@ fn a_node() {
         .bytes(1, "n")
         .bytes(5, "u")
         .bytes(6, "7")
-        .time(8, THEN, 0)
+        .time(8, TIMESTAMP, 0)
         .message(9, new())
         .pair(11, "topology.kubernetes.io/zone", "z")
         .pair(12, "note", "");
-    let taint = new().bytes(1, "k").bytes(2, "v").bytes(3, "NoExecute").time(4, THEN, 0);
+    let taint = new().bytes(1, "k").bytes(2, "v").bytes(3, "NoExecute").time(4, TIMESTAMP, 0);
     let spec = new()
         .bytes(1, "10.0.0.0/24")
         .bytes(3, "p")
@@ -140,8 +140,8 @@ fn a_node() {
     let condition = new()
         .bytes(1, "Ready")
         .bytes(2, "True")
-        .time(3, THEN, 0)
-        .time(4, THEN - 1, 0)
+        .time(3, TIMESTAMP, 0)
+        .time(4, TIMESTAMP - 1, 0)
         .bytes(5, "KubeletReady")
         .bytes(6, "posting");
     let status = new()
@@ -174,8 +174,8 @@ fn a_pod() {
         .bytes(3, "d")
         .bytes(5, "u")
         .bytes(6, "7")
-        .time(8, THEN, 0)
-        .time(9, THEN + 1, 0)
+        .time(8, TIMESTAMP, 0)
+        .time(9, TIMESTAMP + 1, 0)
         .varint(10, 30);
     let toleration = new().bytes(1, "k").bytes(2, "Exists").bytes(4, "NoExecute").varint(5, 300);
     let odd = new().bytes(2, "Equal").bytes(3, "v").varint(5, (-1_i64).cast_unsigned());
@@ -188,7 +188,7 @@ fn a_pod() {
         .bytes(1, "Ready")
         .bytes(2, "False")
         .time(3, 5, 0)
-        .time(4, THEN, 0)
+        .time(4, TIMESTAMP, 0)
         .bytes(5, "r")
         .bytes(6, "m")
         .varint(7, 1);
@@ -209,7 +209,7 @@ fn a_pod() {
 }
 
 #[test]
-fn what_is_no_object_and_what_cannot_be_read() {
+fn invalid_envelopes_are_errors_and_undecodable_objects_are_unreadable() {
     let bookmark = event("BOOKMARK", new().message(1, new().bytes(6, "99")));
     assert!(matches!(
         read_frame::<Renewal>(bookmark),
@@ -238,7 +238,7 @@ fn a_page() {
     let broken = new().message(1, new().bytes(1, "b")).varint(2, 7);
     let meta = new().bytes(2, "8").bytes(3, "t").varint(4, 10);
     let list = new().message(1, meta).message(2, lease()).message(2, broken).message(2, lease());
-    let page: Page<Renewal> = read_page(enveloped(list)).expect("a page");
+    let page: ListPage<Renewal> = read_page(enveloped(list)).expect("a page");
     assert_eq!((page.version.as_str(), page.token.as_str()), ("8", "t"));
     let names: Vec<&str> = page.objects.iter().map(|it| it.name.as_str()).collect();
     assert_eq!(names, ["n", "n"]);

@@ -7,10 +7,11 @@ fn patch(kind: PatchKind, subresource: Option<&'static str>) -> Patch {
 }
 
 #[test]
-fn paths_and_queries() {
+fn requests_have_the_expected_paths_and_queries() {
     let node = ObjectPath::node("worker-1");
     let lease = ObjectPath::lease("kube-node-lease", "worker-1");
-    let pods = Selection { fields: "spec.nodeName=a,status.phase!=b".into(), ..Default::default() };
+    let pods =
+        ObjectSelector { fields: "spec.nodeName=a,status.phase!=b".into(), ..Default::default() };
     let table = [
         (ApiRequest::read(&node), "GET", "/api/v1/nodes/worker-1"),
         (
@@ -40,7 +41,7 @@ fn paths_and_queries() {
              &continue=a%20b%2Bc%2Fd%3D",
         ),
         (
-            Ok(ApiRequest::watch(Resource::LEASES, &Selection::in_namespace("x"), "12", 300)),
+            Ok(ApiRequest::watch(Resource::LEASES, &ObjectSelector::in_namespace("x"), "12", 300)),
             "GET",
             "/apis/coordination.k8s.io/v1/namespaces/x/leases?watch=true\
              &allowWatchBookmarks=true&timeoutSeconds=300&resourceVersion=12",
@@ -67,9 +68,9 @@ fn each_patch_has_its_content_type() {
 }
 
 #[test]
-fn a_name_cannot_leave_its_place() {
-    let sly = ObjectPath::pod("default", "../../nodes/x?dryRun=All#");
-    let request = ApiRequest::read(&sly).expect("a request");
+fn a_name_cannot_escape_its_path_segment() {
+    let traversal = ObjectPath::pod("default", "../../nodes/x?dryRun=All#");
+    let request = ApiRequest::read(&traversal).expect("a request");
     assert_eq!(
         request.target,
         "/api/v1/namespaces/default/pods/..%2F..%2Fnodes%2Fx%3FdryRun%3DAll%23"
@@ -81,7 +82,7 @@ fn a_name_cannot_leave_its_place() {
 }
 
 #[test]
-fn a_deletion_says_what_must_hold() {
+fn a_deletion_carries_its_preconditions() {
     let pod = ObjectPath::pod("default", "web");
     let plain = ApiRequest::delete(&pod, &Deletion::default()).expect("a request");
     assert_eq!(plain.body, br#"{"apiVersion":"v1","kind":"DeleteOptions"}"#);
@@ -94,5 +95,5 @@ fn a_deletion_says_what_must_hold() {
     let body: serde_json::Value = serde_json::from_slice(&full.body).expect("JSON");
     assert_eq!(body["preconditions"], serde_json::json!({"uid": "u", "resourceVersion": "7"}));
     assert_eq!(body["gracePeriodSeconds"], 0);
-    assert_eq!(full.named, "DELETE pods/default/web");
+    assert_eq!(full.description, "DELETE pods/default/web");
 }

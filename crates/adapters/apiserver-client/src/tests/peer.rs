@@ -20,11 +20,11 @@ use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 
 use crate::access::{ClusterAccess, Impersonation, ServerAddress, Trust};
-use crate::client::{ApiClient, ClientOptions, Spread};
+use crate::client::{ApiClient, ClientOptions, JitterSource};
 
 /// A request as the peer received it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Seen {
+pub(super) struct RecordedRequest {
     pub(super) method: String,
     pub(super) target: String,
     pub(super) authorization: String,
@@ -37,7 +37,7 @@ pub(super) struct Seen {
 
 /// A part of a response's body.
 #[derive(Debug, Clone)]
-pub(super) enum Piece {
+pub(super) enum BodyChunk {
     Data(Bytes),
     Wait(Duration),
     /// Nothing more, and no end either.
@@ -49,57 +49,57 @@ pub(super) enum Piece {
 }
 
 #[derive(Debug, Clone)]
-pub(super) struct Reply {
+pub(super) struct ScriptedReply {
     status: u16,
     headers: Vec<(&'static str, String)>,
-    pieces: Vec<Piece>,
+    pieces: Vec<BodyChunk>,
     /// Before the head is sent.
     hang: bool,
 }
 
-pub(super) fn json(status: u16, text: impl Into<String>) -> Reply {
-    stream(status, vec![Piece::Data(Bytes::from(text.into()))])
+pub(super) fn json(status: u16, text: impl Into<String>) -> ScriptedReply {
+    stream(status, vec![BodyChunk::Data(Bytes::from(text.into()))])
 }
 
-pub(super) fn stream(status: u16, pieces: Vec<Piece>) -> Reply {
-    Reply { status, headers: Vec::new(), pieces, hang: false }
+pub(super) fn stream(status: u16, pieces: Vec<BodyChunk>) -> ScriptedReply {
+    ScriptedReply { status, headers: Vec::new(), pieces, hang: false }
 }
 
-pub(super) fn silence() -> Reply {
-    Reply { hang: true, ..stream(200, vec![]) }
+pub(super) fn silence() -> ScriptedReply {
+    ScriptedReply { hang: true, ..stream(200, vec![]) }
 }
 
-pub(super) fn line(text: &str) -> Piece {
-    Piece::Data(Bytes::from(format!("{text}\n")))
+pub(super) fn line(text: &str) -> BodyChunk {
+    BodyChunk::Data(Bytes::from(format!("{text}\n")))
 }
 
-impl Reply {
+impl ScriptedReply {
     pub(super) fn header(mut self, name: &'static str, value: &str) -> Self {
         self.headers.push((name, value.to_owned()));
         self
     }
 }
 
-type Script = dyn Fn(usize, &Seen) -> Reply + Send + Sync;
+type Script = dyn Fn(usize, &RecordedRequest) -> ScriptedReply + Send + Sync;
 
-struct Notes {
+struct ServerRecord {
     script: Box<Script>,
-    seen: Mutex<Vec<Seen>>,
+    requests: Mutex<Vec<RecordedRequest>>,
     connections: AtomicUsize,
     produced: Arc<AtomicUsize>,
     dropped: Arc<AtomicUsize>,
 }
 
-pub(super) struct Peer {
+pub(super) struct ScriptedApiServer {
     address: SocketAddr,
-    notes: Arc<Notes>,
+    record: Arc<ServerRecord>,
     _tasks: JoinSet<()>,
 }
 
-impl Peer {
+impl ScriptedApiServer {
     /// Answers plain HTTP/1; the script gets the number of earlier requests.
     pub(super) async fn plain(
-        script: impl Fn(usize, &Seen) -> Reply + Send + Sync + 'static,
+        script: impl Fn(usize, &RecordedRequest) -> ScriptedReply + Send + Sync + 'static,
     ) -> Self {
         Self::start(None, None, Box::new(script)).await
     }
@@ -107,7 +107,7 @@ impl Peer {
     pub(super) async fn secure(
         config: ServerConfig,
         streams: Option<u32>,
-        script: impl Fn(usize, &Seen) -> Reply + Send + Sync + 'static,
+        script: impl Fn(usize, &RecordedRequest) -> ScriptedReply + Send + Sync + 'static,
     ) -> Self {
         Self::start(Some(Arc::new(config)), streams, Box::new(script)).await
     }
@@ -119,38 +119,38 @@ impl Peer {
     ) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("listen");
         let address = listener.local_addr().expect("an address");
-        let notes = Arc::new(Notes {
+        let record = Arc::new(ServerRecord {
             script,
-            seen: Mutex::default(),
+            requests: Mutex::default(),
             connections: AtomicUsize::new(0),
             produced: Arc::default(),
             dropped: Arc::default(),
         });
         let mut tasks = JoinSet::new();
-        tasks.spawn(accept(listener, tls, streams, notes.clone()));
-        Self { address, notes, _tasks: tasks }
+        tasks.spawn(accept(listener, tls, streams, record.clone()));
+        Self { address, record, _tasks: tasks }
     }
 
-    pub(super) fn seen(&self) -> Vec<Seen> {
-        self.notes.seen.lock().expect("notes").clone()
+    pub(super) fn requests(&self) -> Vec<RecordedRequest> {
+        self.record.requests.lock().expect("notes").clone()
     }
 
     pub(super) fn targets(&self) -> Vec<String> {
-        self.seen().into_iter().map(|seen| seen.target).collect()
+        self.requests().into_iter().map(|requests| requests.target).collect()
     }
 
     pub(super) fn connections(&self) -> usize {
-        self.notes.connections.load(Ordering::SeqCst)
+        self.record.connections.load(Ordering::SeqCst)
     }
 
     /// How many bytes of endless responses the client has read.
     pub(super) fn produced(&self) -> usize {
-        self.notes.produced.load(Ordering::SeqCst)
+        self.record.produced.load(Ordering::SeqCst)
     }
 
     /// How many responses have ended or were dropped.
     pub(super) fn dropped(&self) -> usize {
-        self.notes.dropped.load(Ordering::SeqCst)
+        self.record.dropped.load(Ordering::SeqCst)
     }
 
     /// Access without TLS and without credentials.
@@ -183,7 +183,7 @@ pub(super) fn options() -> ClientOptions {
         rate: None,
         deadline: Duration::from_secs(3),
         page_deadline: Duration::from_secs(3),
-        spread: Spread::new(|| 0.0),
+        jitter: JitterSource::new(|| 0.0),
         ..ClientOptions::default()
     }
 }
@@ -192,16 +192,16 @@ async fn accept(
     listener: TcpListener,
     tls: Option<Arc<ServerConfig>>,
     streams: Option<u32>,
-    notes: Arc<Notes>,
+    record: Arc<ServerRecord>,
 ) {
     let mut connections = JoinSet::new();
     while let Ok((stream, _)) = listener.accept().await {
-        let connection = notes.connections.fetch_add(1, Ordering::SeqCst) + 1;
-        let (tls, notes) = (tls.clone(), notes.clone());
+        let connection = record.connections.fetch_add(1, Ordering::SeqCst) + 1;
+        let (tls, record) = (tls.clone(), record.clone());
         connections.spawn(async move {
             let Some(tls) = tls else {
                 let service = service_fn(move |request| {
-                    answer(notes.clone(), request, connection, Bytes::new())
+                    answer(record.clone(), request, connection, Bytes::new())
                 });
                 let _ = hyper::server::conn::http1::Builder::new()
                     .serve_connection(TokioIo::new(stream), service)
@@ -215,7 +215,7 @@ async fn accept(
             let shown =
                 shown.map(|certificate| Bytes::copy_from_slice(certificate)).unwrap_or_default();
             let service = service_fn(move |request| {
-                answer(notes.clone(), request, connection, shown.clone())
+                answer(record.clone(), request, connection, shown.clone())
             });
             let _ = hyper::server::conn::http2::Builder::new(TokioExecutor::new())
                 .max_concurrent_streams(streams)
@@ -226,7 +226,7 @@ async fn accept(
 }
 
 async fn answer(
-    notes: Arc<Notes>,
+    record: Arc<ServerRecord>,
     request: Request<Incoming>,
     connection: usize,
     certificate: Bytes,
@@ -236,7 +236,7 @@ async fn answer(
         value.and_then(|value| value.to_str().ok()).unwrap_or_default().to_owned()
     };
     let target = request.uri().path_and_query().map(ToString::to_string);
-    let seen = Seen {
+    let requests = RecordedRequest {
         method: request.method().to_string(),
         target: target.unwrap_or_default(),
         authorization: header("authorization"),
@@ -245,15 +245,15 @@ async fn answer(
         certificate,
     };
     let before = {
-        let mut all = notes.seen.lock().expect("notes");
-        all.push(seen.clone());
+        let mut all = record.requests.lock().expect("notes");
+        all.push(requests.clone());
         all.len() - 1
     };
-    let reply = (notes.script)(before, &seen);
+    let reply = (record.script)(before, &requests);
     if reply.hang {
         std::future::pending::<()>().await;
     }
-    if matches!(reply.pieces.first(), Some(Piece::Cut)) {
+    if matches!(reply.pieces.first(), Some(BodyChunk::Cut)) {
         return Err(std::io::Error::other("the script says so"));
     }
     let mut response = Response::builder().status(reply.status);
@@ -263,14 +263,14 @@ async fn answer(
     let body = ScriptedBody {
         pieces: reply.pieces.into(),
         waiting: None,
-        produced: notes.produced.clone(),
-        dropped: notes.dropped.clone(),
+        produced: record.produced.clone(),
+        dropped: record.dropped.clone(),
     };
     response.body(body).map_err(std::io::Error::other)
 }
 
 struct ScriptedBody {
-    pieces: VecDeque<Piece>,
+    pieces: VecDeque<BodyChunk>,
     waiting: Option<Pin<Box<tokio::time::Sleep>>>,
     produced: Arc<AtomicUsize>,
     dropped: Arc<AtomicUsize>,
@@ -297,21 +297,21 @@ impl hyper::body::Body for ScriptedBody {
             }
             return match self.pieces.pop_front() {
                 None => Poll::Ready(None),
-                Some(Piece::Data(data)) => Poll::Ready(Some(Ok(Frame::data(data)))),
-                Some(Piece::Wait(span)) => {
+                Some(BodyChunk::Data(data)) => Poll::Ready(Some(Ok(Frame::data(data)))),
+                Some(BodyChunk::Wait(span)) => {
                     self.waiting = Some(Box::pin(tokio::time::sleep(span)));
                     continue;
                 }
-                Some(Piece::Hang) => {
-                    self.pieces.push_front(Piece::Hang);
+                Some(BodyChunk::Hang) => {
+                    self.pieces.push_front(BodyChunk::Hang);
                     Poll::Pending
                 }
-                Some(Piece::Cut) => {
+                Some(BodyChunk::Cut) => {
                     Poll::Ready(Some(Err(std::io::Error::other("the script says so"))))
                 }
-                Some(Piece::Endless(data)) => {
+                Some(BodyChunk::Endless(data)) => {
                     self.produced.fetch_add(data.len(), Ordering::SeqCst);
-                    self.pieces.push_front(Piece::Endless(data.clone()));
+                    self.pieces.push_front(BodyChunk::Endless(data.clone()));
                     Poll::Ready(Some(Ok(Frame::data(data))))
                 }
             };

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use ports::cluster_api::{Deletion, ObjectPath, Patch, PatchKind, StoredObject};
 use ports::{ClusterApi, ClusterApiError};
 
-use super::peer::{Peer, Piece, Reply, json, options, silence, stream};
+use super::peer::{BodyChunk, ScriptedApiServer, ScriptedReply, json, options, silence, stream};
 use crate::access::{ExecPlugin, TokenSource};
 use crate::client::{ApiClient, ClientOptions};
 use crate::{RateLimit, Secret};
@@ -21,7 +21,7 @@ fn patch() -> Patch {
     Patch { kind: PatchKind::Merge, subresource: None, body: b"{}".to_vec() }
 }
 
-fn client(peer: &Peer, change: impl FnOnce(&mut ClientOptions)) -> ApiClient {
+fn client(peer: &ScriptedApiServer, change: impl FnOnce(&mut ClientOptions)) -> ApiClient {
     let mut options = options();
     change(&mut options);
     ApiClient::new(peer.access(), options).expect("a client")
@@ -29,15 +29,15 @@ fn client(peer: &Peer, change: impl FnOnce(&mut ClientOptions)) -> ApiClient {
 
 #[tokio::test]
 async fn an_object_is_read_and_patched() {
-    let peer = Peer::plain(|_, _| json(200, NODE)).await;
+    let peer = ScriptedApiServer::plain(|_, _| json(200, NODE)).await;
     let client: Box<dyn ClusterApi> = Box::new(peer.client());
     let stored = client.read(&node()).await.expect("a node");
     assert_eq!((stored.uid.as_str(), stored.resource_version.as_str()), ("u", "7"));
     client.patch(&node(), patch()).await.expect("a node");
-    let seen = peer.seen();
-    assert_eq!(seen[0].target, "/api/v1/nodes/n");
+    let requests = peer.requests();
+    assert_eq!(requests[0].target, "/api/v1/nodes/n");
     assert_eq!(
-        (seen[1].method.as_str(), seen[1].content_type.as_str()),
+        (requests[1].method.as_str(), requests[1].content_type.as_str()),
         ("PATCH", "application/merge-patch+json")
     );
     assert_eq!(peer.connections(), 1);
@@ -46,20 +46,23 @@ async fn an_object_is_read_and_patched() {
 #[tokio::test]
 async fn too_many_requests_are_sent_again_after_the_pause_if_it_fits() {
     let busy = || json(429, "").header("retry-after", "1");
-    let peer = Peer::plain(move |n, _| if n == 0 { busy() } else { json(200, NODE) }).await;
+    let peer =
+        ScriptedApiServer::plain(move |n, _| if n == 0 { busy() } else { json(200, NODE) }).await;
     let began = Instant::now();
     peer.client().patch(&node(), patch()).await.expect("patched in the end");
     assert!(began.elapsed() >= Duration::from_secs(1));
-    let peer = Peer::plain(|_, _| json(429, "").header("retry-after", "3600")).await;
+    let peer = ScriptedApiServer::plain(|_, _| json(429, "").header("retry-after", "3600")).await;
     let began = Instant::now();
     let error = peer.client().read(&node()).await.expect_err("throttled");
     assert!(began.elapsed() < Duration::from_secs(10));
     // One response cannot hold a request for an hour.
-    let most = Duration::from_secs(60);
-    assert!(matches!(error, ClusterApiError::Throttled { retry_after, .. } if retry_after == most));
-    let peer = Peer::plain(|_, _| json(429, "").header("retry-after", "0")).await;
+    let max_pause = Duration::from_secs(60);
+    assert!(
+        matches!(error, ClusterApiError::Throttled { retry_after, .. } if retry_after == max_pause)
+    );
+    let peer = ScriptedApiServer::plain(|_, _| json(429, "").header("retry-after", "0")).await;
     peer.client().read(&node()).await.expect_err("throttled for ever");
-    assert_eq!(peer.seen().len(), 11, "it gives up some time");
+    assert_eq!(peer.requests().len(), 11, "it gives up some time");
 }
 
 /// More seconds than any clock can count, in the header and in the body.
@@ -69,7 +72,7 @@ async fn a_pause_without_end_ends_nothing_but_the_request() {
     let body = format!(r#"{{"kind":"Status","details":{{"retryAfterSeconds":{seconds}}}}}"#);
     for (status, header) in [(429, true), (429, false), (503, true)] {
         let body = body.clone();
-        let peer = Peer::plain(move |_, _| match header {
+        let peer = ScriptedApiServer::plain(move |_, _| match header {
             true => json(status, "").header("retry-after", &seconds.to_string()),
             false => json(status, body.clone()),
         })
@@ -77,7 +80,7 @@ async fn a_pause_without_end_ends_nothing_but_the_request() {
         let began = Instant::now();
         let error = peer.client().read(&node()).await.expect_err("not now");
         assert!(began.elapsed() < Duration::from_secs(10));
-        assert_eq!(peer.seen().len(), 1, "{error}");
+        assert_eq!(peer.requests().len(), 1, "{error}");
         if let ClusterApiError::Throttled { retry_after, .. } = error {
             assert_eq!(retry_after, Duration::from_secs(60));
         }
@@ -86,54 +89,55 @@ async fn a_pause_without_end_ends_nothing_but_the_request() {
 
 /// An urgent request does not queue behind others, and needs no connection of its own.
 #[tokio::test]
-async fn a_rate_of_its_own_does_not_wait_for_the_others() {
-    let peer = Peer::plain(|_, _| json(200, NODE)).await;
+async fn a_client_with_its_own_rate_limit_does_not_wait_for_others() {
+    let peer = ScriptedApiServer::plain(|_, _| json(200, NODE)).await;
     // One request, and the next after ten seconds: longer than the deadline.
     let slow = RateLimit { per_second: 0.1, burst: 1 };
     let work = client(&peer, |options| options.rate = Some(slow));
-    let election = work.with_own_rate();
+    let election = work.with_own_rate_limit();
     work.read(&node()).await.expect("the first");
     let error = work.clone().read(&node()).await.expect_err("a clone has the same rate");
-    assert!(matches!(error, ClusterApiError::OutOfTurn { .. }), "{error:?}");
+    assert!(matches!(error, ClusterApiError::RateLimited { .. }), "{error:?}");
     election.read(&node()).await.expect("its first");
     let error = election.with_deadline(Duration::from_secs(1)).read(&node()).await;
-    assert!(matches!(error, Err(ClusterApiError::OutOfTurn { .. })), "it has a rate, too");
+    assert!(matches!(error, Err(ClusterApiError::RateLimited { .. })), "it has a rate, too");
     assert_eq!(peer.connections(), 1);
 }
 
 #[tokio::test]
-async fn refusals_are_told_apart() {
+async fn http_errors_map_to_distinct_api_errors() {
     let table = [
         (404, "{}", "NotFound"),
         (409, r#"{"kind":"Status","reason":"AlreadyExists"}"#, "AlreadyExists"),
         (409, r#"{"kind":"Status","reason":"Conflict"}"#, "Conflict"),
         (403, "{}", "Refused"),
-        (500, "{}", "ServerTrouble"),
+        (500, "{}", "ServerError"),
     ];
     for (status, body, expected) in table {
-        let peer = Peer::plain(move |_, _| json(status, body)).await;
+        let peer = ScriptedApiServer::plain(move |_, _| json(status, body)).await;
         let error = peer.client().delete(&node(), Deletion::default()).await.expect_err("refused");
         assert!(format!("{error:?}").starts_with(expected), "{error:?}");
-        assert_eq!(peer.seen().len(), 1, "{expected} is not sent again");
+        assert_eq!(peer.requests().len(), 1, "{expected} is not sent again");
     }
 }
 
 #[tokio::test]
 async fn an_answer_that_trickles_ends_by_the_deadline() {
-    let drop = || [Piece::Data(Bytes::from_static(b" ")), Piece::Wait(Duration::from_millis(20))];
-    let pieces: Vec<Piece> = (0..1000).flat_map(|_| drop()).collect();
-    let peer = Peer::plain(move |_, _| stream(200, pieces.clone())).await;
+    let drop =
+        || [BodyChunk::Data(Bytes::from_static(b" ")), BodyChunk::Wait(Duration::from_millis(20))];
+    let pieces: Vec<BodyChunk> = (0..1000).flat_map(|_| drop()).collect();
+    let peer = ScriptedApiServer::plain(move |_, _| stream(200, pieces.clone())).await;
     let client = client(&peer, |options| options.deadline = Duration::from_millis(300));
     let began = Instant::now();
     let error = client.read(&node()).await.expect_err("too slow");
-    assert!(matches!(error, ClusterApiError::Unanswered { .. }), "{error:?}");
+    assert!(matches!(error, ClusterApiError::NoResponse { .. }), "{error:?}");
     assert!(began.elapsed() < Duration::from_secs(15));
 }
 
 #[tokio::test]
 async fn an_endless_answer_ends_by_its_length() {
-    let endless = || stream(200, vec![Piece::Endless(Bytes::from(vec![b' '; 16 * 1024]))]);
-    let peer = Peer::plain(move |_, _| endless()).await;
+    let endless = || stream(200, vec![BodyChunk::Endless(Bytes::from(vec![b' '; 16 * 1024]))]);
+    let peer = ScriptedApiServer::plain(move |_, _| endless()).await;
     let client = client(&peer, |options| options.object_limit = 1024 * 1024);
     let error = client.read(&node()).await.expect_err("too long");
     assert!(matches!(error, ClusterApiError::TooLarge { limit: 0x10_0000, .. }), "{error:?}");
@@ -141,38 +145,39 @@ async fn an_endless_answer_ends_by_its_length() {
 }
 
 #[tokio::test]
-async fn a_black_hole_is_left_for_a_new_connection() {
-    let peer = Peer::plain(|n, _| if n == 1 { silence() } else { json(200, NODE) }).await;
+async fn a_connection_that_drops_all_packets_is_replaced() {
+    let peer =
+        ScriptedApiServer::plain(|n, _| if n == 1 { silence() } else { json(200, NODE) }).await;
     let client = client(&peer, |options| options.deadline = Duration::from_secs(3));
     client.read(&node()).await.expect("a node");
     let error = client.read(&node()).await.expect_err("silence");
-    assert!(matches!(error, ClusterApiError::Unanswered { .. }), "{error:?}");
+    assert!(matches!(error, ClusterApiError::NoResponse { .. }), "{error:?}");
     client.read(&node()).await.expect("a node");
-    let on: Vec<usize> = peer.seen().iter().map(|seen| seen.connection).collect();
+    let on: Vec<usize> = peer.requests().iter().map(|requests| requests.connection).collect();
     assert_eq!(on, [1, 1, 2]);
 }
 
 #[tokio::test]
 async fn a_read_on_a_lost_connection_is_sent_again_and_a_write_is_not() {
-    let cut_second = |n: usize| -> Reply {
-        if n == 1 { stream(200, vec![Piece::Cut]) } else { json(200, NODE) }
+    let cut_second = |n: usize| -> ScriptedReply {
+        if n == 1 { stream(200, vec![BodyChunk::Cut]) } else { json(200, NODE) }
     };
-    let peer = Peer::plain(move |n, _| cut_second(n)).await;
+    let peer = ScriptedApiServer::plain(move |n, _| cut_second(n)).await;
     let client = peer.client();
     client.read(&node()).await.expect("a node");
     client.read(&node()).await.expect("a node, at the second attempt");
-    assert_eq!(peer.seen().len(), 3);
-    let peer = Peer::plain(move |n, _| cut_second(n)).await;
+    assert_eq!(peer.requests().len(), 3);
+    let peer = ScriptedApiServer::plain(move |n, _| cut_second(n)).await;
     let client = peer.client();
     client.read(&node()).await.expect("a node");
     let error = client.patch(&node(), patch()).await.expect_err("nobody knows");
-    assert!(matches!(error, ClusterApiError::Unanswered { .. }), "{error:?}");
-    assert_eq!(peer.seen().len(), 2);
+    assert!(matches!(error, ClusterApiError::NoResponse { .. }), "{error:?}");
+    assert_eq!(peer.requests().len(), 2);
 }
 
 #[tokio::test]
-async fn nobody_there_and_garbage_are_told_apart() {
-    let peer = Peer::plain(|_, _| json(200, "garbage")).await;
+async fn connection_refused_and_garbage_give_different_errors() {
+    let peer = ScriptedApiServer::plain(|_, _| json(200, "garbage")).await;
     let error = peer.client().read(&node()).await.expect_err("garbage");
     assert!(matches!(error, ClusterApiError::Unreadable { .. }), "{error:?}");
     let mut access = peer.access();
@@ -185,11 +190,11 @@ async fn nobody_there_and_garbage_are_told_apart() {
 }
 
 #[tokio::test]
-async fn a_token_file_is_read_again_after_a_refusal_and_never_shown() {
-    let folder = tempfile::tempdir().expect("a folder");
-    let file = folder.path().join("token");
+async fn a_token_file_is_reread_after_401_and_never_printed() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let file = dir.path().join("token");
     std::fs::write(&file, "hunter1\n").expect("write");
-    let peer = Peer::plain(|_, seen| match seen.authorization.as_str() {
+    let peer = ScriptedApiServer::plain(|_, requests| match requests.authorization.as_str() {
         "Bearer hunter2" => json(200, NODE),
         _ => json(401, r#"{"kind":"Status","message":"Unauthorized"}"#),
     })
@@ -221,20 +226,20 @@ async fn a_token_file_is_read_again_after_a_refusal_and_never_shown() {
 }
 
 #[tokio::test]
-async fn missing_credentials_send_nothing() {
-    let peer = Peer::plain(|_, _| json(200, NODE)).await;
+async fn no_request_is_sent_without_credentials() {
+    let peer = ScriptedApiServer::plain(|_, _| json(200, NODE)).await;
     let mut access = peer.access();
     access.token = Some(TokenSource::File("/nowhere/token".into()));
     let client = ApiClient::new(access, options()).expect("a client");
     let error = client.read(&node()).await.expect_err("no token");
     assert!(matches!(error, ClusterApiError::NoCredentials { .. }), "{error:?}");
     assert!(error.to_string().contains("/nowhere/token"), "{error}");
-    assert!(peer.seen().is_empty());
+    assert!(peer.requests().is_empty());
 }
 
 #[tokio::test]
 async fn the_rate_holds_and_a_turn_beyond_the_deadline_is_refused_at_once() {
-    let peer = Peer::plain(|_, _| json(200, NODE)).await;
+    let peer = ScriptedApiServer::plain(|_, _| json(200, NODE)).await;
     let limited = client(&peer, |options| options.rate = RateLimit::new(10.0, 1));
     let began = Instant::now();
     for _ in 0..4 {
@@ -244,29 +249,33 @@ async fn the_rate_holds_and_a_turn_beyond_the_deadline_is_refused_at_once() {
     let slow = client(&peer, |options| options.rate = RateLimit::new(0.01, 1));
     slow.read(&node()).await.expect("a node");
     let error = slow.read(&node()).await.expect_err("too late");
-    assert!(matches!(error, ClusterApiError::OutOfTurn { .. }), "{error:?}");
+    assert!(matches!(error, ClusterApiError::RateLimited { .. }), "{error:?}");
 }
 
 /// A request that is dropped while it waits for the rate limiter returns its token.
 #[tokio::test]
-async fn a_turn_that_nobody_waits_for_is_given_back() {
-    let peer = Peer::plain(|_, _| json(200, NODE)).await;
+async fn a_cancelled_rate_limit_wait_returns_its_token() {
+    let peer = ScriptedApiServer::plain(|_, _| json(200, NODE)).await;
     // One token every two seconds.
     let slow = client(&peer, |options| options.rate = RateLimit::new(0.5, 1));
     slow.read(&node()).await.expect("the first");
     for _ in 0..20 {
-        let given_up = tokio::time::timeout(Duration::from_millis(5), slow.read(&node())).await;
-        assert!(given_up.is_err(), "it waits");
+        let timed_out = tokio::time::timeout(Duration::from_millis(5), slow.read(&node())).await;
+        assert!(timed_out.is_err(), "it waits");
     }
-    assert!(slow.turn_in() <= Duration::from_millis(2_200), "{:?}", slow.turn_in());
-    assert!(slow.turn_in() > Duration::ZERO, "the first one's is used");
+    assert!(
+        slow.rate_limit_delay() <= Duration::from_millis(2_200),
+        "{:?}",
+        slow.rate_limit_delay()
+    );
+    assert!(slow.rate_limit_delay() > Duration::ZERO, "the first one's is used");
     slow.with_deadline(Duration::from_secs(5)).read(&node()).await.expect("the next one");
-    assert_eq!(peer.seen().len(), 2);
+    assert_eq!(peer.requests().len(), 2);
 }
 
 #[tokio::test]
-async fn a_credential_plugin_may_take_longer_than_the_request_that_asked_for_it() {
-    let peer = Peer::plain(|_, seen| match seen.authorization.as_str() {
+async fn a_credential_plugin_may_outlast_the_request_that_started_it() {
+    let peer = ScriptedApiServer::plain(|_, requests| match requests.authorization.as_str() {
         "Bearer from-plugin" => json(200, NODE),
         _ => json(401, ""),
     })
@@ -292,7 +301,7 @@ async fn a_credential_plugin_may_take_longer_than_the_request_that_asked_for_it(
 
 #[tokio::test]
 async fn a_request_that_waits_takes_little_room() {
-    let peer = Peer::plain(|_, _| json(200, NODE)).await;
+    let peer = ScriptedApiServer::plain(|_, _| json(200, NODE)).await;
     let client = ApiClient::new(peer.access(), options()).expect("a client");
     let (path, body) = (node(), Vec::new());
     let patch = Patch { kind: PatchKind::Merge, subresource: None, body };

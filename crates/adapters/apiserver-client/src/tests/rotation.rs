@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use ports::cluster_api::{ObjectPath, Selection};
+use ports::cluster_api::{ObjectPath, ObjectSelector};
 use ports::cluster_objects::Node;
 use ports::{ClusterApi, ClusterApiError, FeedEvent, ObjectFeed as _};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
@@ -20,16 +20,16 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-use super::peer::{Peer, Piece, Seen, json, line, options, stream};
+use super::peer::{BodyChunk, RecordedRequest, ScriptedApiServer, json, line, options, stream};
 use crate::access::{ClientCertificate, ClusterAccess, Material, Trust};
 use crate::client::{ApiClient, Pings};
 use crate::watch::Watch;
 
 const NODE: &str = r#"{"metadata":{"name":"n","uid":"u","resourceVersion":"7"}}"#;
 
-struct Authority(CertifiedIssuer<'static, KeyPair>);
+struct TestCertificateAuthority(CertifiedIssuer<'static, KeyPair>);
 
-impl Authority {
+impl TestCertificateAuthority {
     fn new() -> Self {
         let mut parameters = CertificateParams::default();
         parameters.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -67,14 +67,14 @@ impl Authority {
     }
 
     /// Writes a client's certificate; returns it in DER.
-    fn write_client(&self, files: &Files) -> Vec<u8> {
+    fn write_client(&self, files: &CredentialFiles) -> Vec<u8> {
         let (pem, key, der) = self.issue("client");
         std::fs::write(&files.certificate, pem).expect("write");
         std::fs::write(&files.key, key.serialize_pem()).expect("write");
         der
     }
 
-    fn access(&self, peer: &Peer, files: Option<&Files>) -> ClusterAccess {
+    fn access(&self, peer: &ScriptedApiServer, files: Option<&CredentialFiles>) -> ClusterAccess {
         let mut access = peer.access();
         access.server.tls = true;
         access.trust =
@@ -87,14 +87,14 @@ impl Authority {
     }
 }
 
-struct Files {
+struct CredentialFiles {
     certificate: PathBuf,
     key: PathBuf,
 }
 
-impl Files {
-    fn within(folder: &Path) -> Self {
-        Self { certificate: folder.join("c.pem"), key: folder.join("k.pem") }
+impl CredentialFiles {
+    fn within(dir: &Path) -> Self {
+        Self { certificate: dir.join("c.pem"), key: dir.join("k.pem") }
     }
 }
 
@@ -111,7 +111,7 @@ async fn eventually(what: &str, holds: impl Fn() -> bool) {
 }
 
 /// Opens so many requests that are never answered, and waits until all have arrived.
-async fn hold(client: &ApiClient, peer: &Peer, count: usize) -> JoinSet<()> {
+async fn hold_requests(client: &ApiClient, peer: &ScriptedApiServer, count: usize) -> JoinSet<()> {
     let mut held = JoinSet::new();
     for _ in 0..count {
         let client = client.with_deadline(Duration::from_secs(60));
@@ -119,32 +119,32 @@ async fn hold(client: &ApiClient, peer: &Peer, count: usize) -> JoinSet<()> {
             let _ = client.read(&ObjectPath::node("n")).await;
         });
     }
-    eventually("all requests arrive", || peer.seen().len() >= count).await;
+    eventually("all requests arrive", || peer.requests().len() >= count).await;
     held
 }
 
-fn never(_: usize, _: &Seen) -> super::peer::Reply {
+fn never(_: usize, _: &RecordedRequest) -> super::peer::ScriptedReply {
     super::peer::silence()
 }
 
 #[tokio::test]
 async fn many_requests_share_a_connection_and_too_many_open_another() {
-    let authority = Authority::new();
-    let peer = Peer::secure(authority.server(), None, never).await;
+    let authority = TestCertificateAuthority::new();
+    let peer = ScriptedApiServer::secure(authority.server(), None, never).await;
     let client = client(authority.access(&peer, None));
-    let held = hold(&client, &peer, 60).await;
+    let held = hold_requests(&client, &peer, 60).await;
     assert_eq!(peer.connections(), 1);
     drop(held);
-    let peer = Peer::secure(authority.server(), None, never).await;
+    let peer = ScriptedApiServer::secure(authority.server(), None, never).await;
     let client = self::client(authority.access(&peer, None));
-    let _held = hold(&client, &peer, 130).await;
+    let _held = hold_requests(&client, &peer, 130).await;
     assert_eq!(peer.connections(), 3);
 }
 
 #[tokio::test]
 async fn a_server_that_allows_fewer_streams_gets_more_connections() {
-    let authority = Authority::new();
-    let peer = Peer::secure(authority.server(), Some(4), |n, _| match n {
+    let authority = TestCertificateAuthority::new();
+    let peer = ScriptedApiServer::secure(authority.server(), Some(4), |n, _| match n {
         0 => json(200, NODE),
         _ => super::peer::silence(),
     })
@@ -152,41 +152,47 @@ async fn a_server_that_allows_fewer_streams_gets_more_connections() {
     let client = client(authority.access(&peer, None));
     // After the first response the stream limit is known.
     client.read(&ObjectPath::node("n")).await.expect("a node");
-    let _held = hold(&client, &peer, 10).await;
-    let most = (1..=peer.connections())
-        .map(|at| peer.seen().iter().skip(1).filter(|seen| seen.connection == at).count())
+    let _held = hold_requests(&client, &peer, 10).await;
+    let max_streams = (1..=peer.connections())
+        .map(|at| {
+            peer.requests().iter().skip(1).filter(|requests| requests.connection == at).count()
+        })
         .max();
-    assert!(peer.connections() >= 3 && most <= Some(4), "{} {most:?}", peer.connections());
+    assert!(
+        peer.connections() >= 3 && max_streams <= Some(4),
+        "{} {max_streams:?}",
+        peer.connections()
+    );
 }
 
 #[tokio::test]
-async fn only_whom_we_trust_is_talked_to() {
-    let (authority, other) = (Authority::new(), Authority::new());
-    let peer = Peer::secure(authority.server(), None, |_, _| json(200, NODE)).await;
+async fn only_servers_with_a_trusted_certificate_are_used() {
+    let (authority, other) = (TestCertificateAuthority::new(), TestCertificateAuthority::new());
+    let peer = ScriptedApiServer::secure(authority.server(), None, |_, _| json(200, NODE)).await;
     let node = ObjectPath::node("n");
     let mut access = other.access(&peer, None);
     let error = client(access.clone()).read(&node).await.expect_err("a stranger");
     assert!(matches!(error, ClusterApiError::Unreachable { .. }), "{error:?}");
-    access.trust = Trust::Anybody;
+    access.trust = Trust::InsecureSkipVerify;
     client(access).read(&node).await.expect("anybody will do");
     let mut access = authority.access(&peer, None);
     access.tls_server_name = Some("other.example".to_owned());
     client(access).read(&node).await.expect_err("another name");
-    assert_eq!(peer.seen().len(), 1);
+    assert_eq!(peer.requests().len(), 1);
 }
 
 #[tokio::test]
 async fn new_certificates_are_used_on_new_connections_and_watches_move() {
-    let folder = tempfile::tempdir().expect("a folder");
-    let files = Files::within(folder.path());
-    let authority = Authority::new();
+    let dir = tempfile::tempdir().expect("a folder");
+    let files = CredentialFiles::within(dir.path());
+    let authority = TestCertificateAuthority::new();
     let first = authority.write_client(&files);
-    let peer = Peer::secure(authority.server(), None, |_, seen| {
-        if seen.target.contains("watch=true") {
+    let peer = ScriptedApiServer::secure(authority.server(), None, |_, requests| {
+        if requests.target.contains("watch=true") {
             let object = r#"{"metadata":{"name":"n","resourceVersion":"9"}}"#;
             let event = line(&format!(r#"{{"type":"ADDED","object":{object}}}"#));
-            stream(200, vec![event, Piece::Hang])
-        } else if seen.target.contains("limit=") {
+            stream(200, vec![event, BodyChunk::Hang])
+        } else if requests.target.contains("limit=") {
             json(200, r#"{"metadata":{"resourceVersion":"5"},"items":[]}"#)
         } else {
             json(200, NODE)
@@ -194,7 +200,7 @@ async fn new_certificates_are_used_on_new_connections_and_watches_move() {
     })
     .await;
     let client = client(authority.access(&peer, Some(&files)));
-    let mut watch: Watch<Node> = Watch::start(&client, Selection::default());
+    let mut watch: Watch<Node> = Watch::start(&client, ObjectSelector::default());
     for _ in 0..4 {
         timeout(Duration::from_secs(5), watch.next()).await.expect("an event");
     }
@@ -205,7 +211,7 @@ async fn new_certificates_are_used_on_new_connections_and_watches_move() {
     std::fs::write(&files.key, key).expect("write");
     client.refresh_credentials().await.expect("the old ones stay");
     client.read(&ObjectPath::node("n")).await.expect("a node");
-    assert!(peer.seen().iter().all(|seen| seen.certificate == first));
+    assert!(peer.requests().iter().all(|requests| requests.certificate == first));
     assert_eq!(peer.connections(), 1);
     // The other half.
     std::fs::write(&files.key, second_key).expect("write");
@@ -213,11 +219,11 @@ async fn new_certificates_are_used_on_new_connections_and_watches_move() {
     client.read(&ObjectPath::node("n")).await.expect("a node");
     let event = timeout(Duration::from_secs(5), watch.next()).await.expect("an event");
     assert!(matches!(event, FeedEvent::Applied(_)), "no outage, no list: {event:?}");
-    let seen = peer.seen();
-    let moved = seen.last().expect("a request");
-    assert!(seen.iter().rev().take(2).all(|seen| seen.certificate == second));
+    let requests = peer.requests();
+    let moved = requests.last().expect("a request");
+    assert!(requests.iter().rev().take(2).all(|requests| requests.certificate == second));
     assert!(
-        seen.iter().any(|seen| seen.connection == 2 && seen.target.contains("=9")),
+        requests.iter().any(|requests| requests.connection == 2 && requests.target.contains("=9")),
         "{moved:?}"
     );
     assert_eq!(peer.connections(), 2);
@@ -257,14 +263,14 @@ async fn pipe(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, still: Arc<Atomic
 }
 
 #[tokio::test]
-async fn a_watch_on_a_black_hole_is_noticed_by_pings_and_goes_on_elsewhere() {
-    let authority = Authority::new();
-    let peer = Peer::secure(authority.server(), None, |_, seen| {
-        if seen.target.contains("watch=true") {
-            let version = if seen.target.contains("resourceVersion=5") { 6 } else { 7 };
+async fn a_dead_watch_connection_is_detected_by_pings_and_replaced() {
+    let authority = TestCertificateAuthority::new();
+    let peer = ScriptedApiServer::secure(authority.server(), None, |_, requests| {
+        if requests.target.contains("watch=true") {
+            let version = if requests.target.contains("resourceVersion=5") { 6 } else { 7 };
             let object = format!(r#"{{"metadata":{{"name":"n","resourceVersion":"{version}"}}}}"#);
             let event = line(&format!(r#"{{"type":"ADDED","object":{object}}}"#));
-            stream(200, vec![event, Piece::Hang])
+            stream(200, vec![event, BodyChunk::Hang])
         } else {
             json(200, r#"{"metadata":{"resourceVersion":"5"},"items":[]}"#)
         }
@@ -278,7 +284,7 @@ async fn a_watch_on_a_black_hole_is_noticed_by_pings_and_goes_on_elsewhere() {
     options.pings =
         Pings { every: Duration::from_millis(300), answered_within: Duration::from_secs(2) };
     let client = ApiClient::new(access, options).expect("a client");
-    let mut watch: Watch<Node> = Watch::start(&client, Selection::default());
+    let mut watch: Watch<Node> = Watch::start(&client, ObjectSelector::default());
     for _ in 0..4 {
         timeout(Duration::from_secs(5), watch.next()).await.expect("an event");
     }
@@ -294,15 +300,15 @@ async fn a_watch_on_a_black_hole_is_noticed_by_pings_and_goes_on_elsewhere() {
 }
 
 #[tokio::test]
-async fn watches_that_nobody_reads_hold_little_and_hold_up_nobody_else() {
-    let authority = Authority::new();
+async fn unread_watches_buffer_little_and_block_no_other_request() {
+    let authority = TestCertificateAuthority::new();
     let object = r#"{"metadata":{"name":"n","resourceVersion":"6"}}"#;
     let events = format!("{{\"type\":\"ADDED\",\"object\":{object}}}\n").repeat(100);
     let events = Bytes::from(events);
-    let peer = Peer::secure(authority.server(), None, move |_, seen| {
-        if seen.target.contains("watch=true") {
-            stream(200, vec![Piece::Endless(events.clone())])
-        } else if seen.target.contains("limit=") {
+    let peer = ScriptedApiServer::secure(authority.server(), None, move |_, requests| {
+        if requests.target.contains("watch=true") {
+            stream(200, vec![BodyChunk::Endless(events.clone())])
+        } else if requests.target.contains("limit=") {
             json(200, r#"{"metadata":{"resourceVersion":"5"},"items":[]}"#)
         } else {
             json(200, NODE)
@@ -311,8 +317,9 @@ async fn watches_that_nobody_reads_hold_little_and_hold_up_nobody_else() {
     .await;
     let client = client(authority.access(&peer, None));
     let unread: Vec<Watch<Node>> =
-        (0..40).map(|_| Watch::start(&client, Selection::default())).collect();
-    let watching = || peer.seen().iter().filter(|seen| seen.target.contains("watch=true")).count();
+        (0..40).map(|_| Watch::start(&client, ObjectSelector::default())).collect();
+    let watching =
+        || peer.requests().iter().filter(|requests| requests.target.contains("watch=true")).count();
     eventually("all watch", || watching() == unread.len()).await;
     let mut before = usize::MAX;
     while before != peer.produced() {
@@ -328,9 +335,9 @@ async fn watches_that_nobody_reads_hold_little_and_hold_up_nobody_else() {
 /// As a cluster's leader does it, at a fifth of its times: it waits half the renew deadline for a
 /// response, and has all of it to renew its lease.
 #[tokio::test]
-async fn a_lease_is_renewed_in_time_though_its_connection_became_a_black_hole() {
-    let authority = Authority::new();
-    let peer = Peer::secure(authority.server(), None, |_, _| {
+async fn a_lease_is_renewed_in_time_after_its_connection_stops_responding() {
+    let authority = TestCertificateAuthority::new();
+    let peer = ScriptedApiServer::secure(authority.server(), None, |_, _| {
         json(200, r#"{"metadata":{"name":"l","resourceVersion":"5"},"spec":{}}"#)
     })
     .await;
@@ -339,7 +346,7 @@ async fn a_lease_is_renewed_in_time_though_its_connection_became_a_black_hole() 
     let (port, _relay) = relay(access.server.port, still.clone()).await;
     access.server.port = port;
     let (renew, retry) = (Duration::from_secs(5), Duration::from_secs(1));
-    let election = client(access).with_own_rate().answering_within(renew / 2);
+    let election = client(access).with_own_rate_limit().with_caller_timeout(renew / 2);
     let ask = || timeout(renew / 2, election.read_lease("kube-system", "l"));
     ask().await.expect("in time").expect("a lease");
     still.store(true, Ordering::SeqCst);

@@ -3,12 +3,14 @@
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use ports::cluster_api::Selection;
+use ports::cluster_api::ObjectSelector;
 use ports::cluster_objects::{ApiObject as _, Node};
 use ports::{ClusterApiError, FeedEvent, ObjectFeed as _};
 use tokio::time::timeout;
 
-use super::peer::{Peer, Piece, Reply, Seen, json, line, options, stream};
+use super::peer::{
+    BodyChunk, RecordedRequest, ScriptedApiServer, ScriptedReply, json, line, options, stream,
+};
 use crate::client::{ApiClient, ClientOptions};
 use crate::watch::Watch;
 
@@ -16,7 +18,7 @@ use crate::watch::Watch;
 fn shown(event: &FeedEvent<Node>) -> String {
     let name = |node: &Node| format!("{}@{}", node.metadata.name, node.identity().resource_version);
     match event {
-        FeedEvent::ListBegan => "began".to_owned(),
+        FeedEvent::ListBegun => "began".to_owned(),
         FeedEvent::Listed(nodes) => {
             format!("listed {}", nodes.iter().map(name).collect::<Vec<_>>().join(","))
         }
@@ -32,7 +34,7 @@ fn shown(event: &FeedEvent<Node>) -> String {
     }
 }
 
-async fn told(watch: &mut Watch<Node>, count: usize) -> Vec<String> {
+async fn collect_events(watch: &mut Watch<Node>, count: usize) -> Vec<String> {
     let mut all = Vec::new();
     while all.len() < count {
         match timeout(Duration::from_secs(30), watch.next()).await {
@@ -47,11 +49,11 @@ fn node(name: &str, version: u32) -> String {
     format!(r#"{{"metadata":{{"name":"{name}","resourceVersion":"{version}"}}}}"#)
 }
 
-fn change(kind: &str, name: &str, version: u32) -> Piece {
+fn change(kind: &str, name: &str, version: u32) -> BodyChunk {
     line(&format!(r#"{{"type":"{kind}","object":{}}}"#, node(name, version)))
 }
 
-fn page(version: u32, token: &str, nodes: &[String]) -> Reply {
+fn page(version: u32, token: &str, nodes: &[String]) -> ScriptedReply {
     let items = nodes.join(",");
     json(
         200,
@@ -61,29 +63,29 @@ fn page(version: u32, token: &str, nodes: &[String]) -> Reply {
     )
 }
 
-fn is_watch(seen: &Seen) -> bool {
-    seen.target.contains("watch=true")
+fn is_watch(requests: &RecordedRequest) -> bool {
+    requests.target.contains("watch=true")
 }
 
-fn version_of(seen: &Seen) -> &str {
-    seen.target.split("resourceVersion=").nth(1).unwrap_or("")
+fn version_of(requests: &RecordedRequest) -> &str {
+    requests.target.split("resourceVersion=").nth(1).unwrap_or("")
 }
 
-fn with(peer: &Peer, change: impl FnOnce(&mut ClientOptions)) -> Watch<Node> {
+fn with(peer: &ScriptedApiServer, change: impl FnOnce(&mut ClientOptions)) -> Watch<Node> {
     let mut options = options();
     change(&mut options);
     let client = ApiClient::new(peer.access(), options).expect("a client");
-    Watch::start(&client, Selection::default())
+    Watch::start(&client, ObjectSelector::default())
 }
 
-fn start(peer: &Peer) -> Watch<Node> {
+fn start(peer: &ScriptedApiServer) -> Watch<Node> {
     with(peer, |_| {})
 }
 
 #[tokio::test]
 async fn pages_then_changes_and_on_from_the_last_bookmark() {
-    let peer = Peer::plain(|_, seen| match version_of(seen) {
-        "" if seen.target.contains("continue=t") => page(5, "", &[node("b", 2)]),
+    let peer = ScriptedApiServer::plain(|_, requests| match version_of(requests) {
+        "" if requests.target.contains("continue=t") => page(5, "", &[node("b", 2)]),
         "" => page(5, "t", &[node("a", 1)]),
         "5" => stream(
             200,
@@ -91,10 +93,10 @@ async fn pages_then_changes_and_on_from_the_last_bookmark() {
                 change("ADDED", "c", 6),
                 change("DELETED", "a", 7),
                 change("BOOKMARK", "", 9),
-                Piece::Wait(Duration::from_millis(1100)),
+                BodyChunk::Wait(Duration::from_millis(1100)),
             ],
         ),
-        "9" => stream(200, vec![change("MODIFIED", "b", 10), Piece::Hang]),
+        "9" => stream(200, vec![change("MODIFIED", "b", 10), BodyChunk::Hang]),
         other => panic!("watched from {other}"),
     })
     .await;
@@ -108,55 +110,56 @@ async fn pages_then_changes_and_on_from_the_last_bookmark() {
         "deleted a@7",
         "applied b@10",
     ];
-    assert_eq!(told(&mut watch, 7).await, expected);
+    assert_eq!(collect_events(&mut watch, 7).await, expected);
     assert!(peer.targets()[0].starts_with("/api/v1/nodes?limit=500"), "{:?}", peer.targets());
-    assert_eq!(peer.seen().len(), 4);
+    assert_eq!(peer.requests().len(), 4);
 }
 
 #[tokio::test]
 async fn an_expired_version_is_listed_again() {
     let gone = r#"{"type":"ERROR","object":{"kind":"Status","code":410,"reason":"Expired"}}"#;
-    let peer = Peer::plain(move |_, seen| match version_of(seen) {
-        "" if seen.connection == 0 => json(500, ""),
+    let peer = ScriptedApiServer::plain(move |_, requests| match version_of(requests) {
+        "" if requests.connection == 0 => json(500, ""),
         "5" => stream(200, vec![change("ADDED", "b", 6), line(gone)]),
         "6" => panic!("that version has expired"),
-        "8" => stream(200, vec![change("ADDED", "c", 9), Piece::Hang]),
-        _ => page(if seen.target.contains("limit=500") { 5 } else { 8 }, "", &[node("a", 1)]),
+        "8" => stream(200, vec![change("ADDED", "c", 9), BodyChunk::Hang]),
+        _ => page(if requests.target.contains("limit=500") { 5 } else { 8 }, "", &[node("a", 1)]),
     })
     .await;
     let mut watch = start(&peer);
-    let first = told(&mut watch, 4).await;
+    let first = collect_events(&mut watch, 4).await;
     assert_eq!(first, ["began", "listed a@1", "ended", "applied b@6"]);
     // The same again: it was not resumed, it started over.
-    assert_eq!(told(&mut watch, 4).await, first);
+    assert_eq!(collect_events(&mut watch, 4).await, first);
 }
 
 #[tokio::test]
-async fn an_expired_page_begins_the_list_again() {
-    let peer = Peer::plain(|n, seen| match n {
+async fn an_expired_continue_token_restarts_the_list() {
+    let peer = ScriptedApiServer::plain(|n, requests| match n {
         0 => page(5, "t", &[node("a", 1)]),
         1 => json(410, r#"{"kind":"Status","reason":"Expired","code":410}"#),
         2 => page(8, "", &[node("b", 2)]),
-        _ if is_watch(seen) => stream(200, vec![Piece::Hang]),
-        _ => panic!("{seen:?}"),
+        _ if is_watch(requests) => stream(200, vec![BodyChunk::Hang]),
+        _ => panic!("{requests:?}"),
     })
     .await;
     let mut watch = start(&peer);
     let expected = ["began", "listed a@1", "began", "listed b@2", "ended"];
-    assert_eq!(told(&mut watch, 5).await, expected);
+    assert_eq!(collect_events(&mut watch, 5).await, expected);
 }
 
 #[tokio::test]
-async fn a_cut_stream_goes_on_from_where_it_was() {
-    let flushed = Piece::Wait(Duration::from_millis(50));
-    let half = Piece::Data(Bytes::from_static(b"{\"type\":\"ADDED\",\"obj"));
-    let peer = Peer::plain(move |n, seen| match (n, version_of(seen)) {
+async fn a_broken_watch_resumes_from_its_last_version() {
+    let flushed = BodyChunk::Wait(Duration::from_millis(50));
+    let half = BodyChunk::Data(Bytes::from_static(b"{\"type\":\"ADDED\",\"obj"));
+    let peer = ScriptedApiServer::plain(move |n, requests| match (n, version_of(requests)) {
         (0, "") => page(5, "", &[]),
-        (1, "5") => {
-            stream(200, vec![change("ADDED", "a", 6), half.clone(), flushed.clone(), Piece::Cut])
-        }
+        (1, "5") => stream(
+            200,
+            vec![change("ADDED", "a", 6), half.clone(), flushed.clone(), BodyChunk::Cut],
+        ),
         (2, "6") => json(503, "starting"),
-        (3, "6") => stream(200, vec![change("ADDED", "b", 7), Piece::Hang]),
+        (3, "6") => stream(200, vec![change("ADDED", "b", 7), BodyChunk::Hang]),
         other => panic!("{other:?}"),
     })
     .await;
@@ -166,84 +169,85 @@ async fn a_cut_stream_goes_on_from_where_it_was() {
         "listed ",
         "ended",
         "applied a@6",
-        "interrupted Unanswered",
-        "interrupted ServerTrouble",
+        "interrupted NoResponse",
+        "interrupted ServerError",
         "resumed",
         "applied b@7",
     ];
     let began = Instant::now();
-    assert_eq!(told(&mut watch, 8).await, expected);
+    assert_eq!(collect_events(&mut watch, 8).await, expected);
     // Pauses of 0.8 and 1.6 seconds.
     assert!(began.elapsed() >= Duration::from_millis(2400), "{:?}", began.elapsed());
 }
 
 #[tokio::test]
-async fn garbage_and_giants_interrupt_and_are_listed_again() {
+async fn invalid_and_oversized_events_interrupt_the_watch_and_cause_a_relist() {
     let giant = Bytes::from(vec![b'x'; 1000]);
-    let rude = [line("garbage"), Piece::Endless(giant)];
-    for (rude, expected) in rude.into_iter().zip(["Unreadable", "TooLarge"]) {
-        let peer = Peer::plain(move |n, seen| match n {
+    let invalid_lines = [line("garbage"), BodyChunk::Endless(giant)];
+    for (invalid_lines, expected) in invalid_lines.into_iter().zip(["Unreadable", "TooLarge"]) {
+        let peer = ScriptedApiServer::plain(move |n, requests| match n {
             0 => page(5, "", &[node("a", 1)]),
-            1 => stream(200, vec![change("ADDED", "b", 6), rude.clone()]),
-            2 if !is_watch(seen) => page(8, "", &[node("b", 6)]),
-            _ => stream(200, vec![Piece::Hang]),
+            1 => stream(200, vec![change("ADDED", "b", 6), invalid_lines.clone()]),
+            2 if !is_watch(requests) => page(8, "", &[node("b", 6)]),
+            _ => stream(200, vec![BodyChunk::Hang]),
         })
         .await;
         let mut watch = with(&peer, |options| options.line_limit = 4096);
-        let events = told(&mut watch, 8).await;
+        let events = collect_events(&mut watch, 8).await;
         assert_eq!(events[4], format!("interrupted {expected}"));
         assert_eq!(&events[5..], ["began", "listed b@6", "ended"]);
     }
 }
 
 #[tokio::test]
-async fn a_page_that_is_too_large_is_asked_for_in_halves() {
-    let peer = Peer::plain(|_, seen| match seen.target.split("limit=").nth(1) {
-        Some(limit) if limit.starts_with('4') => json(200, " ".repeat(2000)),
-        Some(limit) if limit.starts_with('2') => page(5, "", &[node("a", 1)]),
-        _ => stream(200, vec![Piece::Hang]),
-    })
-    .await;
+async fn a_page_that_is_too_large_is_requested_in_halves() {
+    let peer =
+        ScriptedApiServer::plain(|_, requests| match requests.target.split("limit=").nth(1) {
+            Some(limit) if limit.starts_with('4') => json(200, " ".repeat(2000)),
+            Some(limit) if limit.starts_with('2') => page(5, "", &[node("a", 1)]),
+            _ => stream(200, vec![BodyChunk::Hang]),
+        })
+        .await;
     let mut watch = with(&peer, |options| {
         options.page_size = 4;
         options.page_limit = 1000;
     });
     let expected = ["interrupted TooLarge", "began", "listed a@1", "ended", "resumed"];
-    assert_eq!(told(&mut watch, 5).await, expected);
+    assert_eq!(collect_events(&mut watch, 5).await, expected);
 }
 
 #[tokio::test]
-async fn a_silent_watch_is_asked_again_from_the_same_place() {
-    let peer = Peer::plain(|n, seen| match n {
+async fn a_silent_watch_is_reopened_at_the_same_version() {
+    let peer = ScriptedApiServer::plain(|n, requests| match n {
         0 => page(5, "", &[]),
-        1 => stream(200, vec![change("ADDED", "a", 6), Piece::Hang]),
-        2 if version_of(seen) == "6" => {
-            let alive = [Piece::Wait(Duration::from_millis(700)), change("BOOKMARK", "", 7)];
-            let mut pieces: Vec<Piece> = alive.iter().cycle().take(12).cloned().collect();
+        1 => stream(200, vec![change("ADDED", "a", 6), BodyChunk::Hang]),
+        2 if version_of(requests) == "6" => {
+            let alive = [BodyChunk::Wait(Duration::from_millis(700)), change("BOOKMARK", "", 7)];
+            let mut pieces: Vec<BodyChunk> = alive.iter().cycle().take(12).cloned().collect();
             pieces.push(change("ADDED", "b", 8));
-            pieces.push(Piece::Hang);
+            pieces.push(BodyChunk::Hang);
             stream(200, pieces)
         }
-        other => panic!("{other}: {seen:?}"),
+        other => panic!("{other}: {requests:?}"),
     })
     .await;
     let mut watch = with(&peer, |options| options.watch_silence = Duration::from_secs(3));
     let expected = ["began", "listed ", "ended", "applied a@6", "applied b@8"];
-    assert_eq!(told(&mut watch, 5).await, expected);
-    assert_eq!(peer.seen().len(), 3, "bookmarks keep a watch alive");
+    assert_eq!(collect_events(&mut watch, 5).await, expected);
+    assert_eq!(peer.requests().len(), 3, "bookmarks keep a watch alive");
 }
 
 #[tokio::test]
-async fn an_object_that_cannot_be_read_costs_only_itself() {
+async fn an_unreadable_object_does_not_affect_others_in_the_watch() {
     let bad = r#"{"metadata":{"name":"bad","resourceVersion":"3"},"spec":7}"#.to_owned();
-    let peer = Peer::plain(move |n, _| match n {
+    let peer = ScriptedApiServer::plain(move |n, _| match n {
         0 => page(5, "", &[node("a", 1), bad.clone(), node("b", 2)]),
         _ => stream(
             200,
             vec![
                 line(&format!(r#"{{"type":"ADDED","object":{bad}}}"#)),
                 change("ADDED", "c", 6),
-                Piece::Hang,
+                BodyChunk::Hang,
             ],
         ),
     })
@@ -257,34 +261,34 @@ async fn an_object_that_cannot_be_read_costs_only_itself() {
         "unreadable nodes/bad",
         "applied c@6",
     ];
-    assert_eq!(told(&mut watch, 6).await, expected);
+    assert_eq!(collect_events(&mut watch, 6).await, expected);
 }
 
 #[tokio::test]
 async fn a_busy_server_is_left_alone_for_as_long_as_it_asks() {
-    let peer = Peer::plain(|n, _| match n {
+    let peer = ScriptedApiServer::plain(|n, _| match n {
         0 => json(429, "").header("retry-after", "2"),
         1 => page(5, "", &[]),
-        _ => stream(200, vec![Piece::Hang]),
+        _ => stream(200, vec![BodyChunk::Hang]),
     })
     .await;
     let mut watch = with(&peer, |options| options.page_deadline = Duration::from_secs(1));
     let began = Instant::now();
-    assert_eq!(told(&mut watch, 2).await, ["interrupted Throttled", "began"]);
+    assert_eq!(collect_events(&mut watch, 2).await, ["interrupted Throttled", "began"]);
     assert!(began.elapsed() >= Duration::from_secs(2));
 }
 
 #[tokio::test]
-async fn a_slow_reader_holds_up_the_stream_and_a_gone_one_ends_it() {
+async fn a_slow_receiver_blocks_the_stream_and_a_dropped_one_ends_it() {
     let event = format!("{{\"type\":\"MODIFIED\",\"object\":{}}}\n", node("a", 6));
     let event = Bytes::from(event.repeat(100));
-    let peer = Peer::plain(move |n, _| match n {
+    let peer = ScriptedApiServer::plain(move |n, _| match n {
         0 => page(5, "", &[]),
-        _ => stream(200, vec![Piece::Endless(event.clone())]),
+        _ => stream(200, vec![BodyChunk::Endless(event.clone())]),
     })
     .await;
     let mut watch = start(&peer);
-    told(&mut watch, 4).await;
+    collect_events(&mut watch, 4).await;
     let until = Instant::now() + Duration::from_secs(30);
     let mut produced = usize::MAX;
     while produced != peer.produced() {
@@ -302,38 +306,38 @@ async fn a_slow_reader_holds_up_the_stream_and_a_gone_one_ends_it() {
 
 #[tokio::test]
 async fn credentials_that_are_missing_at_first_are_waited_for() {
-    let folder = tempfile::tempdir().expect("a folder");
-    let file = folder.path().join("token");
-    let peer = Peer::plain(|_, seen| match is_watch(seen) {
+    let dir = tempfile::tempdir().expect("a folder");
+    let file = dir.path().join("token");
+    let peer = ScriptedApiServer::plain(|_, requests| match is_watch(requests) {
         false => page(5, "", &[]),
-        true => stream(200, vec![Piece::Hang]),
+        true => stream(200, vec![BodyChunk::Hang]),
     })
     .await;
     let mut access = peer.access();
     access.token = Some(crate::access::TokenSource::File(file.clone()));
     let client = ApiClient::new(access, options()).expect("a client");
-    let mut watch: Watch<Node> = Watch::start(&client, Selection::default());
+    let mut watch: Watch<Node> = Watch::start(&client, ObjectSelector::default());
     let first = watch.next().await;
     assert!(
         matches!(&first, FeedEvent::Interrupted(ClusterApiError::NoCredentials { .. })),
         "{first:?}"
     );
     std::fs::write(&file, "t").expect("write");
-    assert_eq!(told(&mut watch, 4).await, ["began", "listed ", "ended", "resumed"]);
+    assert_eq!(collect_events(&mut watch, 4).await, ["began", "listed ", "ended", "resumed"]);
 }
 
 #[tokio::test]
-async fn a_version_that_is_never_reached_is_given_up() {
-    let peer = Peer::plain(|n, seen| match (n, version_of(seen)) {
+async fn a_resource_version_that_is_never_reached_is_relisted() {
+    let peer = ScriptedApiServer::plain(|n, requests| match (n, version_of(requests)) {
         (0, "") => page(500, "", &[]),
-        (1 | 2, "500") => stream(200, vec![Piece::Hang]),
+        (1 | 2, "500") => stream(200, vec![BodyChunk::Hang]),
         (3, "") => page(5, "", &[node("a", 1)]),
-        (4, "5") => stream(200, vec![change("ADDED", "b", 6), Piece::Hang]),
-        (_, "6") => stream(200, vec![Piece::Hang]),
+        (4, "5") => stream(200, vec![change("ADDED", "b", 6), BodyChunk::Hang]),
+        (_, "6") => stream(200, vec![BodyChunk::Hang]),
         other => panic!("{other:?}"),
     })
     .await;
     let mut watch = with(&peer, |options| options.watch_silence = Duration::from_secs(2));
     let expected = ["began", "listed ", "ended", "began", "listed a@1", "ended", "applied b@6"];
-    assert_eq!(told(&mut watch, 7).await, expected);
+    assert_eq!(collect_events(&mut watch, 7).await, expected);
 }

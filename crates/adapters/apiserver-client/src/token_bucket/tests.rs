@@ -2,12 +2,12 @@
 
 use super::*;
 
-fn bucket(per_second: f64, burst: u32) -> TokenBucket {
-    TokenBucket::new(RateLimit { per_second, burst })
+fn bucket(per_second: f64, burst: u32) -> RequestTokenBucket {
+    RequestTokenBucket::new(RateLimit { per_second, burst })
 }
 
 #[test]
-fn a_burst_is_free_and_then_the_rate_holds() {
+fn a_burst_passes_at_once_and_then_the_rate_applies() {
     let mut bucket = bucket(5.0, 3);
     let waits: Vec<u128> = (0..6).map(|_| bucket.take(Duration::ZERO).as_millis()).collect();
     assert_eq!(waits, [0, 0, 0, 200, 400, 600]);
@@ -18,7 +18,7 @@ fn a_burst_is_free_and_then_the_rate_holds() {
 }
 
 #[test]
-fn it_never_holds_more_than_a_burst_and_a_clock_that_goes_back_gives_nothing() {
+fn the_bucket_never_exceeds_its_burst_even_if_the_clock_goes_back() {
     let mut bucket = bucket(5.0, 2);
     let hour = Duration::from_secs(3600);
     let waits: Vec<u128> = (0..3).map(|_| bucket.take(hour).as_millis()).collect();
@@ -46,7 +46,7 @@ fn zero_and_less_are_no_limit() {
 }
 
 #[test]
-fn turns_that_are_close_come_together() {
+fn close_waiters_are_released_together() {
     let mut line = bucket(20.0, 1);
     let waits: Vec<u128> = (0..10).map(|_| line.take(Duration::ZERO).as_millis()).collect();
     assert_eq!(waits, [0, 200, 200, 200, 200, 400, 400, 400, 400, 600]);

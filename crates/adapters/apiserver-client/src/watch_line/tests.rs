@@ -31,7 +31,7 @@ fn the_fields_that_are_needed_are_read_and_the_rest_is_skipped() {
 }
 
 #[test]
-fn lines_that_are_no_objects() {
+fn lines_that_are_no_objects_are_errors() {
     let bookmark = br#"{"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"99"}}}"#;
     let Ok(WatchLine::Bookmark { version }) = read_line::<Pod>(bookmark) else { panic!("none") };
     assert_eq!(version, "99");
@@ -48,7 +48,7 @@ fn lines_that_are_no_objects() {
 }
 
 #[test]
-fn an_object_of_a_strange_shape_costs_only_itself() {
+fn a_malformed_object_does_not_affect_others_in_the_list() {
     for (kind, end) in [("ADDED", false), ("MODIFIED", false), ("DELETED", true)] {
         let object = r#"{"metadata":{"name":"p","namespace":"d","resourceVersion":"5"},
             "spec":{"tolerations":7}}"#;

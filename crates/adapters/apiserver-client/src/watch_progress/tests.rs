@@ -6,71 +6,70 @@ fn expired() -> ClusterApiError {
     ClusterApiError::Expired { request: "r".into(), message: "too old".into() }
 }
 
-fn list(token: Option<&str>, limit: u32) -> Question {
-    Question::List { token: token.map(str::to_owned), limit }
+fn list(token: Option<&str>, limit: u32) -> WatchRequest {
+    WatchRequest::List { token: token.map(str::to_owned), limit }
 }
 
-fn watch(version: &str) -> Question {
-    Question::Watch { version: version.to_owned() }
+fn watch(version: &str) -> WatchRequest {
+    WatchRequest::Watch { version: version.to_owned() }
 }
 
-fn at(version: &str) -> Progress {
-    let mut progress = Progress::new(500);
-    assert!(progress.page_came(version, ""));
+fn at(version: &str) -> WatchProgress {
+    let mut progress = WatchProgress::new(500);
+    assert!(progress.record_page(version, ""));
     progress
 }
 
 #[test]
 fn pages_follow_one_another_and_a_watch_follows_the_last() {
-    let mut progress = Progress::new(500);
-    assert_eq!(progress.question(), list(None, 500));
-    assert!(!progress.page_came("7", "next"));
-    assert_eq!(progress.question(), list(Some("next"), 500));
-    assert!(progress.page_came("7", ""));
-    assert_eq!(progress.question(), watch("7"));
-    progress.reached("9");
-    assert_eq!(progress.question(), watch("9"));
-    progress.reached("");
-    assert_eq!(progress.question(), watch("9"));
+    let mut progress = WatchProgress::new(500);
+    assert_eq!(progress.next_request(), list(None, 500));
+    assert!(!progress.record_page("7", "next"));
+    assert_eq!(progress.next_request(), list(Some("next"), 500));
+    assert!(progress.record_page("7", ""));
+    assert_eq!(progress.next_request(), watch("7"));
+    progress.record_version("9");
+    assert_eq!(progress.next_request(), watch("9"));
+    progress.record_version("");
+    assert_eq!(progress.next_request(), watch("9"));
 }
 
 #[test]
-fn what_expired_begins_again_wherever_it_stood() {
-    let mut paging = Progress::new(500);
-    paging.page_came("7", "next");
-    for mut progress in [Progress::new(500), paging, at("7")] {
+fn an_expired_watch_relists_from_any_position() {
+    let mut paging = WatchProgress::new(500);
+    paging.record_page("7", "next");
+    for mut progress in [WatchProgress::new(500), paging, at("7")] {
         progress.failed(&expired());
-        assert_eq!(progress.question(), list(None, 500));
+        assert_eq!(progress.next_request(), list(None, 500));
     }
 }
 
 #[test]
-fn other_failures_lose_no_ground() {
-    let mut paging = Progress::new(500);
-    paging.page_came("7", "next");
+fn other_errors_keep_the_watch_position() {
+    let mut paging = WatchProgress::new(500);
+    paging.record_page("7", "next");
     let request = String::from("r");
     for error in [
         ClusterApiError::Unreachable { request: request.clone(), cause: "refused".into() },
-        ClusterApiError::Unanswered { request: request.clone(), cause: "cut".into() },
-        ClusterApiError::ServerTrouble {
+        ClusterApiError::NoResponse { request: request.clone(), cause: "cut".into() },
+        ClusterApiError::ServerError { request: request.clone(), status: 500, message: "".into() },
+        ClusterApiError::RateLimited {
             request: request.clone(),
-            status: 500,
-            message: "".into(),
+            rate_limit_delay: std::time::Duration::ZERO,
         },
-        ClusterApiError::OutOfTurn { request: request.clone(), turn_in: std::time::Duration::ZERO },
         ClusterApiError::Throttled { request, retry_after: std::time::Duration::ZERO },
     ] {
         let mut progress = at("7");
         progress.failed(&error);
-        assert_eq!(progress.question(), watch("7"), "{error}");
+        assert_eq!(progress.next_request(), watch("7"), "{error}");
         let mut progress = paging.clone();
         progress.failed(&error);
-        assert_eq!(progress.question(), list(Some("next"), 500), "{error}");
+        assert_eq!(progress.next_request(), list(Some("next"), 500), "{error}");
     }
 }
 
 #[test]
-fn a_version_that_is_refused_or_cannot_be_read_is_not_asked_for_again() {
+fn a_rejected_or_unreadable_version_is_not_requested_again() {
     let refused = ClusterApiError::Refused {
         request: "r".into(),
         status: 400,
@@ -81,36 +80,36 @@ fn a_version_that_is_refused_or_cannot_be_read_is_not_asked_for_again() {
     for error in [refused, garbage] {
         let mut progress = at("7");
         progress.failed(&error);
-        assert_eq!(progress.question(), list(None, 500), "{error}");
+        assert_eq!(progress.next_request(), list(None, 500), "{error}");
     }
 }
 
 #[test]
-fn a_page_too_large_is_asked_for_in_halves_down_to_one() {
+fn an_oversized_page_is_requested_in_halves_down_to_one_object() {
     let too_large = ClusterApiError::TooLarge { request: "r".into(), limit: 1 };
-    let mut progress = Progress::new(5);
+    let mut progress = WatchProgress::new(5);
     let mut limits = Vec::new();
     for _ in 0..4 {
         progress.failed(&too_large);
-        match progress.question() {
-            Question::List { limit, .. } => limits.push(limit),
+        match progress.next_request() {
+            WatchRequest::List { limit, .. } => limits.push(limit),
             other => panic!("{other:?}"),
         }
     }
     assert_eq!(limits, [2, 1, 1, 1]);
     let mut progress = at("7");
     progress.failed(&too_large);
-    assert_eq!(progress.question(), list(None, 500));
+    assert_eq!(progress.next_request(), list(None, 500));
 }
 
 #[test]
-fn two_streams_without_a_word_mean_to_list_again() {
+fn two_silent_streams_in_a_row_cause_a_relist() {
     let mut progress = at("7");
-    progress.heard_nothing();
-    assert_eq!(progress.question(), watch("7"));
-    progress.reached("8");
-    progress.heard_nothing();
-    assert_eq!(progress.question(), watch("8"));
-    progress.heard_nothing();
-    assert_eq!(progress.question(), list(None, 500));
+    progress.record_silent_stream();
+    assert_eq!(progress.next_request(), watch("7"));
+    progress.record_version("8");
+    progress.record_silent_stream();
+    assert_eq!(progress.next_request(), watch("8"));
+    progress.record_silent_stream();
+    assert_eq!(progress.next_request(), list(None, 500));
 }

@@ -16,9 +16,9 @@ fn put(path: &Path, text: &str) {
 }
 
 #[tokio::test]
-async fn changes_are_seen_and_absence_needs_a_complete_file() {
-    let folder = tempfile::tempdir().expect("folder");
-    let path = folder.path().join("machines.yaml");
+async fn changes_are_read_and_absence_counts_only_in_a_complete_file() {
+    let dir = tempfile::tempdir().expect("folder");
+    let path = dir.path().join("machines.yaml");
     let cloud = FileCloud::new(&path);
     let error = cloud.instance(&node("a")).await.expect_err("no file");
     assert!(error.to_string().contains("machines.yaml: cannot be read"), "{error}");
@@ -38,8 +38,8 @@ async fn changes_are_seen_and_absence_needs_a_complete_file() {
 
 #[tokio::test]
 async fn an_unchanged_file_is_not_read_again() {
-    let folder = tempfile::tempdir().expect("folder");
-    let path = folder.path().join("machines.yaml");
+    let dir = tempfile::tempdir().expect("folder");
+    let path = dir.path().join("machines.yaml");
     put(&path, "machines: []\n");
     let cloud = FileCloud::new(&path);
     let first = cloud.list().await.expect("list");
@@ -48,11 +48,11 @@ async fn an_unchanged_file_is_not_read_again() {
 }
 
 #[tokio::test]
-async fn a_folder_is_no_file_and_a_large_file_is_refused() {
-    let folder = tempfile::tempdir().expect("folder");
-    let error = FileCloud::new(folder.path()).instances().await.expect_err("a folder");
+async fn a_dir_and_an_oversized_file_are_refused() {
+    let dir = tempfile::tempdir().expect("folder");
+    let error = FileCloud::new(dir.path()).instances().await.expect_err("a folder");
     assert!(error.cause.contains("no regular file"), "{error}");
-    let path = folder.path().join("large");
+    let path = dir.path().join("large");
     std::fs::write(&path, vec![b' '; MAX_BYTES + 1]).expect("write");
     let error = FileCloud::new(&path).instances().await.expect_err("too large");
     assert!(error.cause.contains("bytes"), "{error}");
@@ -60,9 +60,9 @@ async fn a_folder_is_no_file_and_a_large_file_is_refused() {
 
 /// Opening a FIFO without a writer hangs as reading from a dead share does.
 #[test]
-fn a_dead_share_costs_one_thread_and_nobody_else_waits() {
-    let folder = tempfile::tempdir().expect("folder");
-    let path = folder.path().join("machines.yaml");
+fn a_hanging_file_share_blocks_one_thread_and_no_other_caller() {
+    let dir = tempfile::tempdir().expect("folder");
+    let path = dir.path().join("machines.yaml");
     let mode = rustix::fs::Mode::from_raw_mode(0o600);
     let kind = rustix::fs::FileType::Fifo;
     rustix::fs::mknodat(rustix::fs::CWD, &path, kind, mode, 0).expect("a pipe");

@@ -10,7 +10,7 @@ fn list(text: &str) -> Result<MachineList, String> {
     read_list(format!("apiVersion: keelson/v1\nkind: MachineList\n{text}").as_bytes(), &origin())
 }
 
-const TWO: &str = "
+const TWO_MACHINES: &str = "
 machines:
 - name: a
   providerID: rack://1
@@ -26,7 +26,7 @@ complete: true
 
 #[test]
 fn a_list_is_read_whole() {
-    let list = list(TWO).expect("a list");
+    let list = list(TWO_MACHINES).expect("a list");
     assert!(list.complete);
     let a = &list.machines[0];
     assert_eq!((a.node.as_str(), a.zone.as_str(), a.state), ("a", "z", InstanceState::Running));
@@ -37,7 +37,7 @@ fn a_list_is_read_whole() {
 
 #[test]
 fn a_machine_is_found_by_id_before_name_and_never_under_another_id() {
-    let list = list(TWO).expect("a list");
+    let list = list(TWO_MACHINES).expect("a list");
     let find = |name: &str, id: &str| {
         let node = CloudNodeName { name: name.into(), provider_id: id.into() };
         list.find(&node).map(|it| it.node.clone())
@@ -50,18 +50,18 @@ fn a_machine_is_found_by_id_before_name_and_never_under_another_id() {
 }
 
 #[test]
-fn a_cut_file_is_not_complete() {
-    for end in 0..TWO.len() {
-        if let Ok(list) = list(&TWO[..end]) {
-            assert!(!list.complete || end >= TWO.len() - 1, "cut at {end}: {list:?}");
+fn a_truncated_file_is_not_complete() {
+    for end in 0..TWO_MACHINES.len() {
+        if let Ok(list) = list(&TWO_MACHINES[..end]) {
+            assert!(!list.complete || end >= TWO_MACHINES.len() - 1, "cut at {end}: {list:?}");
         }
     }
 }
 
 /// Cut at any line's end it would be a valid list of fewer machines.
 #[test]
-fn a_file_that_says_first_that_it_is_complete_is_refused() {
-    let text = TWO.replace("complete: true\n", "");
+fn a_file_with_complete_before_the_machines_is_refused() {
+    let text = TWO_MACHINES.replace("complete: true\n", "");
     let text = format!("complete: true{text}");
     for (end, _) in text.match_indices('\n') {
         let found = list(&text[..end]);
@@ -70,13 +70,13 @@ fn a_file_that_says_first_that_it_is_complete_is_refused() {
     let found = list(&text);
     let expected = "/machines.yaml:3: complete: expected behind the machines";
     assert!(found.as_ref().is_err_and(|it| it.starts_with(expected)), "{found:?}");
-    let unsure = list(&text.replace("complete: true", "complete: false"));
-    assert!(unsure.is_ok_and(|list| !list.complete), "it says nothing");
+    let incomplete = list(&text.replace("complete: true", "complete: false"));
+    assert!(incomplete.is_ok_and(|list| !list.complete), "it says nothing");
 }
 
 /// Most writers of JSON sort the keys.
 #[test]
-fn in_json_the_order_says_nothing_and_a_cut_is_an_error() {
+fn in_json_field_order_is_irrelevant_and_truncation_is_an_error() {
     let text = r#"
 {
   "apiVersion": "keelson/v1",
@@ -137,7 +137,7 @@ fn mistakes_are_refused_with_line_and_field() {
 }
 
 #[test]
-fn an_answer_says_yes_or_no_in_words() {
+fn an_answer_must_state_whether_the_machine_exists() {
     let read = |text: &str| {
         read_answer(
             format!("{{\"apiVersion\":\"keelson/v1\",\"kind\":\"Machine\"{text}}}").as_bytes(),
@@ -147,13 +147,13 @@ fn an_answer_says_yes_or_no_in_words() {
     assert_eq!(read(",\"exists\":false"), Ok(None));
     let there = read(",\"exists\":true,\"machine\":{\"name\":\"a\"}");
     assert!(there.is_ok_and(|it| it.is_some_and(|it| it.node == "a")));
-    for doubtful in [
+    for ambiguous in [
         "",
         ",\"exists\":null",
         ",\"exists\":0",
         ",\"exists\":true",
         ",\"exists\":false,\"machine\":{\"name\":\"a\"}",
     ] {
-        assert!(read(doubtful).is_err(), "{doubtful}");
+        assert!(read(ambiguous).is_err(), "{ambiguous}");
     }
 }

@@ -5,8 +5,8 @@ use std::os::unix::fs::PermissionsExt as _;
 use super::*;
 
 /// A shell script.
-fn program(folder: &tempfile::TempDir, lines: &str) -> PathBuf {
-    let path = folder.path().join("cloud");
+fn program(dir: &tempfile::TempDir, lines: &str) -> PathBuf {
+    let path = dir.path().join("cloud");
     std::fs::write(&path, format!("#!/bin/sh\n{lines}\n")).expect("write");
     std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).expect("mode");
     path
@@ -17,27 +17,27 @@ fn node() -> CloudNodeName {
 }
 
 async fn answer(lines: &str) -> Result<Option<CloudInstance>, CloudError> {
-    let folder = tempfile::tempdir().expect("folder");
-    ProgramCloud::new(&program(&folder, lines)).instance(&node()).await
+    let dir = tempfile::tempdir().expect("folder");
+    ProgramCloud::new(&program(&dir, lines)).instance(&node()).await
 }
 
 #[tokio::test]
-async fn it_is_asked_and_believed() {
+async fn the_program_is_run_and_its_answer_used() {
     let echo = r#"read q; case "$1 $q" in machine*'"name":"a"'*rack://1*) ;; *) echo "$q" >&2; exit 9;; esac
 echo '{"apiVersion":"keelson/v1","kind":"Machine","exists":true,"machine":{"name":"a","state":"Running"}}'"#;
     let machine = answer(echo).await.expect("an answer").expect("a machine");
     assert_eq!(machine.node, "a");
     let no = answer(r#"echo '{"apiVersion":"keelson/v1","kind":"Machine","exists":false}'"#).await;
     assert_eq!(no, Ok(None));
-    let folder = tempfile::tempdir().expect("folder");
+    let dir = tempfile::tempdir().expect("folder");
     let list =
         r#"echo '{"apiVersion":"keelson/v1","kind":"MachineList","machines":[{"name":"a"}]}'"#;
-    let cloud = ProgramCloud::new(&program(&folder, list));
+    let cloud = ProgramCloud::new(&program(&dir, list));
     assert_eq!(cloud.instances().await.expect("list").len(), 1);
 }
 
 #[tokio::test]
-async fn everything_else_is_an_error_that_says_why() {
+async fn unexpected_program_output_is_an_error_with_its_reason() {
     for (lines, expected) in [
         ("echo 'no credentials' >&2; exit 3", "machine: exit status: 3: no credentials"),
         ("true", "the file is empty"),
@@ -57,13 +57,13 @@ async fn everything_else_is_an_error_that_says_why() {
 }
 
 #[tokio::test]
-async fn a_late_one_is_ended() {
-    let folder = tempfile::tempdir().expect("folder");
-    let path = program(&folder, "sleep 1000 & echo $! > \"$(dirname \"$0\")/pid\"; wait");
+async fn a_program_past_its_deadline_is_killed() {
+    let dir = tempfile::tempdir().expect("folder");
+    let path = program(&dir, "sleep 1000 & echo $! > \"$(dirname \"$0\")/pid\"; wait");
     let cloud = ProgramCloud::with_deadline(&path, Duration::from_secs(5));
     let error = cloud.instance(&node()).await.expect_err("late");
     assert!(error.cause.contains("no answer to machine within 5s"), "{error}");
-    let pid = std::fs::read_to_string(folder.path().join("pid")).expect("it ran");
+    let pid = std::fs::read_to_string(dir.path().join("pid")).expect("it ran");
     let process = PathBuf::from(format!("/proc/{}/comm", pid.trim()));
     let ended = async {
         // A process that was killed may stay a while as a zombie, without a command line.

@@ -15,21 +15,21 @@ fn append(path: &Path) -> File {
 
 #[test]
 fn a_log_is_followed_through_a_rotation_to_its_end() {
-    let folder = tempfile::tempdir().expect("a folder");
-    let path = folder.path().join("0.log");
+    let dir = tempfile::tempdir().expect("a folder");
+    let path = dir.path().join("0.log");
     let mut writer = append(&path);
     writer.write_all(&[line("a"), line("b"), b"2026-01-02T03:04:0".to_vec()].concat()).expect("x");
     let (end, ended) = tokio::sync::oneshot::channel::<()>();
-    let (seen, told) = mpsc::channel();
+    let (seen, received) = mpsc::channel();
     let following = {
         let path = path.clone();
         std::thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
             let tail = Some(1);
             runtime.expect("a runtime").block_on(async {
-                let selection = Selection { tail, ..Selection::default() };
+                let selection = LogSelection { tail, ..LogSelection::default() };
                 let limit = Duration::from_secs(20);
-                let mut take = |entry: &Entry| {
+                let mut take = |entry: &LogEntry| {
                     let text = String::from_utf8_lossy(&entry.text).into_owned();
                     match seen.send(text) {
                         Ok(()) => ControlFlow::Continue(()),
@@ -43,11 +43,11 @@ fn a_log_is_followed_through_a_rotation_to_its_end() {
             });
         })
     };
-    let next = || told.recv_timeout(Duration::from_secs(10)).expect("a line");
+    let next = || received.recv_timeout(Duration::from_secs(10)).expect("a line");
     assert_eq!(next(), "b");
     writer.write_all(b"5.000000001Z stdout F c\n").expect("the rest of the line");
     assert_eq!(next(), "c");
-    std::fs::rename(&path, folder.path().join("0.log.20260102-030405")).expect("rotated");
+    std::fs::rename(&path, dir.path().join("0.log.20260102-030405")).expect("rotated");
     writer.write_all(&line("still into the old file")).expect("a line");
     assert_eq!(next(), "still into the old file");
     let mut later = append(&path);
@@ -60,7 +60,7 @@ fn a_log_is_followed_through_a_rotation_to_its_end() {
     end.send(()).expect("somebody listens");
     assert_eq!(next(), "end");
     following.join().expect("ended by itself");
-    assert!(told.recv_timeout(Duration::from_millis(1)).is_err(), "nothing came twice");
+    assert!(received.recv_timeout(Duration::from_millis(1)).is_err(), "nothing came twice");
 }
 
 /// A line with its timestamp, as a runtime writes it.
@@ -77,29 +77,29 @@ fn pack(path: &Path) {
 }
 
 #[test]
-fn a_slow_reader_misses_no_file_that_came_between() {
+fn a_slow_reader_reads_every_file_rotated_meanwhile() {
     // Which of the rotated files are compressed, and whether the first is removed before the next
     // read.
     for (packed, first_is_gone) in [(0, false), (1, false), (2, false), (3, false), (1, true)] {
-        let folder = tempfile::tempdir().expect("a folder");
-        let path = folder.path().join("0.log");
-        std::fs::write(folder.path().join("0.log.20250101-000000"), dated(0, "old")).expect("x");
+        let dir = tempfile::tempdir().expect("a folder");
+        let path = dir.path().join("0.log");
+        std::fs::write(dir.path().join("0.log.20250101-000000"), dated(0, "old")).expect("x");
         append(&path).write_all(&dated(1, "stall")).expect("a line");
         let mut seen = Vec::new();
-        let mut take = |entry: &Entry| {
+        let mut take = |entry: &LogEntry| {
             let text = String::from_utf8_lossy(&entry.text).into_owned();
             if text == "stall" {
                 append(&path).write_all(&dated(2, "a")).expect("a line");
                 for (number, text) in ["b", "c", "d"].into_iter().enumerate() {
                     let stamp = format!("0.log.20260102-03040{number}");
-                    std::fs::rename(&path, folder.path().join(&stamp)).expect("rotated");
+                    std::fs::rename(&path, dir.path().join(&stamp)).expect("rotated");
                     append(&path).write_all(&dated(3, text)).expect("a line");
                 }
                 for number in 0..packed {
-                    pack(&folder.path().join(format!("0.log.20260102-03040{number}")));
+                    pack(&dir.path().join(format!("0.log.20260102-03040{number}")));
                 }
                 if first_is_gone {
-                    let gone = folder.path().join("0.log.20260102-030400.gz");
+                    let gone = dir.path().join("0.log.20260102-030400.gz");
                     std::fs::remove_file(gone).expect("removed");
                 }
             }
@@ -107,7 +107,7 @@ fn a_slow_reader_misses_no_file_that_came_between() {
             ControlFlow::Continue(())
         };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-        let selection = Selection { tail: Some(1), ..Selection::default() };
+        let selection = LogSelection { tail: Some(1), ..LogSelection::default() };
         let followed = follow(&path, &selection, &mut take, std::future::ready(()));
         let limit = Duration::from_secs(20);
         let followed = async { tokio::time::timeout(limit, followed).await };

@@ -7,28 +7,28 @@ fn line(second: u32, stream: &str, tag: &str, text: &str) -> String {
     format!("2026-01-02T03:04:{second:02}.000000001Z {stream} {tag} {text}\n")
 }
 
-fn folder() -> tempfile::TempDir {
-    let folder = tempfile::tempdir().expect("a folder");
+fn dir() -> tempfile::TempDir {
+    let dir = tempfile::tempdir().expect("a folder");
     let write = |name: &str, text: &str| {
-        std::fs::write(folder.path().join(name), text).expect("a file");
+        std::fs::write(dir.path().join(name), text).expect("a file");
     };
     let mut packed = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
     packed.write_all(line(1, "stdout", "F", "one").as_bytes()).expect("packed");
     packed.write_all(line(2, "stderr", "F", "two").as_bytes()).expect("packed");
     let packed = packed.finish().expect("packed");
-    std::fs::write(folder.path().join("0.log.20260102-030000.gz"), packed).expect("a file");
+    std::fs::write(dir.path().join("0.log.20260102-030000.gz"), packed).expect("a file");
     write("0.log.20260102-030001", &line(3, "stdout", "F", "three"));
     let end = line(4, "stdout", "P", "fo") + &line(4, "stdout", "F", "ur") + "garbage\n";
     write("0.log", &(end + &line(5, "stderr", "F", "five")));
     write("0.log.20260102-030001.tmp", "not a log\n");
     write("1.log", &line(6, "stdout", "F", "of another"));
-    folder
+    dir
 }
 
-fn read(selection: &Selection) -> String {
-    let folder = folder();
+fn read(selection: &LogSelection) -> String {
+    let dir = dir();
     let mut text = String::new();
-    read_logs(&folder.path().join("0.log"), selection, &mut |entry| {
+    read_logs(&dir.path().join("0.log"), selection, &mut |entry| {
         text.push_str(&String::from_utf8_lossy(&entry.text));
         if !entry.is_partial {
             text.push(' ');
@@ -41,7 +41,7 @@ fn read(selection: &Selection) -> String {
 
 #[test]
 fn rotated_files_come_first_and_other_files_do_not_count() {
-    assert_eq!(read(&Selection::default()), "one two three four five ");
+    assert_eq!(read(&LogSelection::default()), "one two three four five ");
 }
 
 #[test]
@@ -55,27 +55,27 @@ fn the_last_lines_are_counted_as_the_container_wrote_them() {
         (5, "one two three four five "),
         (99, "one two three four five "),
     ] {
-        let selection = Selection { tail: Some(tail), ..Selection::default() };
+        let selection = LogSelection { tail: Some(tail), ..LogSelection::default() };
         assert_eq!(read(&selection), expected, "tail {tail}");
     }
 }
 
 #[test]
-fn times_and_streams_select() {
+fn entries_are_selected_by_time_and_stream() {
     let since = ApiTime::parse("2026-01-02T03:04:03Z");
-    assert_eq!(read(&Selection { since, ..Selection::default() }), "three four five ");
+    assert_eq!(read(&LogSelection { since, ..LogSelection::default() }), "three four five ");
     let stream = Some(LogStream::Stderr);
-    assert_eq!(read(&Selection { stream, ..Selection::default() }), "two five ");
-    assert_eq!(read(&Selection { stream, since, tail: Some(1) }), "five ");
+    assert_eq!(read(&LogSelection { stream, ..LogSelection::default() }), "two five ");
+    assert_eq!(read(&LogSelection { stream, since, tail: Some(1) }), "five ");
 }
 
 #[test]
-fn a_line_without_end_is_dropped_and_those_after_it_are_not() {
+fn an_overlong_line_is_dropped_and_later_lines_are_read() {
     let mut lines = LineBuffer::default();
     for _ in 0..100 {
         lines.push(&[b'x'; 4096]);
         assert_eq!(lines.next_line(), None);
-        assert!(lines.bytes.len() <= MOST_LINE_BYTES + 4096);
+        assert!(lines.bytes.len() <= MAX_LINE_BYTES + 4096);
     }
     lines.push(b"end\nnext\n");
     assert_eq!(lines.next_line().as_deref(), Some(&b"next"[..]));
@@ -83,11 +83,11 @@ fn a_line_without_end_is_dropped_and_those_after_it_are_not() {
 }
 
 #[test]
-fn what_is_no_log_is_an_error_that_names_it() {
-    let folder = tempfile::tempdir().expect("a folder");
-    let path = folder.path().join("0.log");
+fn a_path_that_is_no_log_is_an_error_with_the_path() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let path = dir.path().join("0.log");
     let error = |path: &Path| {
-        read_logs(path, &Selection::default(), &mut |_| ControlFlow::Continue(()))
+        read_logs(path, &LogSelection::default(), &mut |_| ControlFlow::Continue(()))
             .expect_err("no log")
             .to_string()
     };

@@ -4,14 +4,14 @@ use super::*;
 use ports::metrics::text;
 
 #[test]
-fn calls_are_counted_by_kind_and_failures_apart() {
+fn calls_and_failures_are_counted_per_operation() {
     let counts = CallCounts::default();
     assert_eq!(text(counts.families()), "", "nothing was asked yet");
     counts.add("ListPodSandbox", Duration::from_millis(10), false);
     counts.add("ListPodSandbox", Duration::from_secs(2), true);
     counts.add("StartContainer", Duration::from_millis(5), false);
     counts.add("NoSuchCall", Duration::from_millis(5), true);
-    let told = text(counts.families());
+    let rendered = text(counts.families());
     for line in [
         "kubelet_runtime_operations_total{operation_type=\"list_podsandbox\"} 2",
         "kubelet_runtime_operations_total{operation_type=\"start_container\"} 1",
@@ -19,10 +19,10 @@ fn calls_are_counted_by_kind_and_failures_apart() {
         "kubelet_runtime_operations_duration_seconds_bucket{operation_type=\"list_podsandbox\",le=\"0.0125\"} 1",
         "kubelet_runtime_operations_duration_seconds_sum{operation_type=\"list_podsandbox\"} 2.01",
     ] {
-        assert!(told.lines().any(|told| told == line), "{line}\nin\n{told}");
+        assert!(rendered.lines().any(|rendered| rendered == line), "{line}\nin\n{rendered}");
     }
-    assert!(!told.contains("errors_total{operation_type=\"start_container\"}"), "{told}");
-    assert!(!told.contains("NoSuchCall"), "{told}");
+    assert!(!rendered.contains("errors_total{operation_type=\"start_container\"}"), "{rendered}");
+    assert!(!rendered.contains("NoSuchCall"), "{rendered}");
 }
 
 #[test]

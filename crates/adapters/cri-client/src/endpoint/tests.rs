@@ -5,7 +5,7 @@ use std::path::Path;
 use super::{Endpoint, EndpointError};
 
 #[test]
-fn addresses_that_are_taken() {
+fn valid_endpoint_addresses_are_accepted() {
     let cases = [
         ("unix:///run/containerd/containerd.sock", "/run/containerd/containerd.sock", false),
         ("unix:/run/containerd/containerd.sock", "/run/containerd/containerd.sock", false),
@@ -22,18 +22,20 @@ fn addresses_that_are_taken() {
 }
 
 #[test]
-fn addresses_that_are_refused() {
-    let refused = |text: &str| text.parse::<Endpoint>().expect_err(text);
-    assert!(matches!(refused("tcp://127.0.0.1:1234"), EndpointError::NotUnix(_)));
+fn invalid_endpoint_addresses_are_refused() {
+    let parse_error = |text: &str| text.parse::<Endpoint>().expect_err(text);
+    assert!(matches!(parse_error("tcp://127.0.0.1:1234"), EndpointError::NotUnix(_)));
     assert!(
-        matches!(refused("npipe:////./pipe/x"), EndpointError::UnknownProtocol(_, name) if name == "npipe")
+        matches!(parse_error("npipe:////./pipe/x"), EndpointError::UnknownProtocol(_, name) if name == "npipe")
     );
     assert!(
-        matches!(refused("unix://run/a.sock"), EndpointError::RelativePath(_, host) if host == "run")
+        matches!(parse_error("unix://run/a.sock"), EndpointError::RelativePath(_, host) if host == "run")
     );
-    assert!(matches!(refused("run/a.sock"), EndpointError::RelativePath(_, host) if host == "run"));
-    assert!(matches!(refused(""), EndpointError::NoPath(_)));
-    assert!(matches!(refused("unix://"), EndpointError::NoPath(_)));
+    assert!(
+        matches!(parse_error("run/a.sock"), EndpointError::RelativePath(_, host) if host == "run")
+    );
+    assert!(matches!(parse_error(""), EndpointError::NoPath(_)));
+    assert!(matches!(parse_error("unix://"), EndpointError::NoPath(_)));
 }
 
 #[test]

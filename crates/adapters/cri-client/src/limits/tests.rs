@@ -13,7 +13,7 @@ fn secs(count: u64) -> Duration {
 }
 
 #[test]
-fn fixed_limits() {
+fn ordinary_calls_have_fixed_limits() {
     assert_eq!(CallLimits::default(), LIMITS);
     assert_eq!(ordinary(&(), &LIMITS), secs(120));
     assert_eq!(sandbox(&(), &LIMITS), secs(240));
@@ -31,7 +31,7 @@ fn a_stop_has_its_grace_on_top() {
 }
 
 #[test]
-fn a_command_without_time_has_a_limit_that_no_honest_one_reaches() {
+fn an_exec_without_timeout_gets_the_default_exec_limit() {
     let exec_with = |timeout| exec(&ExecSyncRequest { timeout, ..Default::default() }, &LIMITS);
     assert_eq!(exec_with(5), secs(125));
     assert_eq!(exec_with(0), EXEC_LIMIT);

@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn the_first_process_is_read_from_what_runtimes_say() {
+fn the_container_pid_is_read_from_verbose_status_info() {
     for (info, expected) in [
         (r#"{"pid": 17, "sandboxID": "a"}"#, Some(17)),
         (r#"{"pid": 0}"#, None),

@@ -4,26 +4,26 @@ use std::os::fd::OwnedFd;
 
 use cri_wire::v1::runtime_service_server::{RuntimeService, RuntimeServiceServer};
 use ports::LocalRuntime;
-use ports::local_api::LocalRefusal;
-use ports::local_runtime::{LocalCommand, StreamOffer, StreamWish};
+use ports::local_api::LocalApiError;
+use ports::local_runtime::{LocalCommand, LocalStreamRequest, StreamEndpoint};
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::UnixStream;
 use tonic::Status;
 
 use super::*;
-use crate::tests::scripted::SocketFolder;
-use crate::{CallLimits, Transport};
+use crate::tests::scripted::SocketDir;
+use crate::{CallLimits, RuntimeTransport};
 
 /// Reports what was requested: on the connection if there is one, and in the address otherwise.
 struct Offering;
 
 fn offered<A>(
     is_open: bool,
-    words: String,
+    marker: String,
     answer: impl FnOnce(String) -> A,
 ) -> Result<Response<A>, Status> {
     if !is_open {
-        return Ok(Response::new(answer(format!("http://127.0.0.1:1/{words}"))));
+        return Ok(Response::new(answer(format!("http://127.0.0.1:1/{marker}"))));
     }
     let mut response = Response::new(answer(String::new()));
     let carry = move |connection: OwnedFd, early: Vec<u8>| {
@@ -31,12 +31,12 @@ fn offered<A>(
         stream.set_nonblocking(true).expect("a socket");
         let mut stream = UnixStream::from_std(stream).expect("inside tokio");
         let carried: std::pin::Pin<Box<dyn Future<Output = ()> + Send>> = Box::pin(async move {
-            stream.write_all(words.as_bytes()).await.expect("it is read");
+            stream.write_all(marker.as_bytes()).await.expect("it is read");
             stream.write_all(&early).await.expect("it is read");
         });
         carried
     };
-    response.extensions_mut().insert(OpenStream::new(Box::new(carry)));
+    response.extensions_mut().insert(InProcessStream::new(Box::new(carry)));
     Ok(response)
 }
 
@@ -46,19 +46,19 @@ impl RuntimeService for Offering {
         &self,
         request: Request<v1::ExecRequest>,
     ) -> Result<Response<v1::ExecResponse>, Status> {
-        let is_open = request.extensions().get::<TakesOpenStream>().is_some();
+        let is_open = request.extensions().get::<AcceptsInProcessStream>().is_some();
         let v1::ExecRequest { container_id, cmd, tty, stderr, .. } = request.into_inner();
-        let words = format!("exec-{container_id}-{}-{tty}-{stderr}", cmd.join("+"));
-        offered(is_open, words, |url| v1::ExecResponse { url })
+        let marker = format!("exec-{container_id}-{}-{tty}-{stderr}", cmd.join("+"));
+        offered(is_open, marker, |url| v1::ExecResponse { url })
     }
 
     async fn attach(
         &self,
         request: Request<v1::AttachRequest>,
     ) -> Result<Response<v1::AttachResponse>, Status> {
-        let is_open = request.extensions().get::<TakesOpenStream>().is_some();
-        let words = format!("attach-{}", request.into_inner().container_id);
-        offered(is_open, words, |url| v1::AttachResponse { url })
+        let is_open = request.extensions().get::<AcceptsInProcessStream>().is_some();
+        let marker = format!("attach-{}", request.into_inner().container_id);
+        offered(is_open, marker, |url| v1::AttachResponse { url })
     }
 
     async fn list_pod_sandbox(
@@ -82,65 +82,65 @@ impl RuntimeService for Offering {
         &self,
         request: Request<v1::PortForwardRequest>,
     ) -> Result<Response<v1::PortForwardResponse>, Status> {
-        let is_open = request.extensions().get::<TakesOpenStream>().is_some();
-        let words = format!("forward-{}", request.into_inner().pod_sandbox_id);
-        offered(is_open, words, |url| v1::PortForwardResponse { url })
+        let is_open = request.extensions().get::<AcceptsInProcessStream>().is_some();
+        let marker = format!("forward-{}", request.into_inner().pod_sandbox_id);
+        offered(is_open, marker, |url| v1::PortForwardResponse { url })
     }
 }
 
 /// Each stream request, and how the runtime sees it.
-fn wishes() -> [(StreamWish, &'static str); 3] {
+fn stream_requests() -> [(LocalStreamRequest, &'static str); 3] {
     let container = || "c".to_owned();
     let command = vec!["a".to_owned(), "b".to_owned()];
     let command = LocalCommand { command, stdout: true, stderr: true, tty: true, stdin: false };
     [
         // A terminal has no separate stderr.
         (
-            StreamWish::Exec { container: container(), command: command.clone() },
+            LocalStreamRequest::Exec { container: container(), command: command.clone() },
             "exec-c-a+b-true-false",
         ),
-        (StreamWish::Attach { container: container(), command }, "attach-c"),
-        (StreamWish::Forward { pod: "u".to_owned() }, "forward-newest"),
+        (LocalStreamRequest::Attach { container: container(), command }, "attach-c"),
+        (LocalStreamRequest::Forward { pod: "u".to_owned() }, "forward-newest"),
     ]
 }
 
 #[tokio::test]
 async fn a_runtime_in_this_process_serves_a_stream_on_the_connection_that_it_is_given() {
-    let transport = Transport::in_process("embedded", RuntimeServiceServer::new(Offering));
+    let transport = RuntimeTransport::in_process("embedded", RuntimeServiceServer::new(Offering));
     let client = CriClient::over(transport.clone(), transport, CallLimits::default());
-    for (wish, words) in wishes() {
-        let offer = client.stream(wish.clone()).await.expect("an offer");
-        let StreamOffer::Here(carry) = offer else { panic!("{offer:?}") };
+    for (stream_request, marker) in stream_requests() {
+        let offer = client.stream(stream_request.clone()).await.expect("an offer");
+        let StreamEndpoint::Here(carry) = offer else { panic!("{offer:?}") };
         let (mut near, far) = std::os::unix::net::UnixStream::pair().expect("a pair");
         carry(far.into(), b" and early".to_vec()).await;
-        let mut said = String::new();
-        std::io::Read::read_to_string(&mut near, &mut said).expect("all of it");
-        assert_eq!(said, format!("{words} and early"));
+        let mut received = String::new();
+        std::io::Read::read_to_string(&mut near, &mut received).expect("all of it");
+        assert_eq!(received, format!("{marker} and early"));
         // A client that has no connection to give gets an address of the same runtime.
-        let stream = client.address(wish).await.expect("an address");
-        assert_eq!(stream.url, format!("http://127.0.0.1:1/{words}"));
+        let stream = client.address(stream_request).await.expect("an address");
+        assert_eq!(stream.url, format!("http://127.0.0.1:1/{marker}"));
         assert_eq!(stream.runtime, "embedded");
     }
-    let none = client.stream(StreamWish::Forward { pod: "x".to_owned() }).await;
-    assert!(matches!(none, Err(LocalRefusal::NotNow { .. })), "{none:?}");
+    let none = client.stream(LocalStreamRequest::Forward { pod: "x".to_owned() }).await;
+    assert!(matches!(none, Err(LocalApiError::TemporarilyUnavailable { .. })), "{none:?}");
 }
 
 #[tokio::test]
-async fn behind_a_socket_the_same_runtime_gives_an_address() {
-    let folder = SocketFolder::new();
-    let _server = folder.serve(Offering);
-    let client = CriClient::connect(&folder.endpoint(), None, CallLimits::default());
-    for (wish, words) in wishes() {
-        let offer = client.stream(wish).await.expect("an offer");
-        let StreamOffer::Address(stream) = offer else { panic!("{offer:?}") };
-        assert_eq!(stream.url, format!("http://127.0.0.1:1/{words}"));
-        assert_eq!(stream.runtime, folder.endpoint().to_string());
+async fn over_a_socket_the_same_runtime_returns_a_stream_url() {
+    let dir = SocketDir::new();
+    let _server = dir.serve(Offering);
+    let client = CriClient::connect(&dir.endpoint(), None, CallLimits::default());
+    for (stream_request, marker) in stream_requests() {
+        let offer = client.stream(stream_request).await.expect("an offer");
+        let StreamEndpoint::Address(stream) = offer else { panic!("{offer:?}") };
+        assert_eq!(stream.url, format!("http://127.0.0.1:1/{marker}"));
+        assert_eq!(stream.runtime, dir.endpoint().to_string());
     }
 }
 
 #[test]
 fn an_open_stream_is_taken_once() {
-    let open = OpenStream::new(Box::new(|_, _| Box::pin(async {})));
+    let open = InProcessStream::new(Box::new(|_, _| Box::pin(async {})));
     let same = open.clone();
     assert!(same.take().is_some());
     assert!(open.take().is_none());

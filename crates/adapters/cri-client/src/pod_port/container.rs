@@ -53,11 +53,13 @@ fn signal_to_wire(name: &str) -> Result<i32, ContainerRuntimeError> {
         return Ok(v1::Signal::RuntimeDefault.into());
     }
     // CRI's enum names have no signs.
-    let word = name.replace('+', "PLUS").replace('-', "MINUS");
-    v1::Signal::from_str_name(&word).map(Into::into).ok_or_else(|| ContainerRuntimeError::Refused {
-        call: "CreateContainer",
-        code: "InvalidArgument".to_owned(),
-        message: format!("stop signal {name:?}: the interface knows no such signal"),
+    let signal_name = name.replace('+', "PLUS").replace('-', "MINUS");
+    v1::Signal::from_str_name(&signal_name).map(Into::into).ok_or_else(|| {
+        ContainerRuntimeError::Refused {
+            call: "CreateContainer",
+            code: "InvalidArgument".to_owned(),
+            message: format!("stop signal {name:?}: the interface knows no such signal"),
+        }
     })
 }
 

@@ -7,7 +7,7 @@ use cri_wire::v1;
 use ports::container_runtime::ContainerRuntimeError;
 use ports::runtime_objects::{ImageRecord, ImageSpec, PullRequest, RegistryLogin};
 
-use super::{named, sandbox, senseless};
+use super::{malformed_response, named, sandbox};
 use crate::client::CriClient;
 
 pub(super) fn spec_to_wire(spec: &ImageSpec) -> v1::ImageSpec {
@@ -64,7 +64,7 @@ pub(super) async fn status(
     let found = answer.image.map(record);
     if found.as_ref().is_some_and(|found| found.id.is_empty()) {
         let message = format!("the runtime has image {:?} but reported no id of it", image.image);
-        return Err(senseless("ImageStatus", message));
+        return Err(malformed_response("ImageStatus", message));
     }
     Ok(found)
 }

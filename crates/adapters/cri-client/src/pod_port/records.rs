@@ -14,8 +14,8 @@ use ports::runtime_objects::{
 };
 
 use super::image::spec_from_wire;
+use super::malformed_response;
 use super::security::resources_from_wire;
-use super::senseless;
 
 #[cfg(test)]
 mod tests;
@@ -223,6 +223,8 @@ pub(super) fn cgroup_driver(
     match v1::CgroupDriver::try_from(linux.cgroup_driver) {
         Ok(v1::CgroupDriver::Systemd) => Ok(CgroupDriver::Systemd),
         Ok(v1::CgroupDriver::Cgroupfs) => Ok(CgroupDriver::Cgroupfs),
-        Err(_) => Err(senseless(CALL, format!("unknown cgroup driver {}", linux.cgroup_driver))),
+        Err(_) => {
+            Err(malformed_response(CALL, format!("unknown cgroup driver {}", linux.cgroup_driver)))
+        }
     }
 }

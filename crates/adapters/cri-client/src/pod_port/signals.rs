@@ -20,64 +20,64 @@ use tokio::time::Instant;
 
 use super::records;
 use crate::client::CriClient;
-use crate::streams::ContainerEvents;
+use crate::streams::ContainerEventStream;
 
-const FIRST_WAIT: Duration = Duration::from_millis(50);
-const LONGEST_WAIT: Duration = Duration::from_secs(2);
+const INITIAL_BACK_OFF: Duration = Duration::from_millis(50);
+const MAX_BACK_OFF: Duration = Duration::from_secs(2);
 
 /// A stream that lived this long resets the back-off.
-const GOOD_LIFE: Duration = Duration::from_secs(5);
+const MIN_GOOD_LIFETIME: Duration = Duration::from_secs(5);
 
 /// Rejections in a row until they are reported.
-const TOLD_REFUSAL: u32 = 2;
+const REJECTIONS_BEFORE_REPORT: u32 = 2;
 
 /// A runtime without the stream is asked for it again after this long, or when the caller asks for
 /// signals again.
-const ASK_FOR_STREAM: Duration = Duration::from_secs(300);
+const STREAM_RETRY_INTERVAL: Duration = Duration::from_secs(300);
 
-type Answer = Pin<Box<dyn Future<Output = Result<(), ContainerRuntimeError>> + Send>>;
+type VersionProbe = Pin<Box<dyn Future<Output = Result<(), ContainerRuntimeError>> + Send>>;
 
-enum State {
+enum EventStreamState {
     /// No stream is open; retry at that time.
-    Apart {
-        again: Instant,
+    Disconnected {
+        retry_at: Instant,
     },
     /// The stream was requested; a small call behind it shows whether the runtime answers.
     Opening {
-        events: ContainerEvents,
-        answer: Answer,
+        events: ContainerEventStream,
+        version_probe: VersionProbe,
     },
     /// The stream was rejected; waits for whether the runtime answers at all.
     Refused {
-        answer: Answer,
+        version_probe: VersionProbe,
         why: String,
     },
     Open {
-        events: ContainerEvents,
+        events: ContainerEventStream,
         since: Instant,
     },
     /// The runtime has no event stream. It is asked again now and then: it may have been replaced
     /// by one that has it.
     Unsupported {
-        again: Instant,
+        retry_at: Instant,
     },
 }
 
-pub(super) struct Signals {
+pub(super) struct ContainerEventSignals {
     client: CriClient,
-    state: State,
-    wait: Duration,
+    state: EventStreamState,
+    back_off: Duration,
     /// Whether `Lost` was emitted and no `Connected` since.
-    told_lost: bool,
+    reported_lost: bool,
     /// Whether the caller knows that there is no stream.
-    told_unsupported: bool,
+    reported_unsupported: bool,
     /// How often in a row the runtime answered but rejected the stream.
-    refusals: u32,
+    refused_in_a_row: u32,
     /// An event that arrived before `Connected` was emitted.
-    held: Option<RuntimeEvent>,
+    pending_event: Option<RuntimeEvent>,
 }
 
-impl RuntimeSignals for Signals {
+impl RuntimeSignals for ContainerEventSignals {
     fn next(&mut self) -> PortFuture<'_, RuntimeSignal> {
         Box::pin(async move {
             loop {
@@ -89,43 +89,47 @@ impl RuntimeSignals for Signals {
     }
 }
 
-impl Signals {
+impl ContainerEventSignals {
     pub(super) fn new(client: CriClient) -> Self {
-        let state = State::Apart { again: Instant::now() };
+        let state = EventStreamState::Disconnected { retry_at: Instant::now() };
         Self {
             client,
             state,
-            wait: FIRST_WAIT,
-            told_lost: false,
-            told_unsupported: false,
-            refusals: 0,
-            held: None,
+            back_off: INITIAL_BACK_OFF,
+            reported_lost: false,
+            reported_unsupported: false,
+            refused_in_a_row: 0,
+            pending_event: None,
         }
     }
 
     /// At most one wait; state changes only after it.
     async fn step(&mut self) -> Option<RuntimeSignal> {
         match &mut self.state {
-            State::Apart { again } => {
-                tokio::time::sleep_until(*again).await;
+            EventStreamState::Disconnected { retry_at } => {
+                tokio::time::sleep_until(*retry_at).await;
                 let events = self.client.container_events();
-                self.state = State::Opening { events, answer: answer(self.client.clone()) };
+                self.state = EventStreamState::Opening {
+                    events,
+                    version_probe: version_probe(self.client.clone()),
+                };
                 None
             }
-            State::Opening { events, answer } => {
+            EventStreamState::Opening { events, version_probe } => {
                 let first = tokio::select! {
                     biased;
                     event = events.next() => Err(event),
-                    answered = answer => Ok(answered),
+                    answered = version_probe => Ok(answered),
                 };
                 match first {
                     Ok(Ok(())) | Err(Ok(Some(_))) => {
-                        self.held = first.err().and_then(Result::ok).flatten().map(records::event);
+                        self.pending_event =
+                            first.err().and_then(Result::ok).flatten().map(records::event);
                         self.opened();
                         Some(RuntimeSignal::Connected)
                     }
                     Ok(Err(error)) => {
-                        self.refusals = 0;
+                        self.refused_in_a_row = 0;
                         self.failed(&error)
                     }
                     Err(Err(error)) if is_unsupported(&error) => self.failed(&error),
@@ -133,86 +137,98 @@ impl Signals {
                     Err(Ok(None)) => self.refused(ENDED.to_owned()),
                 }
             }
-            State::Refused { answer, .. } => {
-                let answered = answer.await.is_ok();
-                self.after_refusal(answered)
+            EventStreamState::Refused { version_probe, .. } => {
+                let answered = version_probe.await.is_ok();
+                self.after_refused_stream(answered)
             }
-            State::Open { events, .. } => {
-                if let Some(event) = self.held.take() {
+            EventStreamState::Open { events, .. } => {
+                if let Some(event) = self.pending_event.take() {
                     return Some(RuntimeSignal::Event(event));
                 }
                 match events.next().await {
                     Ok(Some(event)) => Some(RuntimeSignal::Event(records::event(event))),
-                    Ok(None) => self.apart(ENDED.to_owned()),
+                    Ok(None) => self.disconnected(ENDED.to_owned()),
                     Err(error) => self.failed(&error),
                 }
             }
-            State::Unsupported { again } => {
-                if !std::mem::replace(&mut self.told_unsupported, true) {
+            EventStreamState::Unsupported { retry_at } => {
+                if !std::mem::replace(&mut self.reported_unsupported, true) {
                     return Some(RuntimeSignal::Unsupported);
                 }
-                self.state = State::Apart { again: *again };
+                self.state = EventStreamState::Disconnected { retry_at: *retry_at };
                 None
             }
         }
     }
 
     fn opened(&mut self) {
-        let old = std::mem::replace(&mut self.state, State::Apart { again: Instant::now() });
-        if let State::Opening { events, .. } = old {
-            self.state = State::Open { events, since: Instant::now() };
+        let old = std::mem::replace(
+            &mut self.state,
+            EventStreamState::Disconnected { retry_at: Instant::now() },
+        );
+        if let EventStreamState::Opening { events, .. } = old {
+            self.state = EventStreamState::Open { events, since: Instant::now() };
         }
-        self.told_lost = false;
-        self.told_unsupported = false;
-        self.refusals = 0;
+        self.reported_lost = false;
+        self.reported_unsupported = false;
+        self.refused_in_a_row = 0;
     }
 
     /// The stream was rejected; reports at once that no events arrive.
     fn refused(&mut self, why: String) -> Option<RuntimeSignal> {
-        let old = std::mem::replace(&mut self.state, State::Apart { again: Instant::now() });
-        if let State::Opening { answer, .. } = old {
-            self.state = State::Refused { answer, why: why.clone() };
+        let old = std::mem::replace(
+            &mut self.state,
+            EventStreamState::Disconnected { retry_at: Instant::now() },
+        );
+        if let EventStreamState::Opening { version_probe, .. } = old {
+            self.state = EventStreamState::Refused { version_probe, why: why.clone() };
         }
-        self.lost(why)
+        self.report_lost(why)
     }
 
-    fn after_refusal(&mut self, answered: bool) -> Option<RuntimeSignal> {
-        let old = std::mem::replace(&mut self.state, State::Apart { again: Instant::now() });
-        self.pause();
-        let State::Refused { why, .. } = old else { return None };
-        self.refusals = if answered { self.refusals.saturating_add(1) } else { 0 };
-        let news = self.refusals == TOLD_REFUSAL && !self.told_unsupported;
-        news.then_some(RuntimeSignal::Refused(why))
+    fn after_refused_stream(&mut self, answered: bool) -> Option<RuntimeSignal> {
+        let old = std::mem::replace(
+            &mut self.state,
+            EventStreamState::Disconnected { retry_at: Instant::now() },
+        );
+        self.schedule_retry();
+        let EventStreamState::Refused { why, .. } = old else { return None };
+        self.refused_in_a_row = if answered { self.refused_in_a_row.saturating_add(1) } else { 0 };
+        let should_report =
+            self.refused_in_a_row == REJECTIONS_BEFORE_REPORT && !self.reported_unsupported;
+        should_report.then_some(RuntimeSignal::Refused(why))
     }
 
     fn failed(&mut self, error: &ContainerRuntimeError) -> Option<RuntimeSignal> {
         if is_unsupported(error) {
-            self.state = State::Unsupported { again: Instant::now() + ASK_FOR_STREAM };
+            self.state =
+                EventStreamState::Unsupported { retry_at: Instant::now() + STREAM_RETRY_INTERVAL };
             return None;
         }
-        self.apart(error.to_string())
+        self.disconnected(error.to_string())
     }
 
     /// The stream ended: reports it once and schedules a retry.
-    fn apart(&mut self, why: String) -> Option<RuntimeSignal> {
-        if let State::Open { since, .. } = &self.state
-            && since.elapsed() >= GOOD_LIFE
+    fn disconnected(&mut self, why: String) -> Option<RuntimeSignal> {
+        if let EventStreamState::Open { since, .. } = &self.state
+            && since.elapsed() >= MIN_GOOD_LIFETIME
         {
-            self.wait = FIRST_WAIT;
+            self.back_off = INITIAL_BACK_OFF;
         }
-        self.pause();
-        self.lost(why)
+        self.schedule_retry();
+        self.report_lost(why)
     }
 
-    fn pause(&mut self) {
-        self.state = State::Apart { again: Instant::now() + self.wait };
-        self.wait = (self.wait * 2).min(LONGEST_WAIT);
+    fn schedule_retry(&mut self) {
+        self.state = EventStreamState::Disconnected { retry_at: Instant::now() + self.back_off };
+        self.back_off = (self.back_off * 2).min(MAX_BACK_OFF);
     }
 
-    fn lost(&mut self, why: String) -> Option<RuntimeSignal> {
+    fn report_lost(&mut self, why: String) -> Option<RuntimeSignal> {
         // A caller that polls instead of listening loses nothing.
-        let news = !std::mem::replace(&mut self.told_lost, true) && !self.told_unsupported;
-        news.then_some(RuntimeSignal::Lost(why))
+        let should_report =
+            !std::mem::replace(&mut self.reported_lost, true) && !self.reported_unsupported;
+        should_report.then_some(RuntimeSignal::Lost(why))
     }
 }
 
@@ -224,7 +240,7 @@ const EVENTS: &str = "GetContainerEvents";
 const ENDED: &str = "GetContainerEvents: the runtime ended the stream";
 
 /// The smallest call there is. It is sent after the stream's request, on the same connection.
-fn answer(client: CriClient) -> Answer {
+fn version_probe(client: CriClient) -> VersionProbe {
     Box::pin(
         async move { CriClient::version(&client, v1::VersionRequest::default()).await.map(drop) },
     )

@@ -13,7 +13,7 @@ use ports::runtime_objects::{
 };
 
 use super::seconds;
-use crate::tests::scripted::SocketFolder;
+use crate::tests::scripted::SocketDir;
 use crate::{CallLimits, CriClient};
 use scripted::{PodScript, script};
 
@@ -33,7 +33,7 @@ fn ids<'a>(ids: impl Iterator<Item = &'a String>) -> Vec<&'a str> {
 }
 
 #[tokio::test]
-async fn a_look_at_all_tells_each_with_its_status_in_the_order_of_the_list() {
+async fn observing_all_pods_returns_each_status_in_list_order() {
     let runtime = script(&[("a", "s1"), ("b", "s2")], &[("a", "s1", "c1"), ("b", "s2", "c2")]);
     let pods = patient(&runtime).observe_all().await.expect("a look");
     assert_eq!(ids(pods.sandboxes.iter().map(|it| &it.id)), ["s1", "s2"]);
@@ -41,11 +41,11 @@ async fn a_look_at_all_tells_each_with_its_status_in_the_order_of_the_list() {
     assert_eq!(pods.containers[1].sandbox_id, "s2");
     assert_eq!(pods.containers[1].state, ContainerState::Running);
     assert_eq!(pods.sandboxes[0].ips, ["10.0.0.1"]);
-    assert_eq!(pods.unread, []);
+    assert_eq!(pods.unreadable_pods, []);
 }
 
 #[tokio::test]
-async fn a_look_at_one_pod_sees_that_pod_alone() {
+async fn observing_one_pod_returns_only_that_pod() {
     let runtime = script(&[("a", "s1"), ("b", "s2")], &[("a", "s1", "c1"), ("b", "s2", "c2")]);
     let client = patient(&runtime);
     let pods = client.observe_pod("b").await.expect("a look");
@@ -56,16 +56,16 @@ async fn a_look_at_one_pod_sees_that_pod_alone() {
 }
 
 #[tokio::test]
-async fn a_listing_tells_what_each_pod_has_and_asks_for_no_status() {
+async fn a_listing_names_each_pods_objects_without_status_calls() {
     let runtime = script(&[("a", "hang")], &[("a", "hang", "c1"), ("b", "s2", "hang")]);
     let listed = patient(&runtime).list_pods().await.expect("a listing");
     assert_eq!(ids(listed.keys()), ["a", "b"]);
     assert_eq!(listed["a"].len(), 2, "{listed:?}");
-    assert_eq!(runtime.most_at_once(), 0, "no status was asked for");
+    assert_eq!(runtime.max_concurrent_calls(), 0, "no status was asked for");
 }
 
 #[tokio::test]
-async fn what_vanishes_between_is_left_out() {
+async fn objects_removed_between_list_and_status_are_left_out() {
     let runtime = script(&[("a", "s1"), ("a", "gone")], &[("a", "s1", "gone"), ("a", "s1", "c1")]);
     let pods = patient(&runtime).observe_pod("a").await.expect("a look");
     assert_eq!(ids(pods.sandboxes.iter().map(|it| &it.id)), ["s1"]);
@@ -82,9 +82,13 @@ async fn a_pod_that_cannot_be_read_is_named_and_spoils_no_other() {
         let pods = client.observe_all().await.expect("a look");
         assert_eq!(ids(pods.sandboxes.iter().map(|it| &it.id)), ["s2"], "{spoiled}");
         assert_eq!(ids(pods.containers.iter().map(|it| &it.id)), ["c2"], "{spoiled}");
-        assert_eq!(pods.unread.len(), 1, "{spoiled}");
-        assert_eq!(pods.unread[0].uid, "a", "{spoiled}");
-        assert!(pods.unread[0].why.starts_with("ContainerStatus"), "{}", pods.unread[0].why);
+        assert_eq!(pods.unreadable_pods.len(), 1, "{spoiled}");
+        assert_eq!(pods.unreadable_pods[0].uid, "a", "{spoiled}");
+        assert!(
+            pods.unreadable_pods[0].why.starts_with("ContainerStatus"),
+            "{}",
+            pods.unreadable_pods[0].why
+        );
         client.observe_pod("a").await.expect_err("this very pod");
         client.observe_pod("b").await.expect("the other");
     }
@@ -92,15 +96,21 @@ async fn a_pod_that_cannot_be_read_is_named_and_spoils_no_other() {
 
 /// The call's own limit is two minutes here; observing all pods does not wait for that.
 #[tokio::test]
-async fn one_that_hangs_does_not_hold_up_a_look_at_all() {
+async fn a_hanging_status_does_not_block_observing_all_pods() {
     let runtime = script(&[("a", "s1"), ("b", "s2")], &[("a", "s1", "hang"), ("b", "s2", "c2")]);
     let client = client(&runtime, CallLimits::default());
     let look = tokio::time::timeout(CallLimits::default().request / 4, client.observe_all());
     let pods = look.await.expect("soon").expect("a look");
     assert_eq!(ids(pods.containers.iter().map(|it| &it.id)), ["c2"]);
-    let [unread] = pods.unread.as_slice() else { panic!("{:?}", pods.unread) };
-    assert_eq!((unread.uid.as_str(), unread.of_kubelet), ("a", true));
-    assert!(unread.why.starts_with("ContainerStatus: no answer"), "{}", unread.why);
+    let [unreadable_pods] = pods.unreadable_pods.as_slice() else {
+        panic!("{:?}", pods.unreadable_pods)
+    };
+    assert_eq!((unreadable_pods.uid.as_str(), unreadable_pods.is_kubelet_pod), ("a", true));
+    assert!(
+        unreadable_pods.why.starts_with("ContainerStatus: no answer"),
+        "{}",
+        unreadable_pods.why
+    );
 }
 
 #[tokio::test]
@@ -108,40 +118,40 @@ async fn a_sandbox_that_cannot_be_read_takes_its_containers_along() {
     let runtime = script(&[("a", "broken")], &[("a", "broken", "c1")]);
     let pods = patient(&runtime).observe_all().await.expect("a look");
     assert_eq!((pods.sandboxes.len(), pods.containers.len()), (0, 0));
-    assert_eq!(pods.unread[0].uid, "a");
+    assert_eq!(pods.unreadable_pods[0].uid, "a");
 }
 
 #[tokio::test]
-async fn statuses_are_asked_for_a_few_at_a_time_and_all_come() {
+async fn status_calls_are_limited_in_concurrency_and_all_complete() {
     let names: Vec<String> = (0..100).map(|number| format!("c{number}")).collect();
     let rows: Vec<(&str, &str, &str)> =
         names.iter().map(|name| ("a", "s1", name.as_str())).collect();
     let runtime = script(&[("a", "s1")], &rows);
     let pods = patient(&runtime).observe_all().await.expect("a look");
     assert_eq!(ids(pods.containers.iter().map(|it| &it.id)), ids(names.iter()));
-    let most = runtime.most_at_once();
+    let most = runtime.max_concurrent_calls();
     assert!((2..=8).contains(&most), "{most} at once");
 }
 
 /// A crashed container waits for this: the two calls are not made one after the other.
 #[tokio::test]
-async fn sandbox_and_container_are_asked_for_side_by_side() {
+async fn sandbox_and_container_statuses_are_requested_concurrently() {
     let runtime = script(&[("a", "s1")], &[("a", "s1", "c1")]);
     patient(&runtime).observe_pod("a").await.expect("a look");
-    assert_eq!(runtime.most_at_once(), 2);
+    assert_eq!(runtime.max_concurrent_calls(), 2);
 }
 
 #[tokio::test]
-async fn a_runtime_that_is_away_is_an_error_of_the_whole_look() {
-    let folder = SocketFolder::new();
+async fn an_unavailable_runtime_fails_the_whole_observation() {
+    let dir = SocketDir::new();
     let limits = CallLimits { request: SHORT, ..CallLimits::default() };
-    let client = CriClient::connect(&folder.endpoint(), None, limits);
+    let client = CriClient::connect(&dir.endpoint(), None, limits);
     let error = client.observe_all().await.expect_err("nobody there");
     assert!(matches!(error, ContainerRuntimeError::Unavailable { .. }), "{error}");
 }
 
 #[tokio::test]
-async fn acts_carry_what_they_are_given() {
+async fn calls_carry_their_arguments() {
     let runtime = script(&[], &[]);
     let client = patient(&runtime);
     let sandbox = SandboxConfig { runtime_handler: "kata".into(), ..Default::default() };
@@ -162,15 +172,16 @@ async fn acts_carry_what_they_are_given() {
     let output = PodRuntime::exec_sync(&client, "c", &command, SHORT).await.expect("runs");
     assert_eq!((output.stdout, output.exit_code), (b"ls -l within 1".to_vec(), 3));
     client.set_pod_cidr("10.1.0.0/24").await.expect("takes it");
-    let told = ["start c", "stop c in 2", "update c to 12", "reopen c", "cidr 10.1.0.0/24"];
-    assert_eq!(runtime.told(), told);
+    let recorded_calls =
+        ["start c", "stop c in 2", "update c to 12", "reopen c", "cidr 10.1.0.0/24"];
+    assert_eq!(runtime.recorded_calls(), recorded_calls);
     assert_eq!(client.cgroup_driver().await, Ok(CgroupDriver::Cgroupfs));
     assert_eq!(client.handlers().await.expect("handlers")[0].name, "runc");
     assert_eq!(client.container_usage().await.expect("usage")[0].container_id, "c");
 }
 
 #[tokio::test]
-async fn ending_what_is_gone_succeeds() {
+async fn stopping_or_removing_a_missing_object_succeeds() {
     let runtime = script(&[], &[]);
     let client = patient(&runtime);
     PodRuntime::stop_container(&client, "gone", SHORT).await.expect("stopped");

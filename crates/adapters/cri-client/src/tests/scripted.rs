@@ -110,29 +110,29 @@ impl RuntimeService for ScriptedRuntime {
 }
 
 /// A temporary directory for one socket.
-pub(crate) struct SocketFolder {
-    folder: tempfile::TempDir,
+pub(crate) struct SocketDir {
+    dir: tempfile::TempDir,
 }
 
 /// Stops the peer and cuts its connections when dropped.
-pub(crate) struct Peer {
+pub(crate) struct GarbageServer {
     _tasks: JoinSet<()>,
     handle: AbortHandle,
 }
 
-impl Drop for Peer {
+impl Drop for GarbageServer {
     fn drop(&mut self) {
         self.handle.abort();
     }
 }
 
-impl SocketFolder {
+impl SocketDir {
     pub(crate) fn new() -> Self {
-        Self { folder: tempfile::tempdir().expect("a temporary folder") }
+        Self { dir: tempfile::tempdir().expect("a temporary folder") }
     }
 
     fn socket(&self) -> PathBuf {
-        self.folder.path().join("runtime.sock")
+        self.dir.path().join("runtime.sock")
     }
 
     pub(crate) fn endpoint(&self) -> Endpoint {
@@ -148,7 +148,7 @@ impl SocketFolder {
         std::fs::remove_file(self.socket()).expect("the socket is there");
     }
 
-    pub(crate) fn serve(&self, runtime: impl RuntimeService) -> Peer {
+    pub(crate) fn serve(&self, runtime: impl RuntimeService) -> GarbageServer {
         let listener = self.listen();
         // Cutting a connection from outside needs a pump per connection: the server keeps those
         // it has accepted for as long as they live.
@@ -173,11 +173,11 @@ impl SocketFolder {
                 }
             }
         });
-        Peer { _tasks: tasks, handle }
+        GarbageServer { _tasks: tasks, handle }
     }
 
     /// A peer that sends the same bytes on every connection and closes it.
-    pub(crate) fn answer_each_with(&self, farewell: &'static [u8]) -> Peer {
+    pub(crate) fn answer_each_with(&self, farewell: &'static [u8]) -> GarbageServer {
         let listener = self.listen();
         let mut tasks = JoinSet::new();
         let handle = tasks.spawn(async move {
@@ -186,6 +186,6 @@ impl SocketFolder {
                 let _ = stream.write_all(farewell).await;
             }
         });
-        Peer { _tasks: tasks, handle }
+        GarbageServer { _tasks: tasks, handle }
     }
 }

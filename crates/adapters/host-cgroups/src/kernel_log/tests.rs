@@ -6,26 +6,26 @@ use std::time::Duration;
 use super::*;
 
 #[tokio::test]
-async fn records_are_followed_as_they_come() {
-    let bed = tempfile::tempdir().unwrap();
-    let path = bed.path().join("kmsg");
+async fn new_kernel_log_records_are_followed() {
+    let fixture = tempfile::tempdir().unwrap();
+    let path = fixture.path().join("kmsg");
     let mode = Mode::from_raw_mode(0o600);
     rustix::fs::mknodat(rustix::fs::CWD, &path, rustix::fs::FileType::Fifo, mode, 0).unwrap();
-    let mut log = KernelLog::open_at(&path, Since::TheOldest).unwrap();
+    let mut log = KernelLog::open_at(&path, KernelLogStart::Oldest).unwrap();
     let mut kernel = std::fs::OpenOptions::new().write(true).open(&path).unwrap();
-    let mut say = |record: &str| kernel.write_all(record.as_bytes()).unwrap();
-    say("6,1,100,-;something else\n");
+    let mut append = |record: &str| kernel.write_all(record.as_bytes()).unwrap();
+    append("6,1,100,-;something else\n");
     let nothing = tokio::time::timeout(Duration::from_millis(50), log.next()).await;
     assert!(nothing.is_err());
-    say(
+    append(
         "6,2,200,-;oom-kill:constraint=CONSTRAINT_MEMCG,oom_memcg=/p,task_memcg=/p/c,task=x,pid=5,uid=0\n",
     );
     let nothing = tokio::time::timeout(Duration::from_millis(50), log.next()).await;
     assert!(nothing.is_err());
-    say("12,3,250,-;Killed process 5 (forged) total-vm:1kB, anon-rss:1kB, f\n");
+    append("12,3,250,-;Killed process 5 (forged) total-vm:1kB, anon-rss:1kB, f\n");
     let nothing = tokio::time::timeout(Duration::from_millis(50), log.next()).await;
     assert!(nothing.is_err());
-    say(
+    append(
         "6,4,300,-;Memory cgroup out of memory: Killed process 5 (x) total-vm:9kB, anon-rss:2kB, f\n",
     );
     let kill = tokio::time::timeout(Duration::from_secs(5), log.next()).await.unwrap();
@@ -38,18 +38,18 @@ async fn records_are_followed_as_they_come() {
 }
 
 #[test]
-fn a_log_that_is_not_there_is_named() {
-    let error = KernelLog::open_at(Path::new("/nowhere/kmsg"), Since::Now).unwrap_err();
+fn a_missing_kernel_log_is_an_error_with_its_path() {
+    let error = KernelLog::open_at(Path::new("/nowhere/kmsg"), KernelLogStart::Now).unwrap_err();
     assert!(error.to_string().starts_with("open the kernel's log /nowhere/kmsg: "), "{error}");
 }
 
 #[tokio::test]
-async fn what_was_there_before_is_dated_by_its_stamp() {
-    let bed = tempfile::tempdir().unwrap();
-    let path = bed.path().join("kmsg");
+async fn records_from_before_the_start_are_dated_by_their_timestamp() {
+    let fixture = tempfile::tempdir().unwrap();
+    let path = fixture.path().join("kmsg");
     let mode = Mode::from_raw_mode(0o600);
     rustix::fs::mknodat(rustix::fs::CWD, &path, rustix::fs::FileType::Fifo, mode, 0).unwrap();
-    let mut log = KernelLog::open_at(&path, Since::TheOldest).unwrap();
+    let mut log = KernelLog::open_at(&path, KernelLogStart::Oldest).unwrap();
     let mut kernel = std::fs::OpenOptions::new().write(true).open(&path).unwrap();
     let stamp = now(ClockId::Monotonic) / 1000 - 5_000_000;
     let kill = format!("6,1,{stamp},-;Killed process 5 (x) total-vm:9kB, anon-rss:2kB, f\n");

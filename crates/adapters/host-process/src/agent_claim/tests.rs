@@ -4,9 +4,9 @@ use super::*;
 
 #[test]
 fn two_agents_have_no_cgroup_and_no_log_directory_in_common() {
-    let bed = tempfile::tempdir().unwrap();
-    let claims = bed.path().join("claims");
-    let (one, two) = (bed.path().join("one"), bed.path().join("two"));
+    let temp_dir = tempfile::tempdir().unwrap();
+    let claims = temp_dir.path().join("claims");
+    let (one, two) = (temp_dir.path().join("one"), temp_dir.path().join("two"));
     let claim = |root: &Path, cgroup, pod_logs: &str, pid| {
         let names = AgentNames { root, cgroup, pod_logs: Path::new(pod_logs) };
         acquire(&claims, &names, pid)
@@ -23,5 +23,5 @@ fn two_agents_have_no_cgroup_and_no_log_directory_in_common() {
     let _second = claim(&two, Some("/two/kubepods"), "/other", 12).unwrap();
     // The claim ends with its process, and the next one adopts its pods.
     drop(first);
-    claim(&bed.path().join("three"), Some("/kubepods"), "/logs", 13).unwrap();
+    claim(&temp_dir.path().join("three"), Some("/kubepods"), "/logs", 13).unwrap();
 }

@@ -5,9 +5,9 @@ use std::os::unix::fs::PermissionsExt;
 use std::time::Duration;
 
 #[test]
-fn the_second_waits_until_the_first_lets_go() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("lock");
+fn a_second_process_waits_until_the_lock_is_released() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("lock");
     let first = LockFile::acquire(&path).unwrap();
     assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
     let (sender, receiver) = std::sync::mpsc::channel();
@@ -28,16 +28,16 @@ fn the_second_waits_until_the_first_lets_go() {
 
 #[test]
 fn a_path_that_cannot_be_opened_is_named() {
-    let folder = tempfile::tempdir().unwrap();
-    let text = LockFile::acquire(&folder.path().join("no/lock")).unwrap_err().to_string();
+    let dir = tempfile::tempdir().unwrap();
+    let text = LockFile::acquire(&dir.path().join("no/lock")).unwrap_err().to_string();
     assert!(text.starts_with("unable to acquire file lock on"), "{text}");
     assert!(text.contains("no/lock"), "{text}");
 }
 
 #[tokio::test]
 async fn opening_and_removing_are_contention_and_silence_is_not() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("lock");
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("lock");
     let _held = LockFile::acquire(&path).unwrap();
     let watch = ContentionWatch::start(&path).unwrap();
     let quiet = tokio::time::timeout(Duration::from_millis(100), watch.contended()).await;

@@ -16,17 +16,17 @@ nonsense
 ";
 
 #[test]
-fn only_our_own_code_and_constants_are_meant() {
-    let range = |begin, end| Range { begin, end };
+fn only_the_programs_own_read_only_ranges_are_released() {
+    let range = |begin, end| PageRange { begin, end };
     let expected = [
         range(0x55d0_a000_0000, 0x55d0_a010_0000),
         range(0x55d0_a010_0000, 0x55d0_a090_0000),
         range(0x55d0_a090_0000, 0x55d0_a0a0_0000),
     ];
     // The segment at 0xa00000 was relocated at the start and then made read-only.
-    let constant = [0, 0x10_0000, 0x90_0000];
-    assert_eq!(ranges_of(MAPS, "/usr/bin/keel son", &constant), expected);
-    assert_eq!(ranges_of(MAPS, "/usr/bin/other", &constant), []);
+    let read_only = [0, 0x10_0000, 0x90_0000];
+    assert_eq!(ranges_of(MAPS, "/usr/bin/keel son", &read_only), expected);
+    assert_eq!(ranges_of(MAPS, "/usr/bin/other", &read_only), []);
     assert_eq!(ranges_of(MAPS, "/usr/bin/keel son", &[]), []);
 }
 
@@ -48,17 +48,17 @@ fn program(parts: &[(u32, u32, u64)]) -> Vec<u8> {
 }
 
 #[test]
-fn the_headers_say_what_is_never_written_to() {
+fn read_only_segments_are_found_in_the_program_headers() {
     let parts = [(6, 4, 64), (1, 4, 0), (1, 5, 0xa_1000), (1, 4, 0xea_cfff), (1, 6, 0x12f_ef88)];
     let elf = program(&parts);
-    assert_eq!(never_written(&elf), Some(vec![0, 0xa_1000, 0xea_c000]));
-    assert_eq!(never_written(&elf[..elf.len() - 50]), None);
-    assert_eq!(never_written(b"#!/bin/sh"), None);
-    assert_eq!(never_written(&[]), None);
+    assert_eq!(read_only_segments(&elf), Some(vec![0, 0xa_1000, 0xea_c000]));
+    assert_eq!(read_only_segments(&elf[..elf.len() - 50]), None);
+    assert_eq!(read_only_segments(b"#!/bin/sh"), None);
+    assert_eq!(read_only_segments(&[]), None);
 }
 
 #[test]
-fn a_process_that_gave_its_code_back_goes_on() {
+fn a_process_keeps_running_after_releasing_its_code_pages() {
     let held = || -> u64 {
         let smaps = fs::read_to_string("/proc/self/smaps").expect("our own map");
         let mut in_code = false;
@@ -75,7 +75,7 @@ fn a_process_that_gave_its_code_back_goes_on() {
         held
     };
     let before = held();
-    let bytes = give_back(Path::new("/proc/self")).expect("our code");
+    let bytes = release_clean_pages(Path::new("/proc/self")).expect("our code");
     let after = held();
     assert!(bytes > 0 && before > 0, "{bytes} bytes, {before} KiB held");
     assert!(after < before, "{after} KiB held, {before} before");

@@ -3,12 +3,12 @@
 use super::*;
 
 #[test]
-fn the_second_of_two_is_refused_with_pid_and_folder() {
+fn the_second_of_two_is_refused_with_pid_and_dir() {
     let root = tempfile::tempdir().unwrap();
     let first = RootLock::acquire(root.path(), 4711).unwrap();
-    let refusal = RootLock::acquire(root.path(), 4712).unwrap_err();
-    let text = refusal.to_string();
-    assert!(matches!(refusal, RootLockError::Held { holder: Holder::Process(4711), .. }));
+    let error = RootLock::acquire(root.path(), 4712).unwrap_err();
+    let text = error.to_string();
+    assert!(matches!(error, RootLockError::Held { holder: Holder::Process(4711), .. }));
     assert!(text.contains("pid 4711"), "{text}");
     assert!(text.contains(root.path().to_str().unwrap()), "{text}");
     drop(first);
@@ -30,7 +30,7 @@ fn a_holder_that_goes_away_in_time_is_waited_for() {
 }
 
 #[test]
-fn a_stale_or_foreign_file_keeps_nobody_out() {
+fn a_stale_or_foreign_lock_file_does_not_block_the_agent() {
     let root = tempfile::tempdir().unwrap();
     fs::create_dir(root.path().join("keelson")).unwrap();
     fs::write(root.path().join("keelson/agent.lock"), vec![0xff; 4096]).unwrap();

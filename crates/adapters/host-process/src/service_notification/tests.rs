@@ -47,8 +47,8 @@ fn received(socket: &UnixDatagram) -> String {
 
 #[test]
 fn messages_arrive_on_a_path_and_on_an_abstract_name() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("notify");
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("notify");
     let by_path = UnixDatagram::bind(&path).unwrap();
     let abstract_name = format!("keelson-notification-test-{}", std::process::id());
     let by_name =
@@ -57,10 +57,10 @@ fn messages_arrive_on_a_path_and_on_an_abstract_name() {
         [(by_path, path.to_str().unwrap().to_owned()), (by_name, format!("@{abstract_name}"))]
     {
         let socket = environment(&name).notification_socket().unwrap().unwrap();
-        socket.tell(&ServiceState::Ready).unwrap();
-        socket.tell(&ServiceState::Status("one\ntwo".to_owned())).unwrap();
-        socket.tell(&ServiceState::Watchdog).unwrap();
-        socket.tell(&ServiceState::Stopping).unwrap();
+        socket.notify(&ServiceState::Ready).unwrap();
+        socket.notify(&ServiceState::Status("one\ntwo".to_owned())).unwrap();
+        socket.notify(&ServiceState::Watchdog).unwrap();
+        socket.notify(&ServiceState::Stopping).unwrap();
         assert_eq!(received(&listener), "READY=1");
         assert_eq!(received(&listener), "STATUS=one two");
         assert_eq!(received(&listener), "WATCHDOG=1");
@@ -69,7 +69,7 @@ fn messages_arrive_on_a_path_and_on_an_abstract_name() {
 }
 
 #[test]
-fn no_wish_no_socket_and_odd_names_are_refused() {
+fn without_notify_socket_there_is_none_and_invalid_names_are_refused() {
     assert!(ServiceEnvironment::default().notification_socket().unwrap().is_none());
     assert!(environment("").notification_socket().unwrap().is_none());
     for odd in ["relative/path", "vsock:2:1234"] {
@@ -79,21 +79,21 @@ fn no_wish_no_socket_and_odd_names_are_refused() {
 }
 
 #[test]
-fn nobody_listening_is_an_error_with_the_socket_in_it() {
-    let folder = tempfile::tempdir().unwrap();
-    let name = folder.path().join("nobody");
+fn a_socket_without_listener_is_an_error_with_its_name() {
+    let dir = tempfile::tempdir().unwrap();
+    let name = dir.path().join("nobody");
     let socket = environment(name.to_str().unwrap()).notification_socket().unwrap().unwrap();
-    let error = socket.tell(&ServiceState::Ready).unwrap_err();
+    let error = socket.notify(&ServiceState::Ready).unwrap_err();
     assert_eq!(error.socket, name.to_str().unwrap());
     assert_eq!(error.message, "READY=1");
 }
 
 #[test]
 fn a_manager_that_never_reads_does_not_block_the_agent() {
-    let folder = tempfile::tempdir().unwrap();
-    let name = folder.path().join("deaf");
+    let dir = tempfile::tempdir().unwrap();
+    let name = dir.path().join("deaf");
     let _deaf = UnixDatagram::bind(&name).unwrap();
     let socket = environment(name.to_str().unwrap()).notification_socket().unwrap().unwrap();
-    let refused = (0..100_000).any(|_| socket.tell(&ServiceState::Watchdog).is_err());
+    let refused = (0..100_000).any(|_| socket.notify(&ServiceState::Watchdog).is_err());
     assert!(refused, "the queue never filled");
 }

@@ -39,8 +39,8 @@ fn the_nearest_mount_above_a_path_counts() {
 }
 
 #[test]
-fn a_directory_that_is_not_there_is_told() {
-    let folder = tempfile::tempdir().unwrap();
-    let told = make_shared(&folder.path().join("none")).unwrap_err().to_string();
-    assert!(told.starts_with("cannot find ") && told.contains("/none"), "{told}");
+fn a_missing_directory_is_an_error_with_its_path() {
+    let dir = tempfile::tempdir().unwrap();
+    let message = make_shared(&dir.path().join("none")).unwrap_err().to_string();
+    assert!(message.starts_with("cannot find ") && message.contains("/none"), "{message}");
 }

@@ -15,7 +15,7 @@ fn golden_steps_and_answers() {
         r#""TearDown""#,
     ] {
         let text = format!(r#"{{"root": "/r", "uid": "u", "act": {act}}}"#);
-        let step: Step = serde_json::from_str(&text).expect("a step");
+        let step: VolumeStep = serde_json::from_str(&text).expect("a step");
         let expected: serde_json::Value = serde_json::from_str(&text).expect("JSON");
         assert_eq!(serde_json::to_value(&step).expect("JSON"), expected);
     }

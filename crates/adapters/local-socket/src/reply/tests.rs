@@ -2,16 +2,18 @@
 
 use super::*;
 use ports::PortFuture;
-use ports::local_api::{LocalNode, LocalPod, LocalPodDetail, LocalPods, LocalStopped};
-use ports::local_runtime::{Answer, LocalImages, LocalProcess, LocalStream, LocalUsages};
+use ports::local_api::{LocalNode, LocalPod, LocalPodDetail, LocalPods, LocalStopAccepted};
+use ports::local_runtime::{
+    LocalImages, LocalProcess, LocalRuntimeResult, LocalStream, LocalUsages,
+};
 use serde_json::{Value, json};
 use std::os::fd::OwnedFd;
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::UnixStream;
 
-pub(crate) struct OnePod;
+pub(crate) struct OnePodApi;
 
-impl LocalApi for OnePod {
+impl LocalApi for OnePodApi {
     fn node(&self) -> LocalNode {
         LocalNode { node_name: "n".to_owned(), ..LocalNode::default() }
     }
@@ -42,11 +44,14 @@ impl LocalApi for OnePod {
         "tried 2\n".to_owned()
     }
 
-    fn stop<'a>(&'a self, uid: &'a str) -> PortFuture<'a, Result<LocalStopped, LocalRefusal>> {
+    fn stop<'a>(
+        &'a self,
+        uid: &'a str,
+    ) -> PortFuture<'a, Result<LocalStopAccepted, LocalApiError>> {
         Box::pin(async move {
             match uid {
-                "u" => Ok(LocalStopped { uid: uid.to_owned() }),
-                _ => Err(LocalRefusal::OfManifest {
+                "u" => Ok(LocalStopAccepted { uid: uid.to_owned() }),
+                _ => Err(LocalApiError::OwnedByManifest {
                     message: "remove /m/a".to_owned(),
                     manifest: "/m/a".to_owned(),
                 }),
@@ -55,61 +60,63 @@ impl LocalApi for OnePod {
     }
 }
 
-pub(crate) struct OneRuntime;
+pub(crate) struct StreamRuntime;
 
-impl LocalRuntime for OneRuntime {
-    fn address(&self, wish: StreamWish) -> Answer<'_, LocalStream> {
-        Box::pin(async { Ok(LocalStream { url: words(wish)?, runtime: "r".to_owned() }) })
+impl LocalRuntime for StreamRuntime {
+    fn address(&self, stream_request: LocalStreamRequest) -> LocalRuntimeResult<'_, LocalStream> {
+        Box::pin(async {
+            Ok(LocalStream { url: describe_stream(stream_request)?, runtime: "r".to_owned() })
+        })
     }
     /// Ports have an address; a command prints its words and then its input, to the end.
-    fn stream(&self, wish: StreamWish) -> Answer<'_, StreamOffer> {
+    fn stream(&self, stream_request: LocalStreamRequest) -> LocalRuntimeResult<'_, StreamEndpoint> {
         Box::pin(async {
-            if let StreamWish::Forward { .. } = wish {
-                return Ok(StreamOffer::Address(self.address(wish).await?));
+            if let LocalStreamRequest::Forward { .. } = stream_request {
+                return Ok(StreamEndpoint::Address(self.address(stream_request).await?));
             }
-            let words = words(wish)?;
-            Ok(StreamOffer::Here(Box::new(move |connection, early| {
-                Box::pin(echo(connection, format!("{words}: ").into_bytes(), early))
+            let describe_stream = describe_stream(stream_request)?;
+            Ok(StreamEndpoint::Here(Box::new(move |connection, early| {
+                Box::pin(echo(connection, format!("{describe_stream}: ").into_bytes(), early))
             })))
         })
     }
-    fn process<'a>(&'a self, _: &'a str) -> Answer<'a, LocalProcess> {
+    fn process<'a>(&'a self, _: &'a str) -> LocalRuntimeResult<'a, LocalProcess> {
         Box::pin(async { Ok(LocalProcess { pid: 7 }) })
     }
-    fn usage(&self) -> Answer<'_, LocalUsages> {
+    fn usage(&self) -> LocalRuntimeResult<'_, LocalUsages> {
         Box::pin(async { Ok(LocalUsages::default()) })
     }
-    fn images(&self) -> Answer<'_, LocalImages> {
+    fn images(&self) -> LocalRuntimeResult<'_, LocalImages> {
         Box::pin(async { Ok(LocalImages::default()) })
     }
-    fn remove_image<'a>(&'a self, name: &'a str) -> Answer<'a, LocalImageName> {
+    fn remove_image<'a>(&'a self, name: &'a str) -> LocalRuntimeResult<'a, LocalImageName> {
         Box::pin(async move { Ok(LocalImageName { name: name.to_owned() }) })
     }
 }
 
-fn words(wish: StreamWish) -> Result<String, LocalRefusal> {
-    match wish {
-        StreamWish::Exec { container, command } => {
+fn describe_stream(stream_request: LocalStreamRequest) -> Result<String, LocalApiError> {
+    match stream_request {
+        LocalStreamRequest::Exec { container, command } => {
             Ok(format!("exec {container} {} {}", command.command.join(" "), command.tty))
         }
-        StreamWish::Attach { .. } => {
-            Err(LocalRefusal::NotNow { message: "it does not run".to_owned() })
+        LocalStreamRequest::Attach { .. } => {
+            Err(LocalApiError::TemporarilyUnavailable { message: "it does not run".to_owned() })
         }
-        StreamWish::Forward { pod } => Ok(format!("forward {pod}")),
+        LocalStreamRequest::Forward { pod } => Ok(format!("forward {pod}")),
     }
 }
 
-async fn echo(connection: OwnedFd, words: Vec<u8>, early: Vec<u8>) {
+async fn echo(connection: OwnedFd, describe_stream: Vec<u8>, early: Vec<u8>) {
     let connection = std::os::unix::net::UnixStream::from(connection);
     let mut connection = UnixStream::from_std(connection).unwrap();
     let (mut reading, mut writing) = connection.split();
-    writing.write_all(&words).await.unwrap();
+    writing.write_all(&describe_stream).await.unwrap();
     writing.write_all(&early).await.unwrap();
     let _ = tokio::io::copy(&mut reading, &mut writing).await;
 }
 
 #[tokio::test]
-async fn paths_and_methods_get_their_answers() {
+async fn each_path_and_method_gets_its_reply() {
     let exec = r#"{"command": ["a", "b"], "tty": true}"#;
     let rows = [
         ("GET", "/v1/node", "", 200, "/nodeName", json!("n")),
@@ -137,34 +144,34 @@ async fn paths_and_methods_get_their_answers() {
         ("GET", "/v1/pods/u/stop/x", "", 404, "/refusal", json!("notFound")),
         ("POST", "/v2/pods", "", 404, "/refusal", json!("notFound")),
     ];
-    let desk = Desk { api: Arc::new(OnePod), runtime: Some(Arc::new(OneRuntime)) };
+    let router = RequestRouter { api: Arc::new(OnePodApi), runtime: Some(Arc::new(StreamRuntime)) };
     for (method, path, body, status, pointer, expected) in rows {
-        let reply = desk.answer(&method.parse().unwrap(), path, body.as_bytes()).await;
+        let reply = router.answer(&method.parse().unwrap(), path, body.as_bytes()).await;
         assert_eq!(reply.status.as_u16(), status, "{method} {path}");
         let body: Value = serde_json::from_slice(&reply.body).unwrap();
         assert_eq!(body.pointer(pointer), Some(&expected), "{method} {path}: {body}");
     }
-    let alone = Desk { api: Arc::new(OnePod), runtime: None };
+    let alone = RequestRouter { api: Arc::new(OnePodApi), runtime: None };
     let reply = alone.answer(&Method::GET, "/v1/usage", b"").await;
     assert_eq!(reply.status.as_u16(), 503);
 }
 
 #[tokio::test]
-async fn metrics_are_text_and_only_read() {
-    let desk = Desk { api: Arc::new(OnePod), runtime: None };
-    let told = desk.answer(&Method::GET, "/metrics", &[]).await;
-    let text = Reply {
+async fn metrics_are_text_and_read_only() {
+    let router = RequestRouter { api: Arc::new(OnePodApi), runtime: None };
+    let replies = router.answer(&Method::GET, "/metrics", &[]).await;
+    let text = SocketReply {
         status: StatusCode::OK,
         content_type: "text/plain; version=0.0.4; charset=utf-8",
         body: b"counted 1\n".to_vec(),
     };
-    assert_eq!(told, text);
-    let told = desk.answer(&Method::GET, "/metrics/probes", &[]).await;
-    assert_eq!(told, Reply { body: b"tried 2\n".to_vec(), ..text });
+    assert_eq!(replies, text);
+    let replies = router.answer(&Method::GET, "/metrics/probes", &[]).await;
+    assert_eq!(replies, SocketReply { body: b"tried 2\n".to_vec(), ..text });
     for path in ["/metrics", "/metrics/probes"] {
-        let refused = desk.answer(&Method::POST, path, &[]).await;
+        let refused = router.answer(&Method::POST, path, &[]).await;
         assert_eq!(refused.status, StatusCode::METHOD_NOT_ALLOWED, "{path}");
     }
-    let nothing = desk.answer(&Method::GET, "/metrics/cadvisor", &[]).await;
+    let nothing = router.answer(&Method::GET, "/metrics/cadvisor", &[]).await;
     assert_eq!(nothing.status, StatusCode::NOT_FOUND);
 }

@@ -5,18 +5,18 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
 
 use super::*;
-use crate::scripted::Waiting;
+use crate::scripted::TimeWaitSockets;
 
 /// What a scripted server answers with.
 #[derive(Debug, Clone)]
-struct Script {
+struct GrpcScript {
     http: u16,
     message: Option<Vec<u8>>,
     /// In trailers, or in the head if there is no message.
     status: Option<(&'static str, &'static str)>,
 }
 
-async fn serve(script: Script) -> (u16, tokio::task::JoinHandle<(String, Vec<u8>)>) {
+async fn serve(script: GrpcScript) -> (u16, tokio::task::JoinHandle<(String, Vec<u8>)>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
     let served = tokio::spawn(async move {
@@ -53,9 +53,10 @@ async fn serve(script: Script) -> (u16, tokio::task::JoinHandle<(String, Vec<u8>
     (port, served)
 }
 
-async fn check_at(port: u16, limit: Duration) -> TryAnswer {
-    let what = GrpcTry { host: "127.0.0.1", port, service: "svc", user_agent: "kube-probe/1.36" };
-    attempt(&what, limit).await
+async fn check_at(port: u16, limit: Duration) -> ProbeAttemptResult {
+    let probe =
+        GrpcProbe { host: "127.0.0.1", port, service: "svc", user_agent: "kube-probe/1.36" };
+    attempt(&probe, limit).await
 }
 
 const LIMIT: Duration = Duration::from_secs(5);
@@ -65,12 +66,12 @@ fn health(status: u8) -> Option<Vec<u8>> {
 }
 
 #[tokio::test]
-async fn a_serving_service_is_well() {
-    let waiting = Waiting::now();
-    let good = Script { http: 200, message: health(1), status: Some(("0", "")) };
+async fn a_serving_service_is_a_success() {
+    let waiting = TimeWaitSockets::now();
+    let good = GrpcScript { http: 200, message: health(1), status: Some(("0", "")) };
     let (port, served) = serve(good).await;
-    let well = TryAnswer::Success("service healthy".to_owned());
-    assert_eq!(check_at(port, LIMIT).await, well);
+    let success = ProbeAttemptResult::Success("service healthy".to_owned());
+    assert_eq!(check_at(port, LIMIT).await, success);
     let (head, asked) = served.await.unwrap();
     let url = format!("http://127.0.0.1:{port}/grpc.health.v1.Health/Check");
     assert_eq!(head, format!("{url} kube-probe/1.36"));
@@ -79,7 +80,7 @@ async fn a_serving_service_is_well() {
 }
 
 #[tokio::test]
-async fn all_else_is_a_failure_with_upstreams_words() {
+async fn every_other_grpc_result_fails_with_upstreams_message() {
     let ok = Some(("0", ""));
     let rows = [
         (200, health(2), ok, "service unhealthy (responded with \"NOT_SERVING\")"),
@@ -122,28 +123,28 @@ async fn all_else_is_a_failure_with_upstreams_words() {
              cut off",
         ),
     ];
-    for (http, message, status, wanted) in rows {
-        let (port, served) = serve(Script { http, message, status }).await;
-        assert_eq!(check_at(port, LIMIT).await, TryAnswer::Failure(wanted.to_owned()));
+    for (http, message, status, expected) in rows {
+        let (port, served) = serve(GrpcScript { http, message, status }).await;
+        assert_eq!(check_at(port, LIMIT).await, ProbeAttemptResult::Failure(expected.to_owned()));
         served.await.unwrap();
     }
 }
 
 #[tokio::test]
-async fn a_server_that_is_no_server_is_waited_for_until_the_limit() {
+async fn a_non_grpc_server_is_retried_until_the_timeout() {
     let limit = Duration::from_millis(300);
     // A port without a listener.
     let port = {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         listener.local_addr().unwrap().port()
     };
-    let away = |port: u16| {
-        TryAnswer::Failure(format!(
+    let unreachable_answer = |port: u16| {
+        ProbeAttemptResult::Failure(format!(
             "timeout: failed to connect service \"127.0.0.1:{port}\" within 300ms: \
              context deadline exceeded"
         ))
     };
-    assert_eq!(check_at(port, limit).await, away(port));
+    assert_eq!(check_at(port, limit).await, unreachable_answer(port));
     // Another protocol.
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -153,7 +154,7 @@ async fn a_server_that_is_no_server_is_waited_for_until_the_limit() {
             let _sent = stream.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n").await;
         }
     });
-    assert_eq!(check_at(port, limit).await, away(port));
+    assert_eq!(check_at(port, limit).await, unreachable_answer(port));
     served.abort();
     // Silence.
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -163,12 +164,12 @@ async fn a_server_that_is_no_server_is_waited_for_until_the_limit() {
         let mut bytes = [0; 4096];
         while stream.read(&mut bytes).await.is_ok_and(|read| read > 0) {}
     });
-    assert_eq!(check_at(port, limit).await, away(port));
+    assert_eq!(check_at(port, limit).await, unreachable_answer(port));
     served.await.unwrap();
 }
 
 #[tokio::test]
-async fn a_server_that_never_answers_the_call_is_told_apart() {
+async fn an_unanswered_grpc_call_differs_from_an_unreachable_server() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
     let served = tokio::spawn(async move {
@@ -180,8 +181,8 @@ async fn a_server_that_never_answers_the_call_is_told_apart() {
         }
     });
     let late = check_at(port, Duration::from_secs(3)).await;
-    let wanted = "timeout: health rpc did not complete within 3s";
-    assert_eq!(late, TryAnswer::Failure(wanted.to_owned()));
+    let expected = "timeout: health rpc did not complete within 3s";
+    assert_eq!(late, ProbeAttemptResult::Failure(expected.to_owned()));
     served.await.unwrap();
 }
 
@@ -204,13 +205,13 @@ async fn a_server_that_comes_up_meanwhile_is_reached() {
         stream.send_trailers(trailers).unwrap();
         while connection.accept().await.is_some() {}
     });
-    let well = TryAnswer::Success("service healthy".to_owned());
-    assert_eq!(check_at(port, Duration::from_secs(10)).await, well);
+    let success = ProbeAttemptResult::Success("service healthy".to_owned());
+    assert_eq!(check_at(port, Duration::from_secs(10)).await, success);
     coming.await.unwrap();
 }
 
 #[test]
-fn messages_are_decoded_and_what_is_no_code_stays() {
+fn grpc_messages_are_percent_decoded_and_invalid_escapes_stay() {
     for (coded, message) in [
         ("no%20such", "no such"),
         ("%e2%82%AC", "\u{20ac}"),

@@ -3,7 +3,7 @@
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 use super::*;
-use crate::scripted::{Server, Waiting};
+use crate::scripted::{ScriptedProbeServer, TimeWaitSockets};
 
 fn ok(body: &str) -> Vec<u8> {
     format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{body}", body.len()).into_bytes()
@@ -13,10 +13,10 @@ fn status(code: u16, more: &str) -> Vec<u8> {
     format!("HTTP/1.1 {code} X\r\n{more}Content-Length: 4\r\n\r\nbody").into_bytes()
 }
 
-async fn get(port: u16, path: &str, headers: &[(&str, &str)]) -> TryAnswer {
+async fn get(port: u16, path: &str, headers: &[(&str, &str)]) -> ProbeAttemptResult {
     let headers: Vec<(String, String)> =
         headers.iter().map(|(name, value)| ((*name).into(), (*value).into())).collect();
-    let request = HttpTry {
+    let request = HttpProbe {
         secure: false,
         host: "127.0.0.1",
         port,
@@ -28,26 +28,29 @@ async fn get(port: u16, path: &str, headers: &[(&str, &str)]) -> TryAnswer {
 }
 
 #[tokio::test]
-async fn an_answer_means_what_upstream_says() {
+async fn http_status_codes_map_to_upstreams_results() {
     let rows = [
-        (200, TryAnswer::Success("body".into())),
-        (299, TryAnswer::Success("body".into())),
-        (304, TryAnswer::Warning("Probe terminated redirects, Response body: ".into())),
-        (302, TryAnswer::Warning("Probe terminated redirects, Response body: body".into())),
-        (400, TryAnswer::Failure("HTTP probe failed with statuscode: 400".into())),
-        (503, TryAnswer::Failure("HTTP probe failed with statuscode: 503".into())),
+        (200, ProbeAttemptResult::Success("body".into())),
+        (299, ProbeAttemptResult::Success("body".into())),
+        (304, ProbeAttemptResult::Warning("Probe terminated redirects, Response body: ".into())),
+        (
+            302,
+            ProbeAttemptResult::Warning("Probe terminated redirects, Response body: body".into()),
+        ),
+        (400, ProbeAttemptResult::Failure("HTTP probe failed with statuscode: 400".into())),
+        (503, ProbeAttemptResult::Failure("HTTP probe failed with statuscode: 503".into())),
     ];
-    for (code, wanted) in rows {
-        let waiting = Waiting::now();
-        let server = Server::start(move |_| status(code, "")).await;
-        assert_eq!(get(server.port, "/", &[]).await, wanted, "{code}");
+    for (code, expected) in rows {
+        let waiting = TimeWaitSockets::now();
+        let server = ScriptedProbeServer::start(move |_| status(code, "")).await;
+        assert_eq!(get(server.port, "/", &[]).await, expected, "{code}");
         assert_eq!(waiting.since(server.port), 0, "{code}");
     }
 }
 
 #[tokio::test]
-async fn headers_are_the_pods_before_ours() {
-    let server = Server::start(|_| ok("")).await;
+async fn probe_headers_override_default_headers() {
+    let server = ScriptedProbeServer::start(|_| ok("")).await;
     let port = server.port;
     get(port, "/healthz?x=1", &[]).await;
     get(port, "/", &[("X-Twice", "1"), ("x-twice", "2"), ("Host", "pod.example")]).await;
@@ -66,14 +69,14 @@ async fn headers_are_the_pods_before_ours() {
     );
     assert_eq!(heads[3], head("/", &host));
     let bad = get(port, "/", &[("bad name", "x")]).await;
-    assert!(matches!(bad, TryAnswer::Failure(_)), "{bad:?}");
+    assert!(matches!(bad, ProbeAttemptResult::Failure(_)), "{bad:?}");
     let bad = get(port, "/", &[("x", "a\r\nInjected: y")]).await;
-    assert!(matches!(bad, TryAnswer::Failure(_)), "{bad:?}");
+    assert!(matches!(bad, ProbeAttemptResult::Failure(_)), "{bad:?}");
 }
 
 #[tokio::test]
 async fn redirects_stay_on_the_host() {
-    let server = Server::start(|head| match head.split(' ').nth(1) {
+    let server = ScriptedProbeServer::start(|head| match head.split(' ').nth(1) {
         Some("/start") => status(302, "Location: next\r\n"),
         Some("/next") => ok("there"),
         Some("/away") => status(301, "Location: http://other.invalid/\r\n"),
@@ -83,59 +86,65 @@ async fn redirects_stay_on_the_host() {
     })
     .await;
     let port = server.port;
-    assert_eq!(get(port, "/start", &[("Host", "h")]).await, TryAnswer::Success("there".into()));
+    assert_eq!(
+        get(port, "/start", &[("Host", "h")]).await,
+        ProbeAttemptResult::Success("there".into())
+    );
     assert!(server.heads()[1].contains("Host: h\r\n"));
     let away = get(port, "/away", &[]).await;
-    let wanted = "Probe terminated redirects, Response body: body";
-    assert_eq!(away, TryAnswer::Warning(wanted.into()));
+    let expected = "Probe terminated redirects, Response body: body";
+    assert_eq!(away, ProbeAttemptResult::Warning(expected.into()));
     let before = server.heads().len();
     let round = get(port, "/loop", &[]).await;
-    let wanted = format!("Get \"http://127.0.0.1:{port}/loop\": stopped after 10 redirects");
-    assert_eq!(round, TryAnswer::Failure(wanted));
+    let expected = format!("Get \"http://127.0.0.1:{port}/loop\": stopped after 10 redirects");
+    assert_eq!(round, ProbeAttemptResult::Failure(expected));
     assert_eq!(server.heads().len() - before, 11);
     let odd = get(port, "/odd", &[]).await;
-    assert!(matches!(&odd, TryAnswer::Failure(why) if why.contains("unsupported protocol")));
+    assert!(
+        matches!(&odd, ProbeAttemptResult::Failure(reason) if reason.contains("unsupported protocol"))
+    );
 }
 
 #[tokio::test]
 async fn another_port_of_the_host_is_the_same_host() {
-    let other = Server::start(|_| ok("other port")).await;
+    let other = ScriptedProbeServer::start(|_| ok("other port")).await;
     let port = other.port;
-    let server =
-        Server::start(move |_| status(302, &format!("Location: http://127.0.0.1:{port}/\r\n")))
-            .await;
+    let server = ScriptedProbeServer::start(move |_| {
+        status(302, &format!("Location: http://127.0.0.1:{port}/\r\n"))
+    })
+    .await;
     let answer = get(server.port, "/", &[("Host", "h")]).await;
-    assert_eq!(answer, TryAnswer::Success("other port".into()));
+    assert_eq!(answer, ProbeAttemptResult::Success("other port".into()));
     assert!(other.heads()[0].contains(&format!("Host: 127.0.0.1:{port}\r\n")));
 }
 
 #[tokio::test]
-async fn a_body_is_cut() {
-    let server = Server::start(|_| ok(&"x".repeat(20_000))).await;
-    let TryAnswer::Success(body) = get(server.port, "/", &[]).await else { panic!() };
+async fn a_large_body_is_truncated() {
+    let server = ScriptedProbeServer::start(|_| ok(&"x".repeat(20_000))).await;
+    let ProbeAttemptResult::Success(body) = get(server.port, "/", &[]).await else { panic!() };
     assert_eq!(body.len(), 10_240);
 }
 
 #[tokio::test]
-async fn failures_have_gos_words() {
-    let server = Server::start(|_| Vec::new()).await;
+async fn http_probe_failures_are_worded_as_gos() {
+    let server = ScriptedProbeServer::start(|_| Vec::new()).await;
     let url = format!("http://127.0.0.1:{}/", server.port);
-    let wanted = TryAnswer::Failure(format!("Get \"{url}\": EOF"));
-    assert_eq!(get(server.port, "/", &[]).await, wanted);
+    let expected = ProbeAttemptResult::Failure(format!("Get \"{url}\": EOF"));
+    assert_eq!(get(server.port, "/", &[]).await, expected);
     let port = {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         listener.local_addr().unwrap().port()
     };
     let end = format!("127.0.0.1:{port}");
-    let wanted = format!("Get \"http://{end}/x\": dial tcp {end}: connect: connection refused");
-    assert_eq!(get(port, "/x", &[]).await, TryAnswer::Failure(wanted));
+    let expected = format!("Get \"http://{end}/x\": dial tcp {end}: connect: connection refused");
+    assert_eq!(get(port, "/x", &[]).await, ProbeAttemptResult::Failure(expected));
 }
 
 #[tokio::test]
-async fn a_server_that_hangs_is_given_up() {
+async fn a_hanging_http_server_fails_the_probe_at_its_timeout() {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
-    let request = HttpTry {
+    let request = HttpProbe {
         secure: false,
         host: "127.0.0.1",
         port,
@@ -144,11 +153,11 @@ async fn a_server_that_hangs_is_given_up() {
         user_agent: "x",
     };
     let late = attempt(&request, None, Duration::from_millis(200)).await;
-    let wanted = format!(
+    let expected = format!(
         "Get \"http://127.0.0.1:{port}/\": context deadline exceeded \
          (Client.Timeout exceeded while awaiting headers)"
     );
-    assert_eq!(late, TryAnswer::Failure(wanted));
+    assert_eq!(late, ProbeAttemptResult::Failure(expected));
     drop(listener);
 }
 
@@ -174,8 +183,8 @@ async fn any_certificate_is_taken_and_plain_http_is_named() {
         let _sent = stream.write_all(&ok("secure")).await;
         let _done = stream.shutdown().await;
     });
-    let tls = http_once::any_server().ok();
-    let request = |port: u16| HttpTry {
+    let tls = http_once::insecure_tls_config().ok();
+    let request = |port: u16| HttpProbe {
         secure: true,
         host: "127.0.0.1",
         port,
@@ -185,7 +194,7 @@ async fn any_certificate_is_taken_and_plain_http_is_named() {
     };
     let limit = Duration::from_secs(10);
     let answer = attempt(&request(port), tls.clone(), limit).await;
-    assert_eq!(answer, TryAnswer::Success("secure".into()));
+    assert_eq!(answer, ProbeAttemptResult::Success("secure".into()));
     served.await.unwrap();
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -197,9 +206,9 @@ async fn any_certificate_is_taken_and_plain_http_is_named() {
         let _rest = stream.read(&mut buffer).await;
     });
     let answer = attempt(&request(port), tls, limit).await;
-    let wanted = format!(
+    let expected = format!(
         "Get \"https://127.0.0.1:{port}/\": http: server gave HTTP response to HTTPS client"
     );
-    assert_eq!(answer, TryAnswer::PlainHttp(wanted));
+    assert_eq!(answer, ProbeAttemptResult::PlainHttp(expected));
     served.await.unwrap();
 }

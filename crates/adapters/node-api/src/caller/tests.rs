@@ -72,7 +72,7 @@ fn with_subject(subject: &[&[Attribute<'_>]]) -> Vec<u8> {
 }
 
 fn of_certificate(der: &[u8]) -> Option<Caller> {
-    ClientCertificate::read(der)?.caller
+    VerifiedCertificate::read(der)?.caller
 }
 
 fn caller(subject: &[&[Attribute<'_>]]) -> Read {
@@ -98,10 +98,10 @@ fn the_common_name_is_the_name_and_organizations_are_groups() {
 }
 
 #[test]
-fn a_certificate_without_a_name_is_no_callers() {
+fn a_certificate_without_a_common_name_identifies_no_caller() {
     let der = certificate(&[(DnType::CommonName, ""), (DnType::OrganizationName, "o")]);
     assert_eq!(of_certificate(&der), None);
-    assert!(ClientCertificate::read(&der).is_some(), "it is a certificate all the same");
+    assert!(VerifiedCertificate::read(&der).is_some(), "it is a certificate all the same");
     assert_eq!(caller(&[]), None);
 }
 
@@ -183,7 +183,7 @@ fn a_certificate_counts_from_its_first_second_to_its_last() {
     (params.not_before, params.not_after) = (at(begin).into(), at(end).into());
     let key = KeyPair::generate().expect("key");
     let der = params.self_signed(&key).expect("certificate").der().to_vec();
-    let certificate = ClientCertificate::read(&der).expect("a certificate");
+    let certificate = VerifiedCertificate::read(&der).expect("a certificate");
     for (second, valid) in
         [(begin - 1, false), (begin, true), (end - 1, true), (end, true), (end + 1, false)]
     {
@@ -193,7 +193,7 @@ fn a_certificate_counts_from_its_first_second_to_its_last() {
 }
 
 #[test]
-fn cut_and_changed_certificates_do_no_harm() {
+fn truncated_and_corrupted_certificates_are_refused() {
     let der = certificate(&[(DnType::CommonName, "a")]);
     for end in 0..der.len() {
         assert_eq!(of_certificate(&der[..end]), None, "cut at {end}");

@@ -5,9 +5,9 @@ use ports::HealthCheck;
 use std::sync::Arc;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-struct Ping;
+struct AlwaysHealthy;
 
-impl HealthCheck for Ping {
+impl HealthCheck for AlwaysHealthy {
     fn name(&self) -> &str {
         "ping"
     }
@@ -17,7 +17,7 @@ impl HealthCheck for Ping {
 }
 
 fn checks() -> HealthChecks {
-    let checks: Vec<Arc<dyn HealthCheck>> = vec![Arc::new(Ping)];
+    let checks: Vec<Arc<dyn HealthCheck>> = vec![Arc::new(AlwaysHealthy)];
     checks.into()
 }
 
@@ -30,7 +30,7 @@ async fn ask(address: SocketAddr, request: &str) -> String {
 }
 
 #[tokio::test]
-async fn it_answers_over_real_sockets_and_keeps_its_bounds() {
+async fn the_health_endpoint_serves_real_sockets_within_its_limits() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let talk = async {
@@ -49,7 +49,7 @@ async fn it_answers_over_real_sockets_and_keeps_its_bounds() {
         assert!(!reply.contains("200 OK"), "{reply}");
         // At the limit: idle connections do not block a new one once one of them closes.
         let mut idle = Vec::new();
-        for _ in 0..MOST_CONNECTIONS {
+        for _ in 0..MAX_CONNECTIONS {
             idle.push(TcpStream::connect(address).await.unwrap());
         }
         idle.pop();
@@ -65,7 +65,7 @@ async fn it_answers_over_real_sockets_and_keeps_its_bounds() {
 }
 
 #[tokio::test]
-async fn a_taken_port_is_an_error_with_the_address() {
+async fn a_port_in_use_is_an_error_with_the_address() {
     let taken = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = taken.local_addr().unwrap();
     let error = HttpHealthEndpoint::new(address).serve(checks()).await;

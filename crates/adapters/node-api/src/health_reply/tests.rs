@@ -27,7 +27,7 @@ fn healthy(path: &str, query: &str) -> (u16, String) {
 }
 
 #[test]
-fn a_healthy_node_says_ok_and_more_when_asked() {
+fn a_healthy_node_answers_ok_and_lists_checks_when_verbose() {
     assert_eq!(healthy("/healthz", ""), (200, "ok".to_owned()));
     assert_eq!(healthy("/healthz/ping", ""), (200, "ok".to_owned()));
     let verbose = "[+]ping ok\nhealthz check passed\n".to_owned();
@@ -60,7 +60,7 @@ fn checks_can_be_left_out_by_name() {
 }
 
 #[test]
-fn nothing_else_is_served() {
+fn unknown_paths_are_not_found() {
     for path in ["/", "/livez", "/readyz", "/healthz/", "/healthz/log", "/healthzz"] {
         assert_eq!(healthy(path, ""), (404, "404 page not found\n".to_owned()), "{path}");
     }

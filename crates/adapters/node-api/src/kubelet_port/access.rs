@@ -13,9 +13,9 @@ use rustls::pki_types::CertificateDer;
 use tracing::{error, info};
 
 use super::attributes::{NodeAttributes, subresources, verb};
-use super::credentials::Credentials;
-use super::reply::Reply;
-use crate::caller::{Caller, ClientCertificate, NotValid};
+use super::credentials::PortCredentials;
+use super::reply::KubeletReply;
+use crate::caller::{Caller, NotValid, VerifiedCertificate};
 use crate::review::{ReviewError, Reviews};
 
 const ALL_AUTHENTICATED: &str = "system:authenticated";
@@ -34,8 +34,8 @@ pub enum AuthorizationMode {
 }
 
 /// Authenticates and authorizes requests.
-pub(super) struct Access {
-    pub(super) credentials: Arc<Credentials>,
+pub(super) struct AccessControl {
+    pub(super) credentials: Arc<PortCredentials>,
     pub(super) reviews: Reviews,
     /// Bearer tokens are reviewed.
     pub(super) tokens: bool,
@@ -44,7 +44,7 @@ pub(super) struct Access {
     pub(super) node: String,
 }
 
-impl Access {
+impl AccessControl {
     /// Lets a request through, or returns the response that rejects it.
     pub(super) async fn check(
         &self,
@@ -52,7 +52,7 @@ impl Access {
         headers: &HeaderMap,
         method: &str,
         path: &str,
-    ) -> Result<(), Reply> {
+    ) -> Result<(), KubeletReply> {
         let caller = self.caller(certificates, headers).await?;
         self.authorize(&caller, method, path).await
     }
@@ -61,11 +61,11 @@ impl Access {
         &self,
         certificates: &[CertificateDer<'_>],
         headers: &HeaderMap,
-    ) -> Result<Caller, Reply> {
+    ) -> Result<Caller, KubeletReply> {
         let mut bad = false;
-        match self.credentials.current().judge(certificates) {
+        match self.credentials.current().chain_verifier(certificates) {
             Some(Ok(())) => {
-                match certificates.first().map(|first| ClientCertificate::read(first)) {
+                match certificates.first().map(|first| VerifiedCertificate::read(first)) {
                     Some(Some(certificate)) => match certificate.caller_at(SystemTime::now()) {
                         Ok(Some(caller)) => return Ok(caller.clone()),
                         Ok(None) => {}
@@ -84,7 +84,7 @@ impl Access {
             match self.reviews.token_review(token).await {
                 Ok(Some(caller)) => return Ok(authenticated(caller)),
                 Ok(None) => bad = true,
-                Err(ReviewError::TooMany) => return Err(Reply::too_many()),
+                Err(ReviewError::TooMany) => return Err(KubeletReply::too_many()),
                 Err(why) => {
                     error!(err = %why, "Unable to authenticate the request due to an error");
                     bad = true;
@@ -92,19 +92,24 @@ impl Access {
             }
         }
         if bad || !self.anonymous {
-            return Err(Reply::text(401, "Unauthorized"));
+            return Err(KubeletReply::text(401, "Unauthorized"));
         }
         Ok(Caller::anonymous())
     }
 
-    async fn authorize(&self, caller: &Caller, method: &str, path: &str) -> Result<(), Reply> {
+    async fn authorize(
+        &self,
+        caller: &Caller,
+        method: &str,
+        path: &str,
+    ) -> Result<(), KubeletReply> {
         if self.mode == AuthorizationMode::AlwaysAllow {
             return Ok(());
         }
         let (verb, subresources) = (verb(method), subresources(path));
         for subresource in &subresources {
             let attributes = NodeAttributes { verb, subresource, node: &self.node };
-            match self.reviews.may_on_node(caller, &attributes).await {
+            match self.reviews.is_allowed_on_node(caller, &attributes).await {
                 Ok(true) => return Ok(()),
                 Ok(false) => {}
                 Err(ReviewError::NoApiServer) => {
@@ -112,10 +117,10 @@ impl Access {
                         return Ok(());
                     }
                 }
-                Err(ReviewError::TooMany) => return Err(Reply::too_many()),
+                Err(ReviewError::TooMany) => return Err(KubeletReply::too_many()),
                 Err(why) => {
                     error!(err = %why, user = caller.name, verb, subresource, "Authorization error");
-                    return Err(Reply::text(
+                    return Err(KubeletReply::text(
                         500,
                         format!(
                             "Authorization error (user={}, verb={verb}, resource=nodes, \
@@ -128,7 +133,7 @@ impl Access {
         }
         let subresources = subresources.join(" ");
         info!(v = 2, user = caller.name, verb, resource = "nodes", subresources, "Forbidden");
-        Err(Reply::text(
+        Err(KubeletReply::text(
             403,
             format!(
                 "Forbidden (user={}, verb={verb}, resource=nodes, subresource(s)=[{subresources}])\n",
@@ -140,8 +145,8 @@ impl Access {
 
 /// Adds the group of all authenticated callers. upstream: authentication/group
 fn authenticated(mut caller: Caller) -> Caller {
-    let is_said = |group: &String| [ALL_AUTHENTICATED, ALL_UNAUTHENTICATED].contains(&&**group);
-    if caller.name != ANONYMOUS && !caller.groups.iter().any(is_said) {
+    let is_listed = |group: &String| [ALL_AUTHENTICATED, ALL_UNAUTHENTICATED].contains(&&**group);
+    if caller.name != ANONYMOUS && !caller.groups.iter().any(is_listed) {
         caller.groups.push(ALL_AUTHENTICATED.to_owned());
     }
     caller

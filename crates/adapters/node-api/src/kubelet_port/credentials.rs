@@ -20,34 +20,38 @@ use rustls::{DigitallySignedStruct, DistinguishedName, Error, ServerConfig, Sign
 use tracing::{info, warn};
 
 use crate::serving_certificate::{
-    CertificateSource, Pair, TlsSettings, client_verifier, read, server_config_with,
+    CertificatePair, CertificateSource, TlsSettings, client_verifier, read, server_config_with,
 };
 
 /// The credentials in use, and the settings they are reloaded from.
-pub(super) struct Credentials {
+pub(super) struct PortCredentials {
     settings: TlsSettings,
-    current: Mutex<Arc<Current>>,
+    current: Mutex<Arc<CurrentCredentials>>,
     stamps: Mutex<Vec<Option<Stamp>>>,
 }
 
-pub(super) struct Current {
-    pair: Pair,
+pub(super) struct CurrentCredentials {
+    pair: CertificatePair,
     pub(super) server: Arc<ServerConfig>,
     /// `None` if no authorities are configured: then no client certificate is requested.
-    judge: Option<Arc<dyn ClientCertVerifier>>,
+    chain_verifier: Option<Arc<dyn ClientCertVerifier>>,
 }
 
 /// Changes when a file does.
 type Stamp = (u64, u64, Option<SystemTime>);
 
-impl Credentials {
+impl PortCredentials {
     pub(super) fn load(settings: TlsSettings) -> Result<Self, String> {
         let stamps = stamps(&settings);
-        let current = Current::new(&settings, Pair::load(&settings.source)?, judge(&settings)?)?;
+        let current = CurrentCredentials::new(
+            &settings,
+            CertificatePair::load(&settings.source)?,
+            chain_verifier(&settings)?,
+        )?;
         Ok(Self { settings, current: Mutex::new(Arc::new(current)), stamps: Mutex::new(stamps) })
     }
 
-    pub(super) fn current(&self) -> Arc<Current> {
+    pub(super) fn current(&self) -> Arc<CurrentCredentials> {
         self.current.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
@@ -62,18 +66,20 @@ impl Credentials {
             *stamps = found;
         }
         let current = self.current();
-        let kept = |error: String| {
+        let keep_old = |error: String| {
             warn!(err = error, "Unable to load the port's credentials; the old ones stay in use");
         };
-        let pair = Pair::load(&self.settings.source).map_err(kept);
-        let judge = judge(&self.settings).map_err(kept);
+        let pair = CertificatePair::load(&self.settings.source).map_err(keep_old);
+        let chain_verifier = chain_verifier(&self.settings).map_err(keep_old);
         let pair = pair.unwrap_or_else(|()| current.pair.clone());
-        let judge = judge.unwrap_or_else(|()| current.judge.clone());
+        let chain_verifier = chain_verifier.unwrap_or_else(|()| current.chain_verifier.clone());
         // A new certificate whose key has not been written yet must not delay the authorities.
-        let loaded = Current::new(&self.settings, pair, judge.clone()).or_else(|error| {
-            kept(error);
-            Current::new(&self.settings, current.pair.clone(), judge)
-        });
+        let loaded = CurrentCredentials::new(&self.settings, pair, chain_verifier.clone()).or_else(
+            |error| {
+                keep_old(error);
+                CurrentCredentials::new(&self.settings, current.pair.clone(), chain_verifier)
+            },
+        );
         match loaded {
             Ok(loaded) => {
                 *self.current.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(loaded);
@@ -82,23 +88,23 @@ impl Credentials {
                     "Loaded the port's certificate and authorities of client certificates"
                 );
             }
-            Err(error) => kept(error),
+            Err(error) => keep_old(error),
         }
     }
 }
 
-fn judge(settings: &TlsSettings) -> Result<Option<Arc<dyn ClientCertVerifier>>, String> {
+fn chain_verifier(settings: &TlsSettings) -> Result<Option<Arc<dyn ClientCertVerifier>>, String> {
     let Some(file) = &settings.client_authorities else { return Ok(None) };
     let named = |error: &str| format!("unable to load client CA file {}: {error}", file.display());
-    let judge = client_verifier(&[read(file)?]).map_err(|error| named(&error))?;
-    judge.map(Some).ok_or_else(|| named("there is no certificate in it"))
+    let chain_verifier = client_verifier(&[read(file)?]).map_err(|error| named(&error))?;
+    chain_verifier.map(Some).ok_or_else(|| named("there is no certificate in it"))
 }
 
 fn stamps(settings: &TlsSettings) -> Vec<Option<Stamp>> {
     let pair: Vec<PathBuf> = match &settings.source {
         CertificateSource::Files { certificate, key } => vec![certificate.clone(), key.clone()],
         CertificateSource::Kubelet { dir, .. } => vec![dir.join("kubelet.crt")],
-        CertificateSource::Made { .. } => Vec::new(),
+        CertificateSource::SelfSigned { .. } => Vec::new(),
     };
     pair.iter().chain(&settings.client_authorities).map(|path| stamp(path)).collect()
 }
@@ -108,26 +114,27 @@ fn stamp(path: &Path) -> Option<Stamp> {
     Some((file.ino(), file.len(), file.modified().ok()))
 }
 
-impl Current {
+impl CurrentCredentials {
     fn new(
         settings: &TlsSettings,
-        pair: Pair,
-        judge: Option<Arc<dyn ClientCertVerifier>>,
+        pair: CertificatePair,
+        chain_verifier: Option<Arc<dyn ClientCertVerifier>>,
     ) -> Result<Self, String> {
-        let any = judge.as_ref().map(|judge| {
-            let authorities = judge.root_hint_subjects().to_vec();
+        let any = chain_verifier.as_ref().map(|chain_verifier| {
+            let authorities = chain_verifier.root_hint_subjects().to_vec();
             let algorithms = aws_lc_rs::default_provider().signature_verification_algorithms;
             Arc::new(AnyClientCertificate { authorities, algorithms })
                 as Arc<dyn ClientCertVerifier>
         });
         let server = Arc::new(server_config_with(&pair, settings, any)?);
-        Ok(Self { pair, server, judge })
+        Ok(Self { pair, server, chain_verifier })
     }
 
     /// Verifies this chain against the authorities, now. `None` without authorities.
-    pub(super) fn judge(&self, chain: &[CertificateDer<'_>]) -> Option<Result<(), Error>> {
-        let (judge, (first, others)) = (self.judge.as_ref()?, chain.split_first()?);
-        Some(judge.verify_client_cert(first, others, UnixTime::now()).map(drop))
+    pub(super) fn chain_verifier(&self, chain: &[CertificateDer<'_>]) -> Option<Result<(), Error>> {
+        let (chain_verifier, (first, others)) =
+            (self.chain_verifier.as_ref()?, chain.split_first()?);
+        Some(chain_verifier.verify_client_cert(first, others, UnixTime::now()).map(drop))
     }
 }
 

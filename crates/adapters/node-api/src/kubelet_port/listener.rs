@@ -7,21 +7,21 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use http_server::Listener;
+use http_server::ConnectionListener;
 use rustix::net::sockopt;
 use rustls::pki_types::CertificateDer;
 use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
-use super::credentials::Credentials;
+use super::credentials::PortCredentials;
 
 /// Closes a stream whose client is gone. upstream: Go's default
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
 pub(super) struct TlsListener {
     pub(super) listener: TcpListener,
-    pub(super) credentials: Arc<Credentials>,
+    pub(super) credentials: Arc<PortCredentials>,
 }
 
 /// The client's credentials in the handshake.
@@ -30,7 +30,7 @@ pub(super) struct Peer {
     pub(super) certificates: Vec<CertificateDer<'static>>,
 }
 
-impl Listener for TlsListener {
+impl ConnectionListener for TlsListener {
     type Accepted = TcpStream;
     type Stream = TlsStream<TcpStream>;
     type Peer = Peer;

@@ -19,7 +19,7 @@ const METRICS: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 /// A small response.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Reply {
+pub(super) struct KubeletReply {
     pub(super) status: u16,
     content_type: &'static str,
     header: Option<(HeaderName, &'static str)>,
@@ -28,16 +28,20 @@ pub(super) struct Reply {
 
 /// The kind of a path; each kind has a limit of its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum RequestKind {
     Health,
-    Question,
+    Query,
 }
 
-pub(super) fn kind(path: &str) -> Kind {
-    if path == "/healthz" || path.starts_with("/healthz/") { Kind::Health } else { Kind::Question }
+pub(super) fn kind(path: &str) -> RequestKind {
+    if path == "/healthz" || path.starts_with("/healthz/") {
+        RequestKind::Health
+    } else {
+        RequestKind::Query
+    }
 }
 
-impl Reply {
+impl KubeletReply {
     fn new(status: u16, content_type: &'static str, body: impl Into<Bytes>) -> Self {
         Self { status, content_type, header: None, body: body.into() }
     }
@@ -69,39 +73,47 @@ impl Reply {
 }
 
 /// Content that does not change while the agent runs.
-pub(super) struct Pages {
+pub(super) struct StaticPages {
     pub(super) configz: Bytes,
     pub(super) debugging_handlers: bool,
 }
 
-impl Pages {
+impl StaticPages {
     /// Answers an authorized request; `path` is decoded.
-    pub(super) fn reply(&self, api: &KubeletApi, method: &str, path: &str, query: &str) -> Reply {
+    pub(super) fn reply(
+        &self,
+        api: &KubeletApi,
+        method: &str,
+        path: &str,
+        query: &str,
+    ) -> KubeletReply {
         match path {
             "/pods" | "/pods/" => read_only(method, || pod_list(pods(api))),
-            "/metrics" => Reply::new(200, METRICS, api.local.metrics()),
-            "/metrics/probes" => Reply::new(200, METRICS, api.local.probe_metrics()),
-            _ if path.starts_with("/pods/") => Reply::text(404, "404: Page Not Found"),
-            _ if kind(path) == Kind::Health => {
+            "/metrics" => KubeletReply::new(200, METRICS, api.local.metrics()),
+            "/metrics/probes" => KubeletReply::new(200, METRICS, api.local.probe_metrics()),
+            _ if path.starts_with("/pods/") => KubeletReply::text(404, "404: Page Not Found"),
+            _ if kind(path) == RequestKind::Health => {
                 let reply = health_reply::answer(path, query, &api.checks);
-                Reply::text(reply.status, reply.body)
+                KubeletReply::text(reply.status, reply.body)
             }
             _ if !self.debugging_handlers => {
                 if is_debugging_path(path) {
-                    Reply::text(405, "Debug endpoints are disabled.\n")
+                    KubeletReply::text(405, "Debug endpoints are disabled.\n")
                 } else {
-                    Reply::not_found()
+                    KubeletReply::not_found()
                 }
             }
-            "/configz" => Reply::new(200, JSON, self.configz.clone()),
+            "/configz" => KubeletReply::new(200, JSON, self.configz.clone()),
             "/runningpods/" => read_only(method, || pod_list(running_pods(api))),
             "/runningpods" => {
                 let body = "<a href=\"/runningpods/\">Moved Permanently</a>.\n\n";
-                let moved = Reply::new(301, "text/html; charset=utf-8", body);
-                Reply { header: Some((LOCATION, "/runningpods/")), ..moved }
+                let moved = KubeletReply::new(301, "text/html; charset=utf-8", body);
+                KubeletReply { header: Some((LOCATION, "/runningpods/")), ..moved }
             }
-            _ if path.starts_with("/runningpods/") => Reply::text(404, "404: Page Not Found"),
-            _ => Reply::not_found(),
+            _ if path.starts_with("/runningpods/") => {
+                KubeletReply::text(404, "404: Page Not Found")
+            }
+            _ => KubeletReply::not_found(),
         }
     }
 }
@@ -121,11 +133,14 @@ fn is_debugging_path(path: &str) -> bool {
     ROOTS.iter().any(|root| path.starts_with(root))
 }
 
-fn read_only(method: &str, answer: impl FnOnce() -> Reply) -> Reply {
+fn read_only(method: &str, answer: impl FnOnce() -> KubeletReply) -> KubeletReply {
     if method == "GET" {
         return answer();
     }
-    Reply { header: Some((ALLOW, "GET")), ..Reply::text(405, "405: Method Not Allowed") }
+    KubeletReply {
+        header: Some((ALLOW, "GET")),
+        ..KubeletReply::text(405, "405: Method Not Allowed")
+    }
 }
 
 #[derive(Serialize)]
@@ -138,15 +153,15 @@ struct PodList {
     items: Option<Vec<Value>>,
 }
 
-fn pod_list(items: Vec<Value>) -> Reply {
+fn pod_list(items: Vec<Value>) -> KubeletReply {
     let items = (!items.is_empty()).then_some(items);
     let list = PodList { kind: "PodList", api_version: "v1", metadata: json!({}), items };
     match serde_json::to_vec(&list) {
         Ok(mut body) => {
             body.push(b'\n');
-            Reply::new(200, JSON, body)
+            KubeletReply::new(200, JSON, body)
         }
-        Err(error) => Reply::text(500, error.to_string()),
+        Err(error) => KubeletReply::text(500, error.to_string()),
     }
 }
 

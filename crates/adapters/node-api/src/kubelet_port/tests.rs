@@ -3,11 +3,11 @@
 use super::*;
 use crate::serving_certificate::CertificateSource;
 use ports::cluster_api::{
-    ApiFuture, ClusterEvent, Deletion, ObjectFeed, ObjectPath, Patch, Repetition, Selection,
-    StoredObject, ToldEvent,
+    ApiFuture, ClusterEvent, Deletion, ObjectFeed, ObjectPath, ObjectSelector, Patch, Repetition,
+    StoredEvent, StoredObject,
 };
 use ports::cluster_objects::{Lease, Node, Pod, Renewal};
-use ports::local_api::{LocalNode, LocalPodDetail, LocalPods, LocalRefusal, LocalStopped};
+use ports::local_api::{LocalApiError, LocalNode, LocalPodDetail, LocalPods, LocalStopAccepted};
 use ports::node_object::NodeObject;
 use ports::{ClusterApiError, HealthCheck, LocalApi};
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
@@ -28,7 +28,7 @@ mod access;
 
 /// How the scripted API server answers.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-enum Mood {
+enum ReviewerBehaviour {
     #[default]
     Answers,
     Hangs,
@@ -39,19 +39,19 @@ enum Mood {
 /// nodes/healthz. Records the requests.
 #[derive(Default)]
 struct Reviewer {
-    asked: Mutex<Vec<Value>>,
-    mood: Mutex<Mood>,
+    requests: Mutex<Vec<Value>>,
+    behaviour: Mutex<ReviewerBehaviour>,
 }
 
 impl Reviewer {
-    fn set(&self, mood: Mood) {
-        *self.mood.lock().expect("lock") = mood;
+    fn set(&self, behaviour: ReviewerBehaviour) {
+        *self.behaviour.lock().expect("lock") = behaviour;
     }
 
     /// The specs of the reviews of one kind.
-    fn asked(&self, kind: &str) -> Vec<Value> {
-        let asked = self.asked.lock().expect("lock");
-        let of_kind = asked.iter().filter(|review| review["kind"] == kind);
+    fn requests(&self, kind: &str) -> Vec<Value> {
+        let requests = self.requests.lock().expect("lock");
+        let of_kind = requests.iter().filter(|review| review["kind"] == kind);
         of_kind.map(|review| review["spec"].clone()).collect()
     }
 
@@ -85,16 +85,16 @@ fn unanswered<'a, T: Send + 'a>() -> ApiFuture<'a, T> {
 }
 
 impl ClusterApi for Reviewer {
-    fn watch_nodes(&self, _: Selection) -> Box<dyn ObjectFeed<Node>> {
+    fn watch_nodes(&self, _: ObjectSelector) -> Box<dyn ObjectFeed<Node>> {
         unreachable!("reviews watch nothing")
     }
     fn watch_own_node(&self, _: &str) -> Box<dyn ObjectFeed<NodeObject>> {
         unreachable!("reviews watch nothing")
     }
-    fn watch_pods(&self, _: Selection) -> Box<dyn ObjectFeed<Pod>> {
+    fn watch_pods(&self, _: ObjectSelector) -> Box<dyn ObjectFeed<Pod>> {
         unreachable!("reviews watch nothing")
     }
-    fn watch_renewals(&self, _: Selection) -> Box<dyn ObjectFeed<Renewal>> {
+    fn watch_renewals(&self, _: ObjectSelector) -> Box<dyn ObjectFeed<Renewal>> {
         unreachable!("reviews watch nothing")
     }
     fn read<'a>(&'a self, _: &'a ObjectPath) -> ApiFuture<'a, StoredObject> {
@@ -102,11 +102,11 @@ impl ClusterApi for Reviewer {
     }
     fn create<'a>(&'a self, _: &'a ObjectPath, body: Vec<u8>) -> ApiFuture<'a, StoredObject> {
         let mut review: Value = serde_json::from_slice(&body).expect("a review");
-        self.asked.lock().expect("lock").push(review.clone());
-        match *self.mood.lock().expect("lock") {
-            Mood::Answers => {}
-            Mood::Hangs => return Box::pin(std::future::pending()),
-            Mood::Refuses => return unanswered(),
+        self.requests.lock().expect("lock").push(review.clone());
+        match *self.behaviour.lock().expect("lock") {
+            ReviewerBehaviour::Answers => {}
+            ReviewerBehaviour::Hangs => return Box::pin(std::future::pending()),
+            ReviewerBehaviour::Refuses => return unanswered(),
         }
         review["status"] = Self::status(&review);
         let json = review.to_string().into_bytes();
@@ -128,17 +128,17 @@ impl ClusterApi for Reviewer {
     fn update_lease<'a>(&'a self, _: &'a Lease) -> ApiFuture<'a, Lease> {
         unanswered()
     }
-    fn tell_event<'a>(&'a self, _: &'a ClusterEvent) -> ApiFuture<'a, ToldEvent> {
+    fn create_event<'a>(&'a self, _: &'a ClusterEvent) -> ApiFuture<'a, StoredEvent> {
         unanswered()
     }
-    fn repeat_event<'a>(&'a self, _: &'a ToldEvent, _: Repetition<'a>) -> ApiFuture<'a, ()> {
+    fn repeat_event<'a>(&'a self, _: &'a StoredEvent, _: Repetition<'a>) -> ApiFuture<'a, ()> {
         unanswered()
     }
 }
 
-struct NoPods;
+struct EmptyLocalApi;
 
-impl LocalApi for NoPods {
+impl LocalApi for EmptyLocalApi {
     fn node(&self) -> LocalNode {
         LocalNode::default()
     }
@@ -148,7 +148,7 @@ impl LocalApi for NoPods {
     fn pod(&self, _: &str) -> Option<LocalPodDetail> {
         None
     }
-    fn stop<'a>(&'a self, _: &'a str) -> PortFuture<'a, Result<LocalStopped, LocalRefusal>> {
+    fn stop<'a>(&'a self, _: &'a str) -> PortFuture<'a, Result<LocalStopAccepted, LocalApiError>> {
         unreachable!("the port stops nothing")
     }
     fn changed(&self, _: u64) -> PortFuture<'_, u64> {
@@ -156,9 +156,9 @@ impl LocalApi for NoPods {
     }
 }
 
-struct Ping;
+struct AlwaysHealthy;
 
-impl HealthCheck for Ping {
+impl HealthCheck for AlwaysHealthy {
     fn name(&self) -> &str {
         "ping"
     }
@@ -168,18 +168,18 @@ impl HealthCheck for Ping {
 }
 
 /// A client certificate authority.
-struct Authority {
+struct PortTestAuthority {
     pem: String,
     issuer: Issuer<'static, KeyPair>,
 }
 
 /// A certificate and its key.
-struct Client {
+struct TlsTestClient {
     chain: Vec<CertificateDer<'static>>,
     key: PrivateKeyDer<'static>,
 }
 
-impl Authority {
+impl PortTestAuthority {
     fn new(name: &str) -> Self {
         let mut params = CertificateParams::new(Vec::<String>::new()).expect("params");
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -189,7 +189,7 @@ impl Authority {
         Self { pem, issuer: Issuer::new(params, key) }
     }
 
-    fn client(&self, name: &str, group: &str) -> Client {
+    fn client(&self, name: &str, group: &str) -> TlsTestClient {
         let mut params = CertificateParams::new(Vec::<String>::new()).expect("params");
         params.distinguished_name = rcgen::DistinguishedName::new();
         if !name.is_empty() {
@@ -198,7 +198,7 @@ impl Authority {
         params.distinguished_name.push(DnType::OrganizationName, group);
         let key = KeyPair::generate().expect("key");
         let certificate = params.signed_by(&key, &self.issuer).expect("certificate");
-        Client {
+        TlsTestClient {
             chain: vec![certificate.der().clone()],
             key: PrivateKeyDer::try_from(key.serialize_der()).expect("key"),
         }
@@ -206,9 +206,9 @@ impl Authority {
 }
 
 /// A port under test and its surroundings.
-struct Bed {
+struct KubeletPortFixture {
     dir: tempfile::TempDir,
-    authority: Authority,
+    authority: PortTestAuthority,
     reviewer: Arc<Reviewer>,
     address: SocketAddr,
 }
@@ -218,7 +218,7 @@ fn settings(dir: &Path) -> KubeletPortSettings {
         address: "127.0.0.1:0".parse().expect("address"),
         node_name: "node-1".to_owned(),
         tls: TlsSettings {
-            source: CertificateSource::Made { folder: None, names: vec!["node-1".to_owned()] },
+            source: CertificateSource::SelfSigned { dir: None, names: vec!["node-1".to_owned()] },
             tls13_only: false,
             cipher_suites: Vec::new(),
             client_authorities: Some(dir.join("ca.crt")),
@@ -236,14 +236,14 @@ fn settings(dir: &Path) -> KubeletPortSettings {
     }
 }
 
-impl Bed {
+impl KubeletPortFixture {
     async fn new(change: impl FnOnce(&mut KubeletPortSettings)) -> Self {
         Self::with_api(true, change).await
     }
 
     async fn with_api(cluster: bool, change: impl FnOnce(&mut KubeletPortSettings)) -> Self {
         let dir = tempfile::tempdir().expect("dir");
-        let authority = Authority::new("authority");
+        let authority = PortTestAuthority::new("authority");
         fs::write(dir.path().join("ca.crt"), &authority.pem).expect("written");
         let mut settings = settings(dir.path());
         change(&mut settings);
@@ -251,13 +251,18 @@ impl Bed {
         let api = cluster.then(|| reviewer.clone() as Arc<dyn ClusterApi>);
         let port = KubeletPort::new(settings, api).listen().await.expect("listens");
         let address = port.address().expect("address");
-        let checks: Vec<Arc<dyn HealthCheck>> = vec![Arc::new(Ping)];
-        let api = KubeletApi { checks: checks.into(), local: Arc::new(NoPods) };
+        let checks: Vec<Arc<dyn HealthCheck>> = vec![Arc::new(AlwaysHealthy)];
+        let api = KubeletApi { checks: checks.into(), local: Arc::new(EmptyLocalApi) };
         tokio::spawn(port.serve(api, std::future::pending()));
         Self { dir, authority, reviewer, address }
     }
 
-    async fn get(&self, path: &str, token: Option<&str>, client: Option<&Client>) -> (u16, String) {
+    async fn get(
+        &self,
+        path: &str,
+        token: Option<&str>,
+        client: Option<&TlsTestClient>,
+    ) -> (u16, String) {
         self.ask("GET", path, token, client.map(resolver)).await
     }
 
@@ -278,7 +283,7 @@ impl Bed {
                 .with_safe_default_protocol_versions()
                 .expect("versions")
                 .dangerous()
-                .with_custom_certificate_verifier(Arc::new(AnyServer));
+                .with_custom_certificate_verifier(Arc::new(TestServerVerifier));
         let config = match client {
             None => builder.with_no_client_auth(),
             Some(client) => builder.with_client_cert_resolver(client),
@@ -326,7 +331,7 @@ impl ResolvesClientCert for Shows {
     }
 }
 
-fn resolver(client: &Client) -> Arc<dyn ResolvesClientCert> {
+fn resolver(client: &TlsTestClient) -> Arc<dyn ResolvesClientCert> {
     shows(client.chain.clone(), &client.key)
 }
 
@@ -339,9 +344,9 @@ fn shows(
 }
 
 #[derive(Debug)]
-struct AnyServer;
+struct TestServerVerifier;
 
-impl ServerCertVerifier for AnyServer {
+impl ServerCertVerifier for TestServerVerifier {
     fn verify_server_cert(
         &self,
         _: &CertificateDer<'_>,
@@ -374,7 +379,7 @@ impl ServerCertVerifier for AnyServer {
 }
 
 #[tokio::test]
-async fn a_file_that_cannot_be_used_or_an_address_that_is_taken_is_named() {
+async fn an_unusable_file_or_an_address_in_use_is_an_error_that_names_it() {
     let dir = tempfile::tempdir().expect("dir");
     let missing = KubeletPort::new(settings(dir.path()), None).listen().await;
     let Err(KubeletEndpointError::Credentials { cause }) = missing else { panic!("it listens") };
@@ -395,14 +400,14 @@ async fn a_file_that_cannot_be_used_or_an_address_that_is_taken_is_named() {
 #[tokio::test]
 async fn suites_that_are_not_known_here_do_not_stop_the_port() {
     let suites = ["TLS_RSA_WITH_AES_256_GCM_SHA384", "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256"];
-    let bed = Bed::new(|settings| {
+    let fixture = KubeletPortFixture::new(|settings| {
         settings.tls.cipher_suites = suites.map(str::to_owned).to_vec();
     })
     .await;
-    assert_eq!(bed.get("/healthz", Some("good"), None).await.0, 200);
+    assert_eq!(fixture.get("/healthz", Some("good"), None).await.0, 200);
     let none = usable_suites(TlsSettings {
         cipher_suites: vec![suites[0].to_owned()],
-        ..settings(bed.dir.path()).tls
+        ..settings(fixture.dir.path()).tls
     });
     assert!(none.tls13_only && none.cipher_suites.is_empty());
 }

@@ -13,32 +13,32 @@ impl Pages for Echo {
 
 #[tokio::test]
 async fn the_owner_gets_pages_and_the_socket_goes_with_its_process() {
-    let folder = tempfile::tempdir().expect("folder");
-    let path = folder.path().join("run/a.sock");
-    let socket = LocalSocket::listen(&path).await.expect("listens");
+    let dir = tempfile::tempdir().expect("folder");
+    let path = dir.path().join("run/a.sock");
+    let socket = PageSocket::listen(&path).await.expect("listens");
     let mode = std::fs::metadata(&path).expect("socket").permissions().mode();
     assert_eq!(mode & 0o777, 0o600);
-    let second = LocalSocket::listen(&path).await;
+    let second = PageSocket::listen(&path).await;
     assert!(second.is_err_and(|error| error.contains("another process answers there")));
     let server = tokio::spawn(socket.serve(Arc::new(Echo)));
-    let answer = ask_local(&path, "/explain/node-1.example").await;
+    let answer = request_page(&path, "/explain/node-1.example").await;
     assert_eq!(answer, Ok((200, "you asked for /explain/node-1.example".to_owned())));
-    assert!(ask_local(&path, "/a b").await.is_err());
-    assert!(ask_local(&path, "/a\r\nx: y").await.is_err());
+    assert!(request_page(&path, "/a b").await.is_err());
+    assert!(request_page(&path, "/a\r\nx: y").await.is_err());
     server.abort();
     let _ = server.await;
     assert!(!path.exists());
-    assert!(ask_local(&path, "/").await.is_err_and(|error| error.contains("a.sock")));
+    assert!(request_page(&path, "/").await.is_err_and(|error| error.contains("a.sock")));
 }
 
 #[tokio::test]
-async fn what_a_dead_process_left_is_replaced_and_a_file_is_not() {
-    let folder = tempfile::tempdir().expect("folder");
-    let path = folder.path().join("a.sock");
+async fn a_dead_socket_is_replaced_and_a_regular_file_is_not() {
+    let dir = tempfile::tempdir().expect("folder");
+    let path = dir.path().join("a.sock");
     drop(std::os::unix::net::UnixListener::bind(&path).expect("left"));
     assert!(path.exists());
-    assert!(LocalSocket::listen(&path).await.is_ok());
+    assert!(PageSocket::listen(&path).await.is_ok());
     std::fs::write(&path, "").expect("file");
-    let refused = LocalSocket::listen(&path).await;
+    let refused = PageSocket::listen(&path).await;
     assert!(refused.is_err_and(|error| error.contains("it is no socket")));
 }

@@ -6,8 +6,8 @@ use crate::serving_certificate::CertificateSource;
 use ports::ClusterApiError;
 use ports::PortFuture;
 use ports::cluster_api::{
-    ApiFuture, ClusterEvent, Deletion, ObjectFeed, Patch, Repetition, Selection, StoredObject,
-    ToldEvent,
+    ApiFuture, ClusterEvent, Deletion, ObjectFeed, ObjectSelector, Patch, Repetition, StoredEvent,
+    StoredObject,
 };
 use ports::cluster_objects::{Lease, Node, Pod, Renewal};
 use ports::node_object::NodeObject;
@@ -16,9 +16,9 @@ use rustls::pki_types::{PrivateKeyDer, ServerName};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
-struct Hello;
+struct HelloPage;
 
-impl Pages for Hello {
+impl Pages for HelloPage {
     fn answer<'a>(&'a self, request: &'a PageRequest) -> PortFuture<'a, Page> {
         Box::pin(async move { Page::text(200, format!("page {}", request.path)) })
     }
@@ -26,8 +26,8 @@ impl Pages for Hello {
 
 /// An API server that knows one token and lets two names read `/metrics`; counts the reviews.
 #[derive(Default)]
-struct Judge {
-    asked: AtomicUsize,
+struct ScriptedReviewApi {
+    requests: AtomicUsize,
     authority: String,
 }
 
@@ -36,17 +36,17 @@ fn unanswered<'a, T: Send + 'a>() -> ApiFuture<'a, T> {
     Box::pin(async move { Err(error) })
 }
 
-impl ClusterApi for Judge {
-    fn watch_nodes(&self, _: Selection) -> Box<dyn ObjectFeed<Node>> {
+impl ClusterApi for ScriptedReviewApi {
+    fn watch_nodes(&self, _: ObjectSelector) -> Box<dyn ObjectFeed<Node>> {
         unreachable!("reviews watch nothing")
     }
     fn watch_own_node(&self, _: &str) -> Box<dyn ObjectFeed<NodeObject>> {
         unreachable!("reviews watch nothing")
     }
-    fn watch_pods(&self, _: Selection) -> Box<dyn ObjectFeed<Pod>> {
+    fn watch_pods(&self, _: ObjectSelector) -> Box<dyn ObjectFeed<Pod>> {
         unreachable!("reviews watch nothing")
     }
-    fn watch_renewals(&self, _: Selection) -> Box<dyn ObjectFeed<Renewal>> {
+    fn watch_renewals(&self, _: ObjectSelector) -> Box<dyn ObjectFeed<Renewal>> {
         unreachable!("reviews watch nothing")
     }
     fn read<'a>(&'a self, object: &'a ObjectPath) -> ApiFuture<'a, StoredObject> {
@@ -60,7 +60,7 @@ impl ClusterApi for Judge {
         Box::pin(async move { Ok(stored) })
     }
     fn create<'a>(&'a self, object: &'a ObjectPath, body: Vec<u8>) -> ApiFuture<'a, StoredObject> {
-        self.asked.fetch_add(1, Ordering::SeqCst);
+        self.requests.fetch_add(1, Ordering::SeqCst);
         let mut review: serde_json::Value = serde_json::from_slice(&body).expect("a review");
         let spec = review["spec"].clone();
         review["status"] = match object.resource.plural {
@@ -94,10 +94,10 @@ impl ClusterApi for Judge {
     fn update_lease<'a>(&'a self, _: &'a Lease) -> ApiFuture<'a, Lease> {
         unanswered()
     }
-    fn tell_event<'a>(&'a self, _: &'a ClusterEvent) -> ApiFuture<'a, ToldEvent> {
+    fn create_event<'a>(&'a self, _: &'a ClusterEvent) -> ApiFuture<'a, StoredEvent> {
         unanswered()
     }
-    fn repeat_event<'a>(&'a self, _: &'a ToldEvent, _: Repetition<'a>) -> ApiFuture<'a, ()> {
+    fn repeat_event<'a>(&'a self, _: &'a StoredEvent, _: Repetition<'a>) -> ApiFuture<'a, ()> {
         unanswered()
     }
 }
@@ -109,17 +109,17 @@ const TIMES: ReviewTimes = ReviewTimes {
 };
 
 /// An authority, and a client's certificate and key signed by it.
-struct Client {
+struct TlsTestClient {
     authority: String,
     chain: Vec<rustls::pki_types::CertificateDer<'static>>,
     key: PrivateKeyDer<'static>,
 }
 
-fn client(name: &str) -> Client {
+fn client(name: &str) -> TlsTestClient {
     client_until(name, SystemTime::now() + Duration::from_secs(3600))
 }
 
-fn client_until(name: &str, end: SystemTime) -> Client {
+fn client_until(name: &str, end: SystemTime) -> TlsTestClient {
     let mut params = CertificateParams::new(Vec::<String>::new()).expect("params");
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
     params.distinguished_name.push(DnType::CommonName, "authority");
@@ -131,20 +131,20 @@ fn client_until(name: &str, end: SystemTime) -> Client {
     params.not_after = end.into();
     let key = KeyPair::generate().expect("key");
     let certificate = params.signed_by(&key, &issuer).expect("certificate");
-    Client {
+    TlsTestClient {
         authority: authority.pem(),
         chain: vec![certificate.der().clone()],
         key: PrivateKeyDer::try_from(key.serialize_der()).expect("key"),
     }
 }
 
-async fn port(judge: Option<Arc<Judge>>) -> SocketAddr {
-    let api = judge.map(|judge| judge as Arc<dyn ClusterApi>);
+async fn port(review_api: Option<Arc<ScriptedReviewApi>>) -> SocketAddr {
+    let api = review_api.map(|review_api| review_api as Arc<dyn ClusterApi>);
     let names = vec!["localhost".to_owned()];
     let port = SecurePort {
         address: "127.0.0.1:0".parse().expect("address"),
         tls: TlsSettings {
-            source: CertificateSource::Made { folder: None, names },
+            source: CertificateSource::SelfSigned { dir: None, names },
             tls13_only: false,
             cipher_suites: Vec::new(),
             client_authorities: None,
@@ -152,7 +152,7 @@ async fn port(judge: Option<Arc<Judge>>) -> SocketAddr {
         open_paths: vec!["/healthz".into(), "readyz".into(), "/open/*".into()],
         reviews: Reviews::new(api.clone(), api.clone(), TIMES),
         authority_lookup: api,
-        pages: Arc::new(Hello),
+        pages: Arc::new(HelloPage),
     };
     let port = port.listen().await.expect("listens");
     let address = port.address().expect("address");
@@ -161,9 +161,9 @@ async fn port(judge: Option<Arc<Judge>>) -> SocketAddr {
 }
 
 #[derive(Debug)]
-struct AnyServer;
+struct TestServerVerifier;
 
-impl rustls::client::danger::ServerCertVerifier for AnyServer {
+impl rustls::client::danger::ServerCertVerifier for TestServerVerifier {
     fn verify_server_cert(
         &self,
         _: &rustls::pki_types::CertificateDer<'_>,
@@ -199,14 +199,14 @@ impl rustls::client::danger::ServerCertVerifier for AnyServer {
 
 async fn connect(
     address: SocketAddr,
-    certificate: Option<&Client>,
+    certificate: Option<&TlsTestClient>,
 ) -> Result<tokio_rustls::client::TlsStream<TcpStream>, std::io::Error> {
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
     let builder = rustls::ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
         .expect("versions")
         .dangerous()
-        .with_custom_certificate_verifier(Arc::new(AnyServer));
+        .with_custom_certificate_verifier(Arc::new(TestServerVerifier));
     let config = match certificate {
         None => builder.with_no_client_auth(),
         Some(client) => builder
@@ -224,7 +224,7 @@ async fn get(
     address: SocketAddr,
     path: &str,
     token: Option<&str>,
-    certificate: Option<&Client>,
+    certificate: Option<&TlsTestClient>,
 ) -> Result<(u16, String), std::io::Error> {
     let mut stream = connect(address, certificate).await?;
     let token = token.map(|token| format!("authorization: Bearer {token}\r\n")).unwrap_or_default();
@@ -252,16 +252,16 @@ async fn open_paths_are_open_and_others_are_not() {
 }
 
 #[tokio::test]
-async fn tokens_are_reviewed_and_answers_remembered() {
-    let judge = Arc::new(Judge::default());
-    let address = port(Some(judge.clone())).await;
+async fn tokens_are_reviewed_and_results_cached() {
+    let review_api = Arc::new(ScriptedReviewApi::default());
+    let address = port(Some(review_api.clone())).await;
     let status = async |path: &str, token: &str| {
         get(address, path, Some(token), None).await.expect("an answer").0
     };
     assert_eq!(status("/metrics", "good").await, 200);
-    assert_eq!(judge.asked.load(Ordering::SeqCst), 2);
+    assert_eq!(review_api.requests.load(Ordering::SeqCst), 2);
     assert_eq!(status("/metrics", "good").await, 200);
-    assert_eq!(judge.asked.load(Ordering::SeqCst), 2);
+    assert_eq!(review_api.requests.load(Ordering::SeqCst), 2);
     assert_eq!(status("/metrics", "bad").await, 401);
     assert_eq!(status("/other", "good").await, 403);
     assert_eq!(status("/healthz", "bad").await, 200);
@@ -270,23 +270,25 @@ async fn tokens_are_reviewed_and_answers_remembered() {
 #[tokio::test]
 async fn certificates_of_the_clusters_authority_are_taken_and_others_refused() {
     let admin = client("admin");
-    let judge = Judge { authority: admin.authority.clone(), ..Judge::default() };
-    let address = port(Some(Arc::new(judge))).await;
+    let review_api =
+        ScriptedReviewApi { authority: admin.authority.clone(), ..ScriptedReviewApi::default() };
+    let address = port(Some(Arc::new(review_api))).await;
     let answer = get(address, "/metrics", None, Some(&admin)).await.expect("an answer");
     assert_eq!(answer, (200, "page /metrics".to_owned()));
     let (status, body) = get(address, "/secrets", None, Some(&admin)).await.expect("an answer");
     assert_eq!(status, 403);
     assert!(body.contains(r#"User \"admin\""#), "{body}");
-    let stranger = client("admin");
-    assert!(get(address, "/metrics", None, Some(&stranger)).await.is_err());
+    let unknown_client = client("admin");
+    assert!(get(address, "/metrics", None, Some(&unknown_client)).await.is_err());
 }
 
 #[tokio::test]
 async fn a_certificate_that_expires_while_its_connection_lasts_authenticates_no_longer() {
     let end = SystemTime::now() + Duration::from_secs(2);
     let admin = client_until("admin", end);
-    let judge = Judge { authority: admin.authority.clone(), ..Judge::default() };
-    let address = port(Some(Arc::new(judge))).await;
+    let review_api =
+        ScriptedReviewApi { authority: admin.authority.clone(), ..ScriptedReviewApi::default() };
+    let address = port(Some(Arc::new(review_api))).await;
     let mut stream = connect(address, Some(&admin)).await.expect("a connection");
     let mut status = async |token: &str| {
         let request = format!("GET /metrics HTTP/1.1\r\nhost: x\r\n{token}\r\n");
@@ -304,7 +306,7 @@ async fn a_certificate_that_expires_while_its_connection_lasts_authenticates_no_
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_who_says_nothing_is_not_waited_for() {
+async fn a_silent_client_does_not_block_others() {
     let address = port(None).await;
     let mut silent = TcpStream::connect(address).await.expect("connects");
     let mut bytes = [0; 1];

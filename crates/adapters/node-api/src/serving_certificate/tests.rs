@@ -3,9 +3,9 @@
 use super::*;
 use std::os::unix::fs::PermissionsExt as _;
 
-fn made(folder: Option<&Path>) -> CertificateSource {
+fn made(dir: Option<&Path>) -> CertificateSource {
     let names = vec!["localhost".to_owned(), "127.0.0.1".to_owned()];
-    CertificateSource::Made { folder: folder.map(Path::to_owned), names }
+    CertificateSource::SelfSigned { dir: dir.map(Path::to_owned), names }
 }
 
 fn settings(source: CertificateSource, suites: &[&str]) -> TlsSettings {
@@ -15,36 +15,38 @@ fn settings(source: CertificateSource, suites: &[&str]) -> TlsSettings {
 
 #[test]
 fn a_made_certificate_is_kept_and_found_again() {
-    let folder = tempfile::tempdir().expect("folder");
-    let below = folder.path().join("certs");
-    let first = Pair::load(&made(Some(&below))).expect("made");
-    let again = Pair::load(&made(Some(&below))).expect("read");
+    let dir = tempfile::tempdir().expect("folder");
+    let below = dir.path().join("certs");
+    let first = CertificatePair::load(&made(Some(&below))).expect("made");
+    let again = CertificatePair::load(&made(Some(&below))).expect("read");
     assert!(first == again);
-    let mode = fs::metadata(below.join(KEPT_KEY)).expect("key").permissions().mode();
+    let mode = fs::metadata(below.join(SAVED_KEY)).expect("key").permissions().mode();
     assert_eq!(mode & 0o777, 0o600);
-    let other = Pair::load(&made(None)).expect("made");
+    let other = CertificatePair::load(&made(None)).expect("made");
     assert!(first != other);
 }
 
 #[test]
-fn what_does_not_fit_together_is_refused() {
-    let (one, other) =
-        (Pair::load(&made(None)).expect("one"), Pair::load(&made(None)).expect("two"));
+fn a_mismatched_certificate_and_key_are_refused() {
+    let (one, other) = (
+        CertificatePair::load(&made(None)).expect("one"),
+        CertificatePair::load(&made(None)).expect("two"),
+    );
     let plain = settings(made(None), &[]);
     assert!(server_config(&one, &plain, &[]).is_ok());
-    let mixed = Pair { certificate: one.certificate.clone(), key: other.key };
+    let mixed = CertificatePair { certificate: one.certificate.clone(), key: other.key };
     assert!(server_config(&mixed, &plain, &[]).is_err());
-    let empty = Pair { certificate: Vec::new(), key: one.key.clone() };
+    let empty = CertificatePair { certificate: Vec::new(), key: one.key.clone() };
     let error = server_config(&empty, &plain, &[]).expect_err("empty");
     assert!(error.contains("no certificate in it"), "{error}");
     let gone =
         CertificateSource::Files { certificate: "/nowhere/c".into(), key: "/nowhere/k".into() };
-    assert!(Pair::load(&gone).is_err_and(|error| error.contains("/nowhere/c")));
+    assert!(CertificatePair::load(&gone).is_err_and(|error| error.contains("/nowhere/c")));
 }
 
 #[test]
 fn suites_are_chosen_by_name() {
-    let pair = Pair::load(&made(None)).expect("made");
+    let pair = CertificatePair::load(&made(None)).expect("made");
     let suites =
         ["TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256", "TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305"];
     let config = server_config(&pair, &settings(made(None), &suites), &[]).expect("config");
@@ -55,13 +57,13 @@ fn suites_are_chosen_by_name() {
 }
 
 #[test]
-fn a_kubelets_pair_is_made_once_and_never_half() {
+fn the_kubelets_self_signed_pair_is_generated_once_and_never_partially() {
     let dir = tempfile::tempdir().expect("dir");
     let pki = dir.path().join("pki");
     let source =
         |host: &str| CertificateSource::Kubelet { dir: pki.clone(), host: host.to_owned() };
-    let first = Pair::load(&source("node-1")).expect("made");
-    assert!(first == Pair::load(&source("other")).expect("read"));
+    let first = CertificatePair::load(&source("node-1")).expect("made");
+    assert!(first == CertificatePair::load(&source("other")).expect("read"));
     assert!(server_config(&first, &settings(source("node-1"), &[]), &[]).is_ok());
     let mode = |name: &str| {
         let file = fs::metadata(pki.join(name)).expect("file");
@@ -74,7 +76,7 @@ fn a_kubelets_pair_is_made_once_and_never_half() {
     let rsa = settings(source("node-1"), &["TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256"]);
     assert!(server_config(&first, &rsa, &[]).is_ok());
     fs::remove_file(pki.join("kubelet.key")).expect("removed");
-    let half = Pair::load(&source("node-1"));
+    let half = CertificatePair::load(&source("node-1"));
     assert!(half.is_err_and(|error| {
         error.ends_with("kubelet.key, certificate and key must be supplied as a pair")
     }));

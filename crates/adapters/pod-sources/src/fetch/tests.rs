@@ -17,7 +17,7 @@ fn the_name_and_password_of_a_url_are_decoded() {
         ("user:%%41", "user:%A"),
         ("a+b:c", "a+b:c"),
     ] {
-        let mut start = Target::parse("http://server/").unwrap();
+        let mut start = RequestTarget::parse("http://server/").unwrap();
         start.user = Some(user.to_owned());
         let headers = sent_headers(&start, &[]);
         let coded = base64::engine::general_purpose::STANDARD.encode(plain);

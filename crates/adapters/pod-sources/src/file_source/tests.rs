@@ -10,8 +10,8 @@ use super::*;
 /// The periodic read never helps in these tests: every change was noticed by a watch.
 const NEVER: Duration = Duration::from_secs(3600);
 
-fn files(telling: SourceTelling) -> Vec<(String, String)> {
-    let SourceTelling::All(files) = telling else { panic!("{telling:?}") };
+fn files(snapshot: SourceSnapshot) -> Vec<(String, String)> {
+    let SourceSnapshot::All(files) = snapshot else { panic!("{snapshot:?}") };
     files.into_iter().map(shown).collect()
 }
 
@@ -19,19 +19,19 @@ fn shown(file: ManifestFile) -> (String, String) {
     let name = file.name.rsplit('/').next().unwrap_or_default().to_owned();
     let content = match file.content {
         ManifestContent::Bytes(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
-        ManifestContent::Unreadable(why) => format!("! {why}"),
+        ManifestContent::Unreadable(reason) => format!("! {reason}"),
     };
     (name, content)
 }
 
 async fn next(source: &mut FileSource) -> Vec<(String, String)> {
-    let told = tokio::time::timeout(Duration::from_secs(10), source.next()).await;
-    files(told.expect("the change was not heard of"))
+    let sender = tokio::time::timeout(Duration::from_secs(10), source.next()).await;
+    files(sender.expect("the change was not heard of"))
 }
 
-async fn quiet(source: &mut FileSource) {
-    let told = tokio::time::timeout(Duration::from_millis(300), source.next()).await;
-    assert!(told.is_err(), "{told:?}");
+async fn expect_no_snapshot(source: &mut FileSource) {
+    let sender = tokio::time::timeout(Duration::from_millis(300), source.next()).await;
+    assert!(sender.is_err(), "{sender:?}");
 }
 
 fn pair(name: &str, content: &str) -> (String, String) {
@@ -39,20 +39,20 @@ fn pair(name: &str, content: &str) -> (String, String) {
 }
 
 #[tokio::test]
-async fn a_folder_is_told_at_first_and_at_every_change() {
-    let bed = tempfile::tempdir().unwrap();
-    let path = |name: &str| bed.path().join(name);
+async fn a_dir_is_reported_at_start_and_after_every_change() {
+    let temp_dir = tempfile::tempdir().unwrap();
+    let path = |name: &str| temp_dir.path().join(name);
     std::fs::write(path("a"), "1").unwrap();
-    let mut source = FileSource::new(bed.path(), NEVER);
+    let mut source = FileSource::new(temp_dir.path(), NEVER);
     assert_eq!(next(&mut source).await, [pair("a", "1")]);
-    quiet(&mut source).await;
+    expect_no_snapshot(&mut source).await;
     std::fs::write(path("b"), "2").unwrap();
     assert_eq!(next(&mut source).await, [pair("a", "1"), pair("b", "2")]);
     std::fs::rename(path("b"), path("c")).unwrap();
     assert_eq!(next(&mut source).await, [pair("a", "1"), pair("c", "2")]);
     std::fs::write(path(".a.swp"), "x").unwrap();
     std::fs::write(path("c"), "2").unwrap();
-    quiet(&mut source).await;
+    expect_no_snapshot(&mut source).await;
     std::fs::remove_file(path("a")).unwrap();
     assert_eq!(next(&mut source).await, [pair("c", "2")]);
     std::fs::hard_link(path("c"), path("d")).unwrap();
@@ -61,79 +61,79 @@ async fn a_folder_is_told_at_first_and_at_every_change() {
 
 #[tokio::test]
 async fn a_file_is_not_read_half_written() {
-    let bed = tempfile::tempdir().unwrap();
-    let mut source = FileSource::new(bed.path(), NEVER);
+    let temp_dir = tempfile::tempdir().unwrap();
+    let mut source = FileSource::new(temp_dir.path(), NEVER);
     assert!(next(&mut source).await.is_empty());
-    let mut file = std::fs::File::create(bed.path().join("slow")).unwrap();
+    let mut file = std::fs::File::create(temp_dir.path().join("slow")).unwrap();
     file.write_all(b"one ").unwrap();
     let written = tokio::time::timeout(Duration::from_millis(150), source.next()).await;
     assert!(written.is_err(), "told while it was being written: {written:?}");
     // Another file that is complete waits for the first, but not for ever.
-    std::fs::write(bed.path().join("quick"), "x").unwrap();
+    std::fs::write(temp_dir.path().join("quick"), "x").unwrap();
     file.write_all(b"two").unwrap();
     drop(file);
     assert_eq!(next(&mut source).await, [pair("quick", "x"), pair("slow", "one two")]);
 }
 
 #[tokio::test]
-async fn a_writer_that_never_ends_is_not_waited_for() {
-    let bed = tempfile::tempdir().unwrap();
-    let mut source = FileSource::new(bed.path(), NEVER);
+async fn an_endless_writer_is_not_waited_for() {
+    let temp_dir = tempfile::tempdir().unwrap();
+    let mut source = FileSource::new(temp_dir.path(), NEVER);
     assert!(next(&mut source).await.is_empty());
-    let mut file = std::fs::File::create(bed.path().join("open")).unwrap();
+    let mut file = std::fs::File::create(temp_dir.path().join("open")).unwrap();
     file.write_all(b"half").unwrap();
-    std::fs::write(bed.path().join("whole"), "x").unwrap();
+    std::fs::write(temp_dir.path().join("whole"), "x").unwrap();
     assert_eq!(next(&mut source).await, [pair("open", "half"), pair("whole", "x")]);
 }
 
 #[tokio::test]
-async fn a_path_may_come_later_and_go_again() {
-    let bed = tempfile::tempdir().unwrap();
-    let path = bed.path().join("etc/kubernetes/manifests");
+async fn a_path_may_appear_later_and_disappear() {
+    let temp_dir = tempfile::tempdir().unwrap();
+    let path = temp_dir.path().join("etc/kubernetes/manifests");
     let mut source = FileSource::new(&path, NEVER);
     assert!(next(&mut source).await.is_empty());
-    std::fs::create_dir(bed.path().join("etc")).unwrap();
-    quiet(&mut source).await;
+    std::fs::create_dir(temp_dir.path().join("etc")).unwrap();
+    expect_no_snapshot(&mut source).await;
     std::fs::create_dir_all(&path).unwrap();
     std::fs::write(path.join("a"), "1").unwrap();
     assert_eq!(next(&mut source).await, [pair("a", "1")]);
-    std::fs::remove_dir_all(bed.path().join("etc")).unwrap();
+    std::fs::remove_dir_all(temp_dir.path().join("etc")).unwrap();
     assert!(next(&mut source).await.is_empty());
     std::fs::create_dir_all(&path).unwrap();
     std::fs::write(path.join("b"), "2").unwrap();
     assert_eq!(next(&mut source).await, [pair("b", "2")]);
-    std::fs::rename(&path, bed.path().join("etc/other")).unwrap();
+    std::fs::rename(&path, temp_dir.path().join("etc/other")).unwrap();
     assert!(next(&mut source).await.is_empty());
-    std::fs::rename(bed.path().join("etc/other"), &path).unwrap();
+    std::fs::rename(temp_dir.path().join("etc/other"), &path).unwrap();
     assert_eq!(next(&mut source).await, [pair("b", "2")]);
 }
 
 #[tokio::test]
-async fn one_file_as_the_path_may_be_replaced() {
-    let bed = tempfile::tempdir().unwrap();
-    let path = bed.path().join("pod.yaml");
+async fn a_single_manifest_file_may_be_replaced() {
+    let temp_dir = tempfile::tempdir().unwrap();
+    let path = temp_dir.path().join("pod.yaml");
     let mut source = FileSource::new(&path, NEVER);
     assert!(next(&mut source).await.is_empty());
     std::fs::write(&path, "1").unwrap();
     assert_eq!(next(&mut source).await, [pair("pod.yaml", "1")]);
-    std::fs::write(bed.path().join("new"), "2").unwrap();
-    std::fs::rename(bed.path().join("new"), &path).unwrap();
+    std::fs::write(temp_dir.path().join("new"), "2").unwrap();
+    std::fs::rename(temp_dir.path().join("new"), &path).unwrap();
     assert_eq!(next(&mut source).await, [pair("pod.yaml", "2")]);
     std::fs::remove_file(&path).unwrap();
     assert!(next(&mut source).await.is_empty());
 }
 
 #[tokio::test]
-async fn a_version_that_is_swapped_under_links_is_told() {
-    let bed = tempfile::tempdir().unwrap();
-    let path = |name: &str| bed.path().join(name);
+async fn a_version_swapped_behind_symlinks_is_reported() {
+    let temp_dir = tempfile::tempdir().unwrap();
+    let path = |name: &str| temp_dir.path().join(name);
     for version in ["..1", "..2"] {
         std::fs::create_dir(path(version)).unwrap();
         std::fs::write(path(version).join("pod"), version).unwrap();
     }
     symlink("..1", path("..data")).unwrap();
     symlink("..data/pod", path("pod")).unwrap();
-    let mut source = FileSource::new(bed.path(), NEVER);
+    let mut source = FileSource::new(temp_dir.path(), NEVER);
     assert_eq!(next(&mut source).await, [pair("pod", "..1")]);
     symlink("..2", path("..new")).unwrap();
     std::fs::rename(path("..new"), path("..data")).unwrap();
@@ -148,26 +148,26 @@ async fn a_version_that_is_swapped_under_links_is_told() {
 }
 
 #[tokio::test]
-async fn what_was_not_heard_of_is_found_by_the_slow_look() {
-    let bed = tempfile::tempdir().unwrap();
-    let mut source = FileSource::new(bed.path(), Duration::from_millis(50));
+async fn a_missed_change_is_found_by_the_periodic_scan() {
+    let temp_dir = tempfile::tempdir().unwrap();
+    let mut source = FileSource::new(temp_dir.path(), Duration::from_millis(50));
     source.watches = None;
     assert!(next(&mut source).await.is_empty());
-    std::fs::write(bed.path().join("a"), "1").unwrap();
+    std::fs::write(temp_dir.path().join("a"), "1").unwrap();
     assert_eq!(next(&mut source).await, [pair("a", "1")]);
 }
 
 #[tokio::test]
-async fn a_wait_that_is_given_up_loses_nothing() {
-    let bed = tempfile::tempdir().unwrap();
-    let mut source = FileSource::new(bed.path(), NEVER);
+async fn a_cancelled_wait_loses_no_change() {
+    let temp_dir = tempfile::tempdir().unwrap();
+    let mut source = FileSource::new(temp_dir.path(), NEVER);
     for number in 0..20 {
-        std::fs::write(bed.path().join("a"), number.to_string()).unwrap();
+        std::fs::write(temp_dir.path().join("a"), number.to_string()).unwrap();
         // Cancelled at any point.
         let pause = Duration::from_micros(200 * number);
-        let _given_up = tokio::time::timeout(pause, source.next()).await;
+        let _cancelled = tokio::time::timeout(pause, source.next()).await;
     }
-    std::fs::write(bed.path().join("a"), "last").unwrap();
+    std::fs::write(temp_dir.path().join("a"), "last").unwrap();
     let mut seen = next(&mut source).await;
     while seen != [pair("a", "last")] {
         seen = next(&mut source).await;
@@ -175,13 +175,13 @@ async fn a_wait_that_is_given_up_loses_nothing() {
 }
 
 #[tokio::test]
-async fn a_storm_of_changes_ends_in_what_is_there() {
-    let bed = tempfile::tempdir().unwrap();
-    let mut source = FileSource::new(bed.path(), NEVER);
+async fn a_burst_of_changes_ends_with_the_final_content() {
+    let temp_dir = tempfile::tempdir().unwrap();
+    let mut source = FileSource::new(temp_dir.path(), NEVER);
     assert!(next(&mut source).await.is_empty());
     for round in 0..40 {
         for name in 0..25 {
-            std::fs::write(bed.path().join(format!("f{name:02}")), round.to_string()).unwrap();
+            std::fs::write(temp_dir.path().join(format!("f{name:02}")), round.to_string()).unwrap();
         }
     }
     let mut seen = next(&mut source).await;
@@ -191,15 +191,15 @@ async fn a_storm_of_changes_ends_in_what_is_there() {
 }
 
 #[tokio::test]
-async fn looks_that_find_nothing_new_are_told_of() {
-    let folder = tempfile::tempdir().unwrap();
-    let (told, mut looks) = tokio::sync::mpsc::unbounded_channel();
-    let mut source = FileSource::new(folder.path(), Duration::from_millis(20))
-        .on_nothing_new(move || told.send(()).expect("somebody listens"));
+async fn scans_without_changes_call_the_hook() {
+    let dir = tempfile::tempdir().unwrap();
+    let (sender, mut scans) = tokio::sync::mpsc::unbounded_channel();
+    let mut source = FileSource::new(dir.path(), Duration::from_millis(20))
+        .on_unchanged(move || sender.send(()).expect("somebody listens"));
     assert_eq!(next(&mut source).await, []);
-    assert!(looks.try_recv().is_err(), "the first look had news");
+    assert!(scans.try_recv().is_err(), "the first look had news");
     tokio::select! {
-        telling = source.next() => panic!("nothing changed: {telling:?}"),
-        look = looks.recv() => assert_eq!(look, Some(())),
+        snapshot = source.next() => panic!("nothing changed: {snapshot:?}"),
+        look = scans.recv() => assert_eq!(look, Some(())),
     }
 }

@@ -10,19 +10,19 @@ use super::*;
 type Script = Arc<dyn Fn(&str, usize) -> Vec<u8> + Send + Sync>;
 
 /// A server whose response is made from the request's head and its number.
-struct Server {
+struct ManifestTestServer {
     port: u16,
     heads: Arc<Mutex<Vec<String>>>,
     task: tokio::task::JoinHandle<()>,
 }
 
-impl Drop for Server {
+impl Drop for ManifestTestServer {
     fn drop(&mut self) {
         self.task.abort();
     }
 }
 
-impl Server {
+impl ManifestTestServer {
     async fn start(script: impl Fn(&str, usize) -> Vec<u8> + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
@@ -76,24 +76,25 @@ fn source(url: &str, headers: &[(&str, &str)]) -> UrlSource {
 }
 
 async fn next(source: &mut UrlSource) -> Result<Vec<(String, String)>, String> {
-    let told = tokio::time::timeout(Duration::from_secs(20), source.next()).await.expect("hangs");
-    match told {
-        SourceTelling::Unreachable(why) => Err(why),
-        SourceTelling::All(files) => Ok(files
+    let message =
+        tokio::time::timeout(Duration::from_secs(20), source.next()).await.expect("hangs");
+    match message {
+        SourceSnapshot::Unreachable(reason) => Err(reason),
+        SourceSnapshot::All(files) => Ok(files
             .into_iter()
             .map(|file| match file.content {
                 ManifestContent::Bytes(bytes) => {
                     (file.name, String::from_utf8_lossy(&bytes).into_owned())
                 }
-                ManifestContent::Unreadable(why) => panic!("{why}"),
+                ManifestContent::Unreadable(reason) => panic!("{reason}"),
             })
             .collect()),
     }
 }
 
 #[tokio::test]
-async fn only_changes_are_told_and_failures_leave_what_stands() {
-    let server = Server::start(|_, number| match number {
+async fn only_changes_are_reported_and_errors_keep_the_last_snapshot() {
+    let server = ManifestTestServer::start(|_, number| match number {
         0 | 1 => ok("one"),
         2 => ok("two"),
         3 => b"HTTP/1.1 500 Oh\r\nContent-Length: 0\r\n\r\n".to_vec(),
@@ -104,11 +105,11 @@ async fn only_changes_are_told_and_failures_leave_what_stands() {
     let url = server.url("/pods?token=secret");
     let shown = server.url("/pods");
     let mut source = source(&url, &[("X-Node", "n1"), ("Host", "ignored")]);
-    let told = |body: &str| Ok(vec![(shown.clone(), body.to_owned())]);
-    assert_eq!(next(&mut source).await, told("one"));
-    assert_eq!(next(&mut source).await, told("two"));
+    let message = |body: &str| Ok(vec![(shown.clone(), body.to_owned())]);
+    assert_eq!(next(&mut source).await, message("one"));
+    assert_eq!(next(&mut source).await, message("two"));
     assert_eq!(next(&mut source).await, Err(format!("{shown}: status 500")));
-    assert_eq!(next(&mut source).await, told("two"));
+    assert_eq!(next(&mut source).await, message("two"));
     assert_eq!(next(&mut source).await, Ok(Vec::new()));
     let head = &server.heads()[0];
     assert!(head.starts_with("GET /pods?token=secret HTTP/1.1\r\n"), "{head}");
@@ -118,7 +119,7 @@ async fn only_changes_are_told_and_failures_leave_what_stands() {
 
 #[tokio::test]
 async fn redirects_are_followed_ten_times() {
-    let server = Server::start(|head, number| {
+    let server = ManifestTestServer::start(|head, number| {
         if head.starts_with("GET /loop") {
             redirect("/loop")
         } else if number == 0 {
@@ -132,17 +133,18 @@ async fn redirects_are_followed_ten_times() {
     assert_eq!(next(&mut once).await.unwrap()[0].1, "there");
     assert!(server.heads()[1].starts_with("GET /a/other?x=1 "));
     let before = server.heads().len();
-    let mut round = source(&server.url("/loop"), &[]);
-    let why = next(&mut round).await.unwrap_err();
-    assert!(why.ends_with("stopped after 10 redirects"), "{why}");
+    let mut redirect_loop = source(&server.url("/loop"), &[]);
+    let reason = next(&mut redirect_loop).await.unwrap_err();
+    assert!(reason.ends_with("stopped after 10 redirects"), "{reason}");
     assert_eq!(server.heads().len() - before, 11);
 }
 
 #[tokio::test]
 async fn secrets_do_not_follow_a_redirect_to_another_host() {
-    let server = Server::start(|_, _| ok("x")).await;
+    let server = ManifestTestServer::start(|_, _| ok("x")).await;
     let port = server.port;
-    let first = Server::start(move |_, _| redirect(&format!("http://localhost:{port}/"))).await;
+    let first =
+        ManifestTestServer::start(move |_, _| redirect(&format!("http://localhost:{port}/"))).await;
     let url = first.url("/").replace("://", "://user:p%40ss@");
     let mut source = source(&url, &[("Cookie", "c"), ("X-Other", "kept")]);
     next(&mut source).await.unwrap();
@@ -152,11 +154,9 @@ async fn secrets_do_not_follow_a_redirect_to_another_host() {
     assert!(!there.contains("Authorization") && !there.contains("Cookie"), "{there}");
     assert!(there.contains("X-Other: kept\r\n"), "{there}");
     // The same host: all headers are sent.
-    let again = Server::start(
-        |head, _| {
-            if head.starts_with("GET / ") { redirect("/next") } else { ok("x") }
-        },
-    )
+    let again = ManifestTestServer::start(|head, _| {
+        if head.starts_with("GET / ") { redirect("/next") } else { ok("x") }
+    })
     .await;
     let mut source = self::source(&again.url("/"), &[("Cookie", "c")]);
     next(&mut source).await.unwrap();
@@ -164,7 +164,7 @@ async fn secrets_do_not_follow_a_redirect_to_another_host() {
 }
 
 #[tokio::test]
-async fn lies_and_floods_are_unreachable() {
+async fn wrong_lengths_and_oversized_bodies_make_the_source_unreachable() {
     let rows: [(&str, Vec<u8>, &str); 5] = [
         (
             "short of its length",
@@ -185,17 +185,17 @@ async fn lies_and_floods_are_unreachable() {
         ("not HTTP", b"220 ready\r\n\r\n".to_vec(), "malformed"),
     ];
     for (what, answer, words) in rows {
-        let server = Server::start(move |_, _| answer.clone()).await;
+        let server = ManifestTestServer::start(move |_, _| answer.clone()).await;
         let mut source = source(&server.url("/"), &[]);
-        let why = next(&mut source).await.expect_err(what);
-        assert!(why.contains(words), "{what}: {why}");
+        let reason = next(&mut source).await.expect_err(what);
+        assert!(reason.contains(words), "{what}: {reason}");
     }
 }
 
-const LONGEST: usize = crate::LONGEST_MANIFEST;
+const LONGEST: usize = crate::MAX_MANIFEST_BYTES;
 
 #[tokio::test(start_paused = true)]
-async fn a_server_that_hangs_is_given_up() {
+async fn a_hanging_manifest_server_times_out() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
     let _held = tokio::spawn(async move {
@@ -204,8 +204,8 @@ async fn a_server_that_hangs_is_given_up() {
     });
     let mut source = source(&format!("http://127.0.0.1:{port}/"), &[]);
     let started = std::time::Instant::now();
-    let why = next(&mut source).await.unwrap_err();
-    assert!(why.ends_with("no whole answer within 10s"), "{why}");
+    let reason = next(&mut source).await.unwrap_err();
+    assert!(reason.ends_with("no whole answer within 10s"), "{reason}");
     assert!(started.elapsed() < Duration::from_secs(15));
 }
 
@@ -233,30 +233,30 @@ async fn https_is_checked_with_the_bundle() {
             let _done = stream.shutdown().await;
         }
     });
-    let bed = tempfile::tempdir().unwrap();
-    let good = bed.path().join("good.pem");
+    let temp_dir = tempfile::tempdir().unwrap();
+    let good = temp_dir.path().join("good.pem");
     std::fs::write(&good, made.cert.pem()).unwrap();
     let url = format!("https://localhost:{port}/");
     let mut checked = source(&url, &[]).with_bundle(&good);
     assert_eq!(next(&mut checked).await.unwrap()[0].1, "secure");
     let other = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).unwrap();
-    let bad = bed.path().join("bad.pem");
+    let bad = temp_dir.path().join("bad.pem");
     std::fs::write(&bad, other.cert.pem()).unwrap();
     let mut wrong = source(&url, &[]).with_bundle(&bad);
-    let why = next(&mut wrong).await.unwrap_err();
-    assert!(why.contains("tls: "), "{why}");
-    let mut without = source(&url, &[]).with_bundle(&bed.path().join("none"));
+    let reason = next(&mut wrong).await.unwrap_err();
+    assert!(reason.contains("tls: "), "{reason}");
+    let mut without = source(&url, &[]).with_bundle(&temp_dir.path().join("none"));
     assert!(next(&mut without).await.unwrap_err().contains("no bundle"));
     served.abort();
 }
 
 /// A source that has reported nothing keeps the pods from the time when its URL was valid.
 #[tokio::test]
-async fn a_url_that_is_none_is_told_once_and_never_counts_as_heard() {
+async fn an_invalid_url_is_reported_once_and_never_counts_as_read() {
     for bad in ["", "manifest.yaml", "ftp://a/b", "http://"] {
         let mut source = source(bad, &[]);
-        let told = next(&mut source).await.unwrap_err();
-        assert!(told.starts_with("staticPodURL: "), "{bad}: {told}");
+        let message = next(&mut source).await.unwrap_err();
+        assert!(message.starts_with("staticPodURL: "), "{bad}: {message}");
         let more = tokio::time::timeout(Duration::from_millis(100), source.next()).await;
         assert!(more.is_err(), "{bad}: {more:?}");
     }

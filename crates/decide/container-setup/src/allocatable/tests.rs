@@ -39,15 +39,15 @@ fn the_kernel_stops_at_what_is_reserved() {
 }
 
 #[test]
-fn a_scheduler_is_told_less() {
-    let left = told(&capacity(), &reservations());
+fn allocatable_is_less_than_the_enforced_limit() {
+    let left = reported_allocatable(&capacity(), &reservations());
     // 10 less 2 reserved, 1 for eviction, 1 in huge pages.
     assert_eq!(left.get("memory"), amounts(&[("m", "6Gi")]).get("m"));
     // The reference's percentage is a 32-bit fraction.
     let storage = left.get("ephemeral-storage").expect("there").value();
     assert!((storage - (90 << 30)).abs() < 1024, "{storage}");
     assert_eq!(left.get("cpu").map(ToString::to_string).as_deref(), Some("3250m"));
-    let plain = told(&capacity(), &Reservations::default());
+    let plain = reported_allocatable(&capacity(), &Reservations::default());
     assert_eq!(plain.get("memory"), amounts(&[("m", "9Gi")]).get("m"));
 }
 
@@ -57,12 +57,17 @@ fn nothing_falls_below_zero() {
         system: amounts(&[("memory", "20Gi"), ("cpu", "9")]),
         ..Reservations::default()
     };
-    for list in [enforced(&capacity(), &much), told(&capacity(), &much)] {
+    for list in [enforced(&capacity(), &much), reported_allocatable(&capacity(), &much)] {
         assert!(list.get("memory").expect("there").is_zero());
         assert!(list.get("cpu").expect("there").is_zero());
     }
     let pages = amounts(&[("memory", "1Gi"), ("hugepages-1Gi", "2Gi")]);
-    assert!(told(&pages, &Reservations::default()).get("memory").expect("there").is_zero());
+    assert!(
+        reported_allocatable(&pages, &Reservations::default())
+            .get("memory")
+            .expect("there")
+            .is_zero()
+    );
 }
 
 #[test]

@@ -103,7 +103,7 @@ fn pods() {
             "shares 2 quota None period None memory None pids None",
         ),
     ] {
-        let limits = pod_limits(&pod, &node(), &PodFacts::default());
+        let limits = pod_limits(&pod, &node(), &PodSetupInputs::default());
         assert_eq!(shown(&limits), expected, "{:?}", pod.spec.containers[0].resources);
     }
 }
@@ -117,18 +117,18 @@ fn the_nodes_settings() {
     let hugepages = one(
         "resources: {requests: {cpu: 1, memory: 1Mi, hugepages-2Mi: 4Mi}, limits: {cpu: 1, memory: 1Mi, hugepages-2Mi: 4Mi}}",
     );
-    let limits = pod_limits(&hugepages, &node, &PodFacts::default());
+    let limits = pod_limits(&hugepages, &node, &PodSetupInputs::default());
     assert_eq!(shown(&limits), "shares 1024 quota 5000 period 5000 memory 1048576 pids 100");
     assert_eq!(limits.hugepages, [("2MB".to_owned(), 4 << 20)]);
-    let exclusive = PodFacts { exclusive_cpus: true, ..Default::default() };
+    let exclusive = PodSetupInputs { exclusive_cpus: true, ..Default::default() };
     assert_eq!(pod_limits(&hugepages, &node, &exclusive).cpu_quota, Some(-1));
     node.limits.cpu_quota = false;
-    assert_eq!(pod_limits(&hugepages, &node, &PodFacts::default()).cpu_quota, Some(-1));
+    assert_eq!(pod_limits(&hugepages, &node, &PodSetupInputs::default()).cpu_quota, Some(-1));
     node.limits.pod_pids = 0;
-    assert_eq!(pod_limits(&hugepages, &node, &PodFacts::default()).pids, None);
+    assert_eq!(pod_limits(&hugepages, &node, &PodSetupInputs::default()).pids, None);
     node.gates.memory_qos = true;
     node.limits.tiered_memory_reservation = true;
-    let unified = pod_limits(&hugepages, &node, &PodFacts::default()).unified;
+    let unified = pod_limits(&hugepages, &node, &PodSetupInputs::default()).unified;
     assert_eq!(unified, [("memory.min".to_owned(), "1048576".to_owned())]);
 }
 

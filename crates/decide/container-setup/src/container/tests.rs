@@ -1,12 +1,12 @@
 //! A container put together.
 
 use super::*;
-use crate::inputs::{GivenDevices, ReadyVolume};
+use crate::inputs::{AllocatedDevices, ReadyVolume};
 use crate::testing::{first, node, one};
 use ports::runtime_objects::{Device, ImageRecord};
 
-fn facts() -> ContainerFacts {
-    ContainerFacts {
+fn facts() -> ContainerSetupInputs {
+    ContainerSetupInputs {
         image_ref: "sha256:abc".into(),
         image: ImageRecord { uid: Some(5), ..Default::default() },
         restart_count: 3,
@@ -14,7 +14,7 @@ fn facts() -> ContainerFacts {
         volumes: [("data".to_owned(), ReadyVolume { path: "/v".into(), ..Default::default() })]
             .into(),
         hosts_file: Some("/p/etc-hosts".into()),
-        given: GivenDevices {
+        given: AllocatedDevices {
             cdi_devices: vec!["vendor/class=a".into()],
             devices: vec![Device::default()],
             annotations: [("given".to_owned(), "1".to_owned())].into(),
@@ -24,13 +24,13 @@ fn facts() -> ContainerFacts {
     }
 }
 
-fn made(container: &str, node: &NodeFacts) -> Result<ContainerConfig, SetupError> {
+fn made(container: &str, node: &NodeSetupInputs) -> Result<ContainerConfig, SetupError> {
     let pod = one(container);
-    config(&pod, first(&pod), node, &PodFacts::default(), &facts())
+    config(&pod, first(&pod), node, &PodSetupInputs::default(), &facts())
 }
 
 #[test]
-fn a_container_is_told_whole() {
+fn a_full_container_config_is_built() {
     let container = "command: [sh, -c, \"echo $(WHO) $$(WHO) $(NOBODY)\"], args: [\"$(WHO)\"], workingDir: /srv, \
         stdin: true, stdinOnce: true, tty: true, env: [{name: WHO, value: me}], \
         resources: {limits: {cpu: 500m}}, securityContext: {runAsUser: 9}, \
@@ -78,8 +78,8 @@ fn a_stop_signal_needs_its_gate() {
 #[test]
 fn whole_cpus_have_no_quota() {
     let pod = one("resources: {limits: {cpu: 1}}");
-    let facts = ContainerFacts { exclusive_cpus: true, ..facts() };
-    let made = config(&pod, first(&pod), &node(), &PodFacts::default(), &facts);
+    let facts = ContainerSetupInputs { exclusive_cpus: true, ..facts() };
+    let made = config(&pod, first(&pod), &node(), &PodSetupInputs::default(), &facts);
     assert_eq!(made.expect("a container").resources.cpu_quota, -1);
 }
 

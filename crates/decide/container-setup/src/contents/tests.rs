@@ -5,7 +5,7 @@ use crate::testing::{first, one};
 use ContentKind::{ConfigMap, Secret};
 
 #[test]
-fn every_reference_is_wanted_once() {
+fn every_reference_is_listed_once() {
     let pod = one("envFrom: [{configMapRef: {name: a}}, {secretRef: {name: b}}, {}], \
          env: [{name: X, valueFrom: {configMapKeyRef: {name: c, key: k}}}, \
                {name: U, valueFrom: {secretKeyRef: {name: b, key: k}}}, \
@@ -35,37 +35,43 @@ fn value(
     key: &str,
     optional: bool,
 ) -> Result<Option<String>, String> {
-    let reference = Reference { kind, namespace: "shop", name, optional };
+    let reference = ContentReference { kind, namespace: "shop", name, optional };
     reference.value(&contents(), key).map_err(|error| error.to_string())
 }
 
 #[test]
-fn values_and_refusals() {
-    let said = |text: &str| Err(text.to_owned());
+fn values_and_errors() {
+    let error_text = |text: &str| Err(text.to_owned());
     for (kind, name, key, optional, expected) in [
         (ConfigMap, "there", "key", false, Ok(Some("value".to_owned()))),
         (Secret, "there", "key", false, Ok(Some("value".to_owned()))),
-        (ConfigMap, "there", "no", false, said("couldn't find key no in ConfigMap shop/there")),
-        (Secret, "there", "no", false, said("couldn't find key no in Secret shop/there")),
+        (
+            ConfigMap,
+            "there",
+            "no",
+            false,
+            error_text("couldn't find key no in ConfigMap shop/there"),
+        ),
+        (Secret, "there", "no", false, error_text("couldn't find key no in Secret shop/there")),
         (Secret, "there", "no", true, Ok(None)),
-        (ConfigMap, "absent", "key", false, said("configmap \"absent\" not found")),
-        (Secret, "absent", "key", false, said("secret \"absent\" not found")),
+        (ConfigMap, "absent", "key", false, error_text("configmap \"absent\" not found")),
+        (Secret, "absent", "key", false, error_text("secret \"absent\" not found")),
         (ConfigMap, "absent", "key", true, Ok(None)),
-        (Secret, "broken", "key", true, said("it broke")),
-        (Secret, "unasked", "key", true, said("secret \"unasked\" has not been read yet")),
+        (Secret, "broken", "key", true, error_text("it broke")),
+        (Secret, "unasked", "key", true, error_text("secret \"unasked\" has not been read yet")),
         (
             Secret,
             "there",
             "raw",
             false,
-            said("key raw of shop/there: not a text that an environment variable can hold"),
+            error_text("key raw of shop/there: not a text that an environment variable can hold"),
         ),
         (
             Secret,
             "zero",
             "key",
             false,
-            said("key key of shop/zero: not a text that an environment variable can hold"),
+            error_text("key key of shop/zero: not a text that an environment variable can hold"),
         ),
     ] {
         assert_eq!(value(kind, name, key, optional), expected, "{kind:?} {name} {key}");
@@ -73,14 +79,14 @@ fn values_and_refusals() {
 }
 
 #[test]
-fn without_anybody_to_ask_only_optional_ones_can_be_missing() {
+fn without_a_content_source_only_optional_references_resolve() {
     for (kind, text) in [
         (ConfigMap, "couldn't get configMap shop/a, no kubeClient defined: nobody is here"),
         (Secret, "couldn't get secret shop/a, no kubeClient defined: nobody is here"),
     ] {
-        let nobody = Err(ContentError::NoSource("nobody is here".to_owned()));
-        let contents: Contents = [((kind, "a".to_owned()), nobody)].into();
-        let mut reference = Reference { kind, namespace: "shop", name: "a", optional: true };
+        let no_content_source = Err(ContentError::NoSource("nobody is here".to_owned()));
+        let contents: Contents = [((kind, "a".to_owned()), no_content_source)].into();
+        let mut reference = ContentReference { kind, namespace: "shop", name: "a", optional: true };
         assert_eq!(reference.data(&contents).expect("it may be missing"), None);
         reference.optional = false;
         let error = reference.data(&contents).expect_err("nobody");

@@ -1,7 +1,7 @@
 //! Given devices and block volumes.
 
 use super::*;
-use crate::inputs::{GivenDevices, ReadyVolume};
+use crate::inputs::{AllocatedDevices, ReadyVolume};
 use crate::testing::{first, one};
 
 fn device(container: &str, host: &str, permissions: &str) -> Device {
@@ -12,20 +12,20 @@ fn device(container: &str, host: &str, permissions: &str) -> Device {
     }
 }
 
-fn facts() -> ContainerFacts {
+fn facts() -> ContainerSetupInputs {
     let block = |path: &str, read_only| ReadyVolume {
         device: Some(path.into()),
         read_only,
         ..Default::default()
     };
-    ContainerFacts {
+    ContainerSetupInputs {
         volumes: [
             ("disk".to_owned(), block("/d/disk", false)),
             ("fixed".to_owned(), block("/d/fixed", true)),
             ("folder".to_owned(), ReadyVolume { path: "/f".into(), ..Default::default() }),
         ]
         .into(),
-        given: GivenDevices {
+        given: AllocatedDevices {
             devices: vec![device("/dev/gpu", "/dev/gpu0", "rw")],
             ..Default::default()
         },
@@ -46,8 +46,8 @@ fn given_ones_come_first() {
 }
 
 #[test]
-fn what_cannot_be_passed() {
-    for (wish, text) in [
+fn devices_that_are_refused() {
+    for (requested_devices, text) in [
         ("{name: disk, devicePath: dev/a}", "error DevicePath `dev/a` must be an absolute path"),
         (
             "{name: gone, devicePath: /a}",
@@ -58,8 +58,8 @@ fn what_cannot_be_passed() {
             "cannot find volume \"folder\" to pass into container \"app\"",
         ),
     ] {
-        let pod = one(&format!("volumeDevices: [{wish}]"));
-        let error = of_container(first(&pod), &facts()).expect_err(wish);
+        let pod = one(&format!("volumeDevices: [{requested_devices}]"));
+        let error = of_container(first(&pod), &facts()).expect_err(requested_devices);
         assert_eq!(error.to_string(), text);
     }
 }

@@ -4,7 +4,7 @@ use super::*;
 use crate::resolv_conf::ResolvConf;
 use crate::testing::{node, one_with, texts};
 
-fn with_host() -> NodeFacts {
+fn with_host() -> NodeSetupInputs {
     let mut node = node();
     node.dns.resolver = Some(ResolvConf {
         servers: texts(&["8.8.8.8"]),
@@ -49,18 +49,18 @@ fn without_a_cluster_domain_the_hosts_domains_stay() {
 }
 
 #[test]
-fn without_cluster_servers_the_hosts_are_used_and_it_is_said() {
+fn without_cluster_servers_the_host_servers_are_used_with_a_warning() {
     let mut node = with_host();
     node.dns.cluster_servers.clear();
     let (config, warnings) = of_pod(&one_with("dnsPolicy: ClusterFirst,", ""), &node);
     assert_eq!(config.servers, ["8.8.8.8"]);
     let text = "kubelet does not have ClusterDNS IP configured and cannot create Pod using \"ClusterFirst\" policy. Falling back to \"Default\" policy.";
-    let told: Vec<(bool, &str, &str)> =
+    let reported_warnings: Vec<(bool, &str, &str)> =
         warnings.iter().map(|it| (it.about_node, it.reason, it.message.as_str())).collect();
     let of_pod_text = format!("pod: \"web_shop(u-1)\". {text}");
     let expected =
         [(true, "MissingClusterDNS", text), (false, "MissingClusterDNS", of_pod_text.as_str())];
-    assert_eq!(told, expected);
+    assert_eq!(reported_warnings, expected);
 }
 
 #[test]
@@ -101,7 +101,7 @@ fn the_pods_own_settings_come_on_top() {
 }
 
 #[test]
-fn servers_beyond_three_are_cut_and_told() {
+fn servers_beyond_three_are_dropped_with_a_warning() {
     let own = "dnsPolicy: None, dnsConfig: {nameservers: [1.1.1.1, 2.2.2.2, 3.3.3.3, 4.4.4.4]},";
     let (config, warnings) = of_pod(&one_with(own, ""), &with_host());
     assert_eq!(config.servers, ["1.1.1.1", "2.2.2.2", "3.3.3.3"]);

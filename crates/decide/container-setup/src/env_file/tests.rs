@@ -26,8 +26,8 @@ fn values_are_found() {
 }
 
 #[test]
-fn mistakes_are_told_with_their_line() {
-    for (content, line, what) in [
+fn mistakes_name_their_line() {
+    for (content, line, message) in [
         ("A", 1, "no '='"),
         ("='b'", 1, "no name before '='"),
         ("A ='b'", 1, "a space before '='"),
@@ -38,9 +38,9 @@ fn mistakes_are_told_with_their_line() {
         ("A='x\ny' z", 2, "something after the closing quote"),
     ] {
         let error = value(content.as_bytes(), "Z").expect_err(content);
-        assert_eq!(error, EnvFileError { line, what }, "{content:?}");
+        assert_eq!(error, EnvFileError { line, message }, "{content:?}");
     }
-    assert_eq!(value(b"\xff", "A").expect_err("bytes").what, "not UTF-8");
+    assert_eq!(value(b"\xff", "A").expect_err("bytes").message, "not UTF-8");
     // A mistake after the variable does not matter.
     assert_eq!(value(b"A='b'\nbroken", "A").as_deref(), Ok("b"));
 }

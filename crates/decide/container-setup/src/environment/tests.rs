@@ -6,13 +6,13 @@ use crate::inputs::ReadyVolume;
 use crate::testing::{first, node, one, texts};
 use ports::{ContentData, ContentError};
 
-fn facts() -> ContainerFacts {
+fn facts() -> ContainerSetupInputs {
     let data = |pairs: &[(&str, &str)]| {
         let pairs = pairs.iter();
         let data = pairs.map(|(key, value)| ((*key).into(), value.as_bytes().into())).collect();
         Ok(ContentData(data))
     };
-    ContainerFacts {
+    ContainerSetupInputs {
         pod_ips: texts(&["10.0.0.7"]),
         contents: [
             ((ContentKind::ConfigMap, "cm".into()), data(&[("B", "cm-b"), ("A", "cm-a")])),
@@ -21,13 +21,13 @@ fn facts() -> ContainerFacts {
             ((ContentKind::ConfigMap, "none".into()), Err(ContentError::NotFound)),
         ]
         .into(),
-        ..ContainerFacts::default()
+        ..ContainerSetupInputs::default()
     }
 }
 
-fn made_with(container: &str, facts: &ContainerFacts) -> Result<String, String> {
+fn made_with(container: &str, facts: &ContainerSetupInputs) -> Result<String, String> {
     let pod = one(container);
-    let source = Source { pod: &pod, container: first(&pod), node: &node(), facts };
+    let source = EnvironmentSource { pod: &pod, container: first(&pod), node: &node(), facts };
     let variables = make(&source).map_err(|error| error.to_string())?;
     let shown: Vec<String> =
         variables.into_iter().map(|(name, value)| format!("{name}={value}")).collect();
@@ -89,7 +89,7 @@ fn variables() {
 }
 
 #[test]
-fn refusals() {
+fn setup_errors() {
     for (container, expected) in [
         ("envFrom: [{secretRef: {name: none}}]", "secret \"none\" not found"),
         ("envFrom: [{configMapRef: {name: none}}]", "configmap \"none\" not found"),
@@ -113,8 +113,8 @@ fn refusals() {
         assert_eq!(made(container), Err(expected.to_owned()), "{container}");
     }
     let mut alone = facts();
-    let nobody = Err(ContentError::NoSource("nobody is here".into()));
-    alone.contents = Contents::from([((ContentKind::ConfigMap, "cm".into()), nobody)]);
+    let no_content_source = Err(ContentError::NoSource("nobody is here".into()));
+    alone.contents = Contents::from([((ContentKind::ConfigMap, "cm".into()), no_content_source)]);
     let container = "envFrom: [{configMapRef: {name: cm}}]";
     let text = "couldn't get configMap shop/cm, no kubeClient defined: nobody is here";
     assert_eq!(made_with(container, &alone), Err(text.to_owned()));
@@ -158,6 +158,7 @@ fn files_of_variables() {
     assert_eq!(wanted_files(first(&pod)), [("v".to_owned(), "p".to_owned())]);
     let mut without = node();
     without.gates.env_files = false;
-    let source = Source { pod: &pod, container: first(&pod), node: &without, facts: &facts };
+    let source =
+        EnvironmentSource { pod: &pod, container: first(&pod), node: &without, facts: &facts };
     assert_eq!(make(&source), Ok(vec![("X".to_owned(), String::new())]));
 }

@@ -12,7 +12,7 @@ fn the_pod(spec: &str) -> Pod {
     )
 }
 
-fn read(path: &str, spec: &str, node: &NodeFacts, ips: &[&str]) -> Result<String, String> {
+fn read(path: &str, spec: &str, node: &NodeSetupInputs, ips: &[&str]) -> Result<String, String> {
     let field = ObjectFieldSelector { api_version: "v1".into(), field_path: path.into() };
     value(&field, &the_pod(spec), node, &texts(ips)).map_err(|error| error.to_string())
 }

@@ -57,7 +57,7 @@ fn a_gate_hides_the_override() {
 }
 
 #[test]
-fn the_kernel_is_told_the_whole_name_only_where_asked() {
+fn the_kernel_gets_the_full_name_only_where_requested() {
     let domain = "subdomain: sub, setHostnameAsFQDN: true,";
     for (spec, expected) in [
         ("", "web"),

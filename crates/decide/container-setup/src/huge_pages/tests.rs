@@ -3,8 +3,8 @@
 use super::*;
 use crate::testing::{amounts, first, pod, texts};
 
-fn machine() -> Machine {
-    Machine { huge_page_sizes: texts(&["2MB", "1GB"]), ..Machine::default() }
+fn machine() -> MachineProperties {
+    MachineProperties { huge_page_sizes: texts(&["2MB", "1GB"]), ..MachineProperties::default() }
 }
 
 fn shown(limits: &[(String, u64)]) -> String {
@@ -48,7 +48,7 @@ fn every_size_is_limited() {
         let pod = pod(&format!(
             "{{resources: {{limits: {{{of_pod}}}}}, containers: [{{name: a, image: i, resources: {{limits: {{{own}}}}}}}]}}"
         ));
-        let limits = of_container(&pod, first(&pod), &machine(), &Gates::default());
+        let limits = of_container(&pod, first(&pod), &machine(), &SetupGates::default());
         assert_eq!(shown(&limits), expected, "{of_pod} {own}");
     }
 }
@@ -58,5 +58,5 @@ fn limits_above_containers() {
     let asked = amounts(&[("hugepages-2Mi", "6Mi"), ("cpu", "1")]);
     assert_eq!(shown(&of_requests(&asked, &machine())), "2MB:6291456 1GB:0");
     assert_eq!(shown(&unbounded(&machine())), "2MB:4611686018427387904 1GB:4611686018427387904");
-    assert_eq!(of_requests(&asked, &Machine::default()), []);
+    assert_eq!(of_requests(&asked, &MachineProperties::default()), []);
 }

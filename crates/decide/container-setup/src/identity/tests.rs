@@ -37,7 +37,7 @@ fn a_container_has_four_labels_and_none_of_the_pods() {
 }
 
 #[test]
-fn annotations_say_what_must_be_known_later() {
+fn annotations_hold_what_is_needed_without_the_specification() {
     let pod = one_with(
         "terminationGracePeriodSeconds: 30,",
         "terminationMessagePath: /dev/termination-log, terminationMessagePolicy: File, \
@@ -47,7 +47,7 @@ fn annotations_say_what_must_be_known_later() {
     let given = [("vendor/x", "1"), (HASH, "forged")]
         .map(|(key, value)| (key.to_owned(), value.to_owned()))
         .into();
-    let notes = container_annotations(&pod, first(&pod), 7, &given);
+    let parse_annotations = container_annotations(&pod, first(&pod), 7, &given);
     let hash = container_hash_text(first(&pod));
     for (name, expected) in [
         ("io.kubernetes.container.hash", hash.as_str()),
@@ -62,24 +62,24 @@ fn annotations_say_what_must_be_known_later() {
         ),
         ("vendor/x", "1"),
     ] {
-        assert_eq!(notes.get(name).map(String::as_str), Some(expected), "{name}");
+        assert_eq!(parse_annotations.get(name).map(String::as_str), Some(expected), "{name}");
     }
-    assert_eq!(notes.len(), 8);
+    assert_eq!(parse_annotations.len(), 8);
 }
 
 #[test]
-fn what_a_pod_does_not_say_is_not_noted() {
+fn unset_fields_get_no_annotation() {
     let pod = one("");
-    let notes = container_annotations(&pod, first(&pod), 0, &Labels::new());
+    let parse_annotations = container_annotations(&pod, first(&pod), 0, &Labels::new());
     for name in [TERMINATION_GRACE, DELETION_GRACE, PRE_STOP_HANDLER, PORTS] {
-        assert_eq!(notes.get(name), None, "{name}");
+        assert_eq!(parse_annotations.get(name), None, "{name}");
     }
     // These two are noted even when empty.
-    assert_eq!(notes.get(TERMINATION_MESSAGE_PATH).map(String::as_str), Some(""));
-    assert_eq!(notes.get(TERMINATION_MESSAGE_POLICY).map(String::as_str), Some(""));
+    assert_eq!(parse_annotations.get(TERMINATION_MESSAGE_PATH).map(String::as_str), Some(""));
+    assert_eq!(parse_annotations.get(TERMINATION_MESSAGE_POLICY).map(String::as_str), Some(""));
     let going = pod_with("deletionGracePeriodSeconds: 5", "{containers: [{name: a, image: i}]}");
-    let notes = container_annotations(&going, first(&going), 0, &Labels::new());
-    assert_eq!(notes.get(DELETION_GRACE).map(String::as_str), Some("5"));
+    let parse_annotations = container_annotations(&going, first(&going), 0, &Labels::new());
+    assert_eq!(parse_annotations.get(DELETION_GRACE).map(String::as_str), Some("5"));
 }
 
 #[test]
@@ -90,7 +90,7 @@ fn notes_are_read_back() {
     );
     pod.metadata.deletion_grace_period_seconds = Some(9);
     let written = container_annotations(&pod, first(&pod), 4, &Labels::new());
-    let expected = ContainerNotes {
+    let expected = ParsedAnnotations {
         hash: pod_model::pod::container_hash(first(&pod)).into(),
         restart_count: 4,
         termination_message_path: "/t".to_owned(),
@@ -100,15 +100,15 @@ fn notes_are_read_back() {
         pre_stop_handler: Some(r#"{"sleep":{"seconds":1}}"#.to_owned()),
         ports: Some(r#"[{"containerPort":1}]"#.to_owned()),
     };
-    assert_eq!(notes(&written), expected);
+    assert_eq!(parse_annotations(&written), expected);
 }
 
 #[test]
 fn unreadable_notes_are_none() {
     let pairs = [(HASH, "xyz"), (RESTART_COUNT, "-1"), (DELETION_GRACE, "soon")];
     let bad = pairs.map(|(key, value)| (key.to_owned(), value.to_owned())).into();
-    assert_eq!(notes(&bad), ContainerNotes::default());
-    assert_eq!(notes(&Labels::new()), ContainerNotes::default());
+    assert_eq!(parse_annotations(&bad), ParsedAnnotations::default());
+    assert_eq!(parse_annotations(&Labels::new()), ParsedAnnotations::default());
 }
 
 #[test]

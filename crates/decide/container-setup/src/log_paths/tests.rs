@@ -4,9 +4,9 @@ use super::*;
 use crate::testing::one;
 
 #[test]
-fn folders_and_files_have_the_references_names() {
+fn dirs_and_files_have_the_references_names() {
     let pod = one("");
-    assert_eq!(pod_folder(&pod), "shop_web_u-1");
+    assert_eq!(pod_dir(&pod), "shop_web_u-1");
     for root in ["/var/log/pods", "/var/log/pods/"] {
         assert_eq!(pod_directory(root, &pod), "/var/log/pods/shop_web_u-1");
         assert_eq!(container_directory(root, &pod, "app"), "/var/log/pods/shop_web_u-1/app");
@@ -16,9 +16,9 @@ fn folders_and_files_have_the_references_names() {
 }
 
 #[test]
-fn a_folder_tells_its_pod() {
-    for (folder, uid) in [("shop_web_u-1", "u-1"), ("u-1", "u-1"), ("a_b_c_d", "d"), ("", "")] {
-        assert_eq!(uid_of_folder(folder), uid, "{folder}");
+fn a_log_dir_name_holds_the_pod_uid() {
+    for (dir, uid) in [("shop_web_u-1", "u-1"), ("u-1", "u-1"), ("a_b_c_d", "d"), ("", "")] {
+        assert_eq!(uid_of_dir(dir), uid, "{dir}");
     }
 }
 

@@ -3,14 +3,14 @@
 use super::*;
 use crate::testing::{first, node, one};
 
-fn on(tiered: bool) -> NodeFacts {
+fn on(tiered: bool) -> NodeSetupInputs {
     let mut node = node();
     node.gates.memory_qos = true;
     node.limits.tiered_memory_reservation = tiered;
     node
 }
 
-fn shown(files: &Files) -> String {
+fn shown(files: &CgroupFiles) -> String {
     let shown: Vec<String> = files.iter().map(|(name, value)| format!("{name}={value}")).collect();
     shown.join(" ")
 }
@@ -52,7 +52,7 @@ fn off_is_off() {
 }
 
 #[test]
-fn a_node_that_does_not_know_what_it_has_throttles_nobody() {
+fn a_node_without_known_memory_throttles_no_container() {
     let mut node = on(false);
     node.allocatable = Default::default();
     let pod = one("");

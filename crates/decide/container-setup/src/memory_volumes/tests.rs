@@ -16,7 +16,7 @@ fn the_least_counts() {
     let helped = of("initContainers: [{name: i, image: i}],", ["64Mi", "64Mi"]);
     let by_cpu = of("resources: {limits: {cpu: 1}},", ["64Mi", ""]);
     let whole = of("resources: {limits: {memory: 96Mi}},", ["64Mi", ""]);
-    for (what, pod, said, expected) in [
+    for (what, pod, size_limit, expected) in [
         ("nobody says", &plain, None, Some(1024)),
         ("one may use more", &one, None, Some(1024)),
         ("both are limited", &both, None, Some(128)),
@@ -30,7 +30,7 @@ fn the_least_counts() {
     ] {
         let mut node = node();
         node.allocatable = amounts(&[("memory", "1Gi")]);
-        let size = size(pod, &node, said.map(|mib| mib << 20)).map(|bytes| bytes >> 20);
+        let size = size(pod, &node, size_limit.map(|mib| mib << 20)).map(|bytes| bytes >> 20);
         assert_eq!(size, expected, "{what}");
     }
     let mut node = node();

@@ -4,9 +4,9 @@ use super::*;
 use crate::testing::{first, node, one, one_with, texts};
 use ports::runtime_objects::{HandlerFeatures, IdMapping, ImageSpec, NamespaceMode, UserNamespace};
 
-fn facts() -> ContainerFacts {
+fn facts() -> ContainerSetupInputs {
     let volume = |path: &str| ReadyVolume { path: path.into(), ..Default::default() };
-    ContainerFacts {
+    ContainerSetupInputs {
         pod_ips: texts(&["10.0.0.1"]),
         volumes: [
             ("data".to_owned(), volume("/v/data")),
@@ -29,16 +29,21 @@ fn facts() -> ContainerFacts {
 
 fn made_with(
     pod: &Pod,
-    node: &NodeFacts,
-    pod_facts: &PodFacts,
-    facts: &ContainerFacts,
+    node: &NodeSetupInputs,
+    pod_facts: &PodSetupInputs,
+    facts: &ContainerSetupInputs,
 ) -> Result<Vec<Mount>, String> {
     let env = [("WHO".to_owned(), "me".to_owned()), ("EMPTY".to_owned(), String::new())];
     of_container(pod, first(pod), node, (pod_facts, facts), &env).map_err(|error| error.to_string())
 }
 
 fn made(mounts: &str) -> Result<Vec<Mount>, String> {
-    made_with(&one(&format!("volumeMounts: [{mounts}]")), &node(), &PodFacts::default(), &facts())
+    made_with(
+        &one(&format!("volumeMounts: [{mounts}]")),
+        &node(),
+        &PodSetupInputs::default(),
+        &facts(),
+    )
 }
 
 fn one_mount(mount: &str) -> Mount {
@@ -83,12 +88,12 @@ fn propagation() {
 
 #[test]
 fn recursive_read_only() {
-    let able = PodFacts {
+    let able = PodSetupInputs {
         handler: HandlerFeatures { recursive_read_only_mounts: true, ..Default::default() },
         ..Default::default()
     };
     let failed = "failed to resolve recursive read-only mode: volume \"data\" requested recursive read-only mode, but it is not";
-    for (wish, supported, expected) in [
+    for (requested_mode, supported, expected) in [
         ("readOnly: true", true, Ok(false)),
         ("readOnly: true, recursiveReadOnly: Disabled", true, Ok(false)),
         ("recursiveReadOnly: Disabled", false, Ok(false)),
@@ -113,10 +118,10 @@ fn recursive_read_only() {
             Err("failed to resolve recursive read-only mode: unknown recursive read-only mode \"Odd\"".to_owned()),
         ),
     ] {
-        let pod = one(&format!("volumeMounts: [{{name: data, mountPath: /a, {wish}}}]"));
-        let able = if supported { &able } else { &PodFacts::default() };
+        let pod = one(&format!("volumeMounts: [{{name: data, mountPath: /a, {requested_mode}}}]"));
+        let able = if supported { &able } else { &PodSetupInputs::default() };
         let outcome = made_with(&pod, &node(), able, &facts());
-        assert_eq!(outcome.map(|mounts| mounts[0].recursive_read_only), expected, "{wish}");
+        assert_eq!(outcome.map(|mounts| mounts[0].recursive_read_only), expected, "{requested_mode}");
     }
 }
 
@@ -170,7 +175,7 @@ fn sub_paths_are_pinned_or_refused() {
 }
 
 #[test]
-fn what_has_to_be_pinned_is_said_before() {
+fn sub_paths_to_pin_are_listed_in_advance() {
     let pod = one(
         "volumeMounts: [{name: data, mountPath: /a}, {name: fixed, mountPath: /b, subPath: s}, \
                    {name: data, mountPath: /c, subPathExpr: \"$(WHO)\"}, {name: image, mountPath: /d, subPath: s}]",
@@ -203,7 +208,8 @@ fn the_order_is_devices_own_hosts_and_message() {
     facts.termination_file = Some("/p/message".into());
     facts.given.mounts = vec![Mount { container_path: "/gpu".into(), ..Default::default() }];
     let container = "terminationMessagePath: dev/log, volumeMounts: [{name: fixed, mountPath: /z}, {name: data, mountPath: /a}]";
-    let mounts = made_with(&one(container), &node(), &PodFacts::default(), &facts).expect("mounts");
+    let mounts =
+        made_with(&one(container), &node(), &PodSetupInputs::default(), &facts).expect("mounts");
     let paths: Vec<(&str, &str)> =
         mounts.iter().map(|it| (it.container_path.as_str(), it.host_path.as_str())).collect();
     let expected = [
@@ -230,7 +236,7 @@ fn the_hosts_file_is_left_out_where_it_must_be() {
         let mut facts = facts();
         facts.pod_ips = texts(ips);
         facts.hosts_file = file.then(|| "/p/etc-hosts".into());
-        let mounts = made_with(&pod, &node(), &PodFacts::default(), &facts).expect("mounts");
+        let mounts = made_with(&pod, &node(), &PodSetupInputs::default(), &facts).expect("mounts");
         let found = mounts.iter().any(|mount| mount.host_path == "/p/etc-hosts");
         assert_eq!(found, there, "{ips:?} {file}");
     }
@@ -245,7 +251,7 @@ fn the_message_file_needs_a_place_and_a_file() {
     ] {
         let mut facts = facts();
         facts.termination_file = file.then(|| "/p/m".into());
-        let mounts = made_with(&one(container), &node(), &PodFacts::default(), &facts);
+        let mounts = made_with(&one(container), &node(), &PodSetupInputs::default(), &facts);
         assert_eq!(mounts.expect("mounts").len(), usize::from(there), "{container} {file}");
     }
 }
@@ -263,7 +269,7 @@ fn labels_for_selinux_once_a_volume_and_only_where_it_is_on() {
     {
         let mut node = node();
         node.security.selinux_enabled = enabled;
-        let mounts = made_with(&pod, &node, &PodFacts::default(), &facts).expect("mounts");
+        let mounts = made_with(&pod, &node, &PodSetupInputs::default(), &facts).expect("mounts");
         let labels: Vec<bool> = mounts.iter().map(|mount| mount.selinux_relabel).collect();
         assert_eq!(labels, expected);
     }
@@ -273,7 +279,7 @@ fn labels_for_selinux_once_a_volume_and_only_where_it_is_on() {
 fn users_of_the_pod_are_those_of_its_mounts() {
     let mapping = |host_id| vec![IdMapping { host_id, container_id: 0, length: 65536 }];
     let users = UserNamespace { mode: NamespaceMode::Pod, uids: mapping(1), gids: mapping(2) };
-    let pod_facts = PodFacts { user_namespace: Some(users), ..Default::default() };
+    let pod_facts = PodSetupInputs { user_namespace: Some(users), ..Default::default() };
     let mut facts = facts();
     facts.hosts_file = Some("/h".into());
     let pod = one("volumeMounts: [{name: data, mountPath: /a}]");

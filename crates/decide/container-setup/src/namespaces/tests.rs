@@ -6,7 +6,7 @@ use ports::runtime_objects::HandlerFeatures;
 use ports::runtime_objects::NamespaceMode::{Container, Node, Pod as PodMode, Target};
 
 #[test]
-fn wishes_and_namespaces() {
+fn host_namespaces_follow_the_pod_specification() {
     for (spec, network, pid, ipc) in [
         ("", PodMode, Container, PodMode),
         ("hostNetwork: true,", Node, Container, PodMode),
@@ -16,7 +16,7 @@ fn wishes_and_namespaces() {
         ("shareProcessNamespace: false,", PodMode, Container, PodMode),
         ("shareProcessNamespace: true, hostPID: true,", PodMode, Node, PodMode),
     ] {
-        let options = of_pod(&one_with(spec, ""), &PodFacts::default()).expect("allowed");
+        let options = of_pod(&one_with(spec, ""), &PodSetupInputs::default()).expect("allowed");
         assert_eq!((options.network, options.pid, options.ipc), (network, pid, ipc), "{spec}");
         assert_eq!(options.target_id, "");
     }
@@ -31,7 +31,7 @@ fn only_a_container_with_its_own_processes_joins_another() {
         ("hostPID: true,", Some("c1"), Node, ""),
     ] {
         let options =
-            of_container(&one_with(spec, ""), &PodFacts::default(), target).expect("allowed");
+            of_container(&one_with(spec, ""), &PodSetupInputs::default(), target).expect("allowed");
         assert_eq!((options.pid, options.target_id.as_str()), (pid, target_id), "{spec}");
     }
 }
@@ -65,7 +65,7 @@ fn users_of_its_own_need_a_handler_that_gives_them() {
         let handler =
             HandlerFeatures { name: name.to_owned(), user_namespaces: able, ..Default::default() };
         let user_namespace = given.then(|| own.clone());
-        let facts = PodFacts { handler, user_namespace, ..Default::default() };
+        let facts = PodSetupInputs { handler, user_namespace, ..Default::default() };
         let outcome = of_pod(&one_with(spec, ""), &facts);
         let users = outcome.map(|options| options.user.expect("always told"));
         assert_eq!(users.map_err(|error| error.to_string()), expected, "{spec} {name} {able}");

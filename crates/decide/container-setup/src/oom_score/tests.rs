@@ -36,7 +36,7 @@ fn classes() {
         of_container(
             &pod(&burstable("1Gi")),
             &pod(&burstable("1Gi")).spec.containers[0],
-            &NodeFacts::default()
+            &NodeSetupInputs::default()
         ),
         999
     );
@@ -63,7 +63,7 @@ fn critical_pods_of_the_nodes_class_are_last() {
 }
 
 #[test]
-fn a_sidecar_is_never_more_at_risk_than_whom_it_serves() {
+fn a_sidecar_has_at_most_the_oom_score_of_the_containers_it_serves() {
     let with = |side: &str, policy: &str| {
         pod(&format!(
             "{{initContainers: [{{name: s, image: i, {policy} resources: {{requests: {{memory: {side}}}}}}}], \
@@ -80,7 +80,7 @@ fn a_sidecar_is_never_more_at_risk_than_whom_it_serves() {
 }
 
 #[test]
-fn what_the_pod_asks_for_beyond_its_containers_is_shared() {
+fn pod_level_requests_beyond_the_containers_are_shared() {
     let spec = "{resources: {requests: {memory: 4Gi}}, containers: [{name: a, image: i, resources: {requests: {memory: 1Gi}}}, {name: b, image: i}]}";
     let shared = pod(spec);
     // (4 - 1) / 2 = 1.5 GiB for each on top.

@@ -3,8 +3,8 @@
 use super::*;
 use crate::testing::{amounts, first, pod};
 
-fn off() -> Gates {
-    Gates { pod_level_resources: false, ..Gates::default() }
+fn off() -> SetupGates {
+    SetupGates { pod_level_resources: false, ..SetupGates::default() }
 }
 
 fn sample() -> Pod {
@@ -16,18 +16,24 @@ fn sample() -> Pod {
 }
 
 #[test]
-fn sums_with_and_without_the_pods_own_words() {
-    let on = Gates::default();
+fn sums_with_and_without_pod_level_resources() {
+    let on = SetupGates::default();
     let pod = sample();
     assert_eq!(requests(&pod, &on), amounts(&[("cpu", "510m"), ("memory", "11Mi")]));
     assert_eq!(requests(&pod, &off()), amounts(&[("cpu", "210m"), ("memory", "11Mi")]));
     assert_eq!(limits(&pod, &on), amounts(&[("cpu", "2010m"), ("memory", "65Mi")]));
     assert_eq!(limits(&pod, &off()), amounts(&[("cpu", "310m"), ("memory", "26Mi")]));
-    let plain = |gates: &Gates, side| without_overhead(&pod, gates, side);
-    assert_eq!(plain(&on, Side::Requests), amounts(&[("cpu", "500m"), ("memory", "10Mi")]));
-    assert_eq!(plain(&off(), Side::Requests), amounts(&[("cpu", "200m"), ("memory", "10Mi")]));
-    assert_eq!(plain(&on, Side::Limits), amounts(&[("cpu", "2"), ("memory", "64Mi")]));
-    assert_eq!(plain(&off(), Side::Limits), amounts(&[("cpu", "300m"), ("memory", "25Mi")]));
+    let plain = |gates: &SetupGates, side| without_overhead(&pod, gates, side);
+    assert_eq!(plain(&on, ResourceSide::Requests), amounts(&[("cpu", "500m"), ("memory", "10Mi")]));
+    assert_eq!(
+        plain(&off(), ResourceSide::Requests),
+        amounts(&[("cpu", "200m"), ("memory", "10Mi")])
+    );
+    assert_eq!(plain(&on, ResourceSide::Limits), amounts(&[("cpu", "2"), ("memory", "64Mi")]));
+    assert_eq!(
+        plain(&off(), ResourceSide::Limits),
+        amounts(&[("cpu", "300m"), ("memory", "25Mi")])
+    );
 }
 
 #[test]
@@ -38,7 +44,7 @@ fn overhead_that_no_container_asked_for_counts_too() {
 }
 
 #[test]
-fn what_is_said_for_the_pod_counts_where_it_may() {
+fn pod_level_resources_count_where_allowed() {
     for (resources, requests, limits) in [
         ("{requests: {cpu: 1}}", true, false),
         ("{limits: {memory: 1Mi}}", false, true),
@@ -48,8 +54,8 @@ fn what_is_said_for_the_pod_counts_where_it_may() {
     ] {
         let pod = pod(&format!("{{resources: {resources}, containers: [{{name: a, image: i}}]}}"));
         let found = (
-            has_pod_level_requests(&pod, &Gates::default()),
-            has_pod_level_limits(&pod, &Gates::default()),
+            has_pod_level_requests(&pod, &SetupGates::default()),
+            has_pod_level_limits(&pod, &SetupGates::default()),
         );
         assert_eq!(found, (requests, limits), "{resources}");
         assert!(pod_level(&pod, &off()).is_none());
@@ -59,8 +65,9 @@ fn what_is_said_for_the_pod_counts_where_it_may() {
 #[test]
 fn a_container_without_a_limit_has_the_pods() {
     let pod = sample();
-    let on = Gates::default();
-    let milli = |container, gates: &Gates| limit_of(&pod, container, gates, "cpu").milli_value();
+    let on = SetupGates::default();
+    let milli =
+        |container, gates: &SetupGates| limit_of(&pod, container, gates, "cpu").milli_value();
     assert_eq!(milli(first(&pod), &on), 2000);
     assert_eq!(milli(first(&pod), &off()), 0);
     assert_eq!(milli(&pod.spec.containers[1], &on), 300);

@@ -5,8 +5,8 @@ use crate::testing::texts;
 
 #[test]
 fn files_are_read() {
-    type Row<'a> = (&'a str, &'a [&'a str], &'a [&'a str], &'a [&'a str]);
-    let rows: [Row<'_>; 20] = [
+    type ResolvConfRow<'a> = (&'a str, &'a [&'a str], &'a [&'a str], &'a [&'a str]);
+    let rows: [ResolvConfRow<'_>; 20] = [
         ("", &[], &[], &[]),
         (" ", &[], &[], &[]),
         ("nameserver 1.2.3.4", &["1.2.3.4"], &[], &[]),

@@ -3,7 +3,7 @@
 use super::*;
 use crate::testing::{first, node, one, pod};
 
-fn read_from(pod: &Pod, selector: &str, node: &NodeFacts) -> Result<String, String> {
+fn read_from(pod: &Pod, selector: &str, node: &NodeSetupInputs) -> Result<String, String> {
     let with = one(&format!("env: [{{name: X, valueFrom: {{resourceFieldRef: {{{selector}}}}}}}]"));
     let from = first(&with).env.first().and_then(|it| it.value_from.as_ref());
     let selector = from.and_then(|it| it.resource_field_ref.as_ref()).expect("a selector");
@@ -37,7 +37,7 @@ fn amounts_and_divisors() {
 }
 
 #[test]
-fn limits_that_nobody_set_are_the_pods_or_the_nodes() {
+fn unset_limits_are_those_of_the_pod_or_the_node() {
     let plain = one("");
     for (selector, expected) in [
         ("resource: limits.cpu", "4"),

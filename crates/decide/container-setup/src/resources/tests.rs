@@ -3,7 +3,7 @@
 use super::*;
 use crate::testing::{first, node, one, pod, texts};
 
-fn made(container: &str, node: &NodeFacts) -> LinuxResources {
+fn made(container: &str, node: &NodeSetupInputs) -> LinuxResources {
     let pod = one(container);
     of_container(&pod, first(&pod), node, false)
 }
@@ -75,7 +75,7 @@ fn sandboxes() {
     let pod = pod("{overhead: {cpu: 100m, memory: 2Mi}, containers: [\
         {name: a, image: i, resources: {requests: {cpu: 250m}, limits: {cpu: 500m, memory: 1Mi}}}, \
         {name: b, image: i, resources: {requests: {cpu: 250m}, limits: {cpu: 500m, memory: 1Mi}}}]}");
-    let sandbox = of_sandbox(&pod, &node(), &PodFacts::default());
+    let sandbox = of_sandbox(&pod, &node(), &PodSetupInputs::default());
     let expected = LinuxResources {
         cpu_shares: 512,
         cpu_quota: 100_000,
@@ -84,7 +84,7 @@ fn sandboxes() {
         ..Default::default()
     };
     assert_eq!(sandbox, expected);
-    let exclusive = PodFacts { exclusive_cpus: true, ..Default::default() };
+    let exclusive = PodSetupInputs { exclusive_cpus: true, ..Default::default() };
     assert_eq!(of_sandbox(&pod, &node(), &exclusive).cpu_quota, -1);
     let overhead = of_overhead(&pod, &node());
     let expected = LinuxResources {
@@ -97,6 +97,6 @@ fn sandboxes() {
     assert_eq!(overhead, expected);
     assert_eq!(of_overhead(&one(""), &node()), LinuxResources::default());
     let only_limit = one("resources: {limits: {cpu: 500m}}");
-    assert_eq!(of_sandbox(&only_limit, &node(), &PodFacts::default()).cpu_shares, 512);
-    assert_eq!(of_sandbox(&one(""), &node(), &PodFacts::default()).cpu_shares, 2);
+    assert_eq!(of_sandbox(&only_limit, &node(), &PodSetupInputs::default()).cpu_shares, 512);
+    assert_eq!(of_sandbox(&one(""), &node(), &PodSetupInputs::default()).cpu_shares, 2);
 }

@@ -4,8 +4,8 @@ use super::*;
 use crate::testing::{node, one, one_with};
 use ports::runtime_objects::{HandlerFeatures, LinuxResources};
 
-fn facts() -> PodFacts {
-    PodFacts {
+fn facts() -> PodSetupInputs {
+    PodSetupInputs {
         handler: HandlerFeatures { name: "kata".into(), ..Default::default() },
         cgroup_parent: "/kubepods/podu-1".into(),
         ..Default::default()
@@ -13,7 +13,7 @@ fn facts() -> PodFacts {
 }
 
 #[test]
-fn a_sandbox_is_told_whole() {
+fn a_full_sandbox_config_is_built() {
     let pod = one_with(
         "subdomain: sub, setHostnameAsFQDN: true, dnsPolicy: ClusterFirst, overhead: {cpu: 100m}, \
          securityContext: {runAsUser: 7, sysctls: [{name: net/ipv4/tcp_syncookies, value: \"0\"}]},",
@@ -42,7 +42,7 @@ fn a_sandbox_is_told_whole() {
 
 #[test]
 fn a_bare_one() {
-    let (config, _) = config(&one(""), &node(), &PodFacts::default(), 0).expect("a sandbox");
+    let (config, _) = config(&one(""), &node(), &PodSetupInputs::default(), 0).expect("a sandbox");
     assert_eq!(config.hostname, "web");
     assert_eq!(config.overhead, Some(LinuxResources::default()));
     assert_eq!(config.port_mappings, []);
@@ -50,7 +50,7 @@ fn a_bare_one() {
 }
 
 #[test]
-fn warnings_and_refusals_come_through() {
+fn warnings_and_errors_are_passed_on() {
     let mut alone = node();
     alone.dns.cluster_servers.clear();
     let (_, warnings) = config(&one(""), &alone, &facts(), 0).expect("a sandbox");
@@ -61,10 +61,10 @@ fn warnings_and_refusals_come_through() {
 }
 
 #[test]
-fn a_pull_is_told_of_the_same_pod() {
+fn a_pull_names_the_same_sandbox() {
     let pod = one("");
     let (whole, _) = config(&pod, &node(), &facts(), 4).expect("a sandbox");
-    let told = for_pull(&pod, &node().pod_logs_directory, facts().cgroup_parent, 4);
+    let config_of_pull = for_pull(&pod, &node().pod_logs_directory, facts().cgroup_parent, 4);
     let SandboxConfig { name, namespace, uid, attempt, log_directory, .. } = whole;
     let SandboxConfig { labels, annotations, cgroup_parent, .. } = whole;
     let expected = SandboxConfig {
@@ -78,6 +78,6 @@ fn a_pull_is_told_of_the_same_pod() {
         cgroup_parent,
         ..SandboxConfig::default()
     };
-    assert_eq!(told, expected);
-    assert_eq!((told.namespace.as_str(), told.uid.as_str()), ("shop", "u-1"));
+    assert_eq!(config_of_pull, expected);
+    assert_eq!((config_of_pull.namespace.as_str(), config_of_pull.uid.as_str()), ("shop", "u-1"));
 }

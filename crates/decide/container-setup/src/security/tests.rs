@@ -6,8 +6,8 @@ use ports::runtime_objects::{
     ImageRecord, NamespaceMode, SupplementalGroupsPolicy as Groups, UserNamespace,
 };
 
-fn facts() -> ContainerFacts {
-    ContainerFacts {
+fn facts() -> ContainerSetupInputs {
+    ContainerSetupInputs {
         image: ImageRecord { uid: Some(100), ..Default::default() },
         ..Default::default()
     }
@@ -15,11 +15,11 @@ fn facts() -> ContainerFacts {
 
 fn made(spec: &str, own: &str) -> ContainerSecurity {
     let pod = one_with(spec, own);
-    of_container(&pod, first(&pod), &node(), &PodFacts::default(), &facts()).expect("allowed")
+    of_container(&pod, first(&pod), &node(), &PodSetupInputs::default(), &facts()).expect("allowed")
 }
 
 #[test]
-fn nothing_said() {
+fn unset_fields_give_the_defaults() {
     let security = made("", "");
     let expected = ContainerSecurity {
         namespaces: ports::runtime_objects::NamespaceOptions {
@@ -60,7 +60,7 @@ fn an_images_user_by_name_is_passed_on_unless_a_number_is_asked_for() {
     facts.image = ImageRecord { user_name: "app".into(), ..Default::default() };
     for (own, user, name) in [("", None, "app"), ("securityContext: {runAsUser: 7}", Some(7), "")] {
         let pod = one(own);
-        let security = of_container(&pod, first(&pod), &node(), &PodFacts::default(), &facts)
+        let security = of_container(&pod, first(&pod), &node(), &PodSetupInputs::default(), &facts)
             .expect("allowed");
         assert_eq!((security.run_as_user, security.run_as_username.as_str()), (user, name));
     }
@@ -69,7 +69,7 @@ fn an_images_user_by_name_is_passed_on_unless_a_number_is_asked_for() {
 #[test]
 fn root_is_refused_where_it_must_be() {
     let pod = one("securityContext: {runAsNonRoot: true, runAsUser: 0}");
-    let error = of_container(&pod, first(&pod), &node(), &PodFacts::default(), &facts());
+    let error = of_container(&pod, first(&pod), &node(), &PodSetupInputs::default(), &facts());
     let text = error.expect_err("root").to_string();
     assert!(text.starts_with("container's runAsUser breaks non-root policy"), "{text}");
 }
@@ -122,14 +122,14 @@ fn proc_is_masked_unless_it_is_wanted_whole() {
     let throttle = "/sys/devices/system/cpu/cpu0/thermal_throttle";
     node.security.thermal_throttle_paths = texts(&[throttle]);
     let pod = one("");
-    let security = of_container(&pod, first(&pod), &node, &PodFacts::default(), &facts());
+    let security = of_container(&pod, first(&pod), &node, &PodSetupInputs::default(), &facts());
     assert_eq!(security.expect("allowed").masked_paths.last().map(String::as_str), Some(throttle));
 }
 
 #[test]
 fn groups_of_the_pod_and_its_volumes() {
     let spec = "securityContext: {fsGroup: 1, supplementalGroups: [2, 3], supplementalGroupsPolicy: Strict},";
-    let facts_of_pod = PodFacts { volume_groups: vec![9], ..Default::default() };
+    let facts_of_pod = PodSetupInputs { volume_groups: vec![9], ..Default::default() };
     let pod = one_with(spec, "");
     let security =
         of_container(&pod, first(&pod), &node(), &facts_of_pod, &facts()).expect("allowed");
@@ -158,12 +158,12 @@ fn groups_of_the_pod_and_its_volumes() {
 
 #[test]
 fn a_container_joins_its_target_and_has_its_profiles() {
-    let facts = ContainerFacts { target_id: Some("t".into()), ..facts() };
+    let facts = ContainerSetupInputs { target_id: Some("t".into()), ..facts() };
     let pod = one(
         "securityContext: {appArmorProfile: {type: Unconfined}, seccompProfile: {type: RuntimeDefault}}",
     );
-    let security =
-        of_container(&pod, first(&pod), &node(), &PodFacts::default(), &facts).expect("allowed");
+    let security = of_container(&pod, first(&pod), &node(), &PodSetupInputs::default(), &facts)
+        .expect("allowed");
     assert_eq!(security.namespaces.pid, NamespaceMode::Target);
     assert_eq!(security.namespaces.target_id, "t");
     assert_eq!(security.apparmor, Some(runtime::SecurityProfile::Unconfined));
@@ -177,7 +177,7 @@ fn a_sandbox_has_the_pods_users_and_the_runtimes_profile() {
          seccompProfile: {type: Unconfined}, appArmorProfile: {type: Unconfined}},",
         "",
     );
-    let security = of_sandbox(&pod, &PodFacts::default()).expect("allowed");
+    let security = of_sandbox(&pod, &PodSetupInputs::default()).expect("allowed");
     assert_eq!((security.run_as_user, security.run_as_group), (Some(5), Some(6)));
     assert_eq!(security.selinux.expect("a label").level, "s0");
     assert_eq!(security.seccomp, Some(runtime::SecurityProfile::RuntimeDefault));
@@ -202,7 +202,7 @@ fn a_sandbox_is_privileged_when_any_container_is() {
             false,
         ),
     ] {
-        let security = of_sandbox(&with(&lists), &PodFacts::default()).expect("allowed");
+        let security = of_sandbox(&with(&lists), &PodSetupInputs::default()).expect("allowed");
         assert_eq!(security.privileged, expected, "{lists}");
     }
 }

@@ -5,21 +5,21 @@ use crate::testing::{first, node, one, pod_with};
 
 const BURSTABLE: &str = "resources: {requests: {memory: 1Gi}, limits: {memory: 2Gi}}";
 
-fn swap_of(pod: &Pod, node: &NodeFacts) -> Option<String> {
+fn swap_of(pod: &Pod, node: &NodeSetupInputs) -> Option<String> {
     let mut resources = LinuxResources { memory_limit: 7, ..Default::default() };
     apply(&mut resources, pod, first(pod), node);
     assert_eq!(resources.memory_swap_limit, 0);
     resources.unified.get("memory.swap.max").cloned()
 }
 
-fn limited() -> NodeFacts {
+fn limited() -> NodeSetupInputs {
     let mut node = node();
     node.limits.swap = SwapBehavior::LimitedSwap;
     node
 }
 
 #[test]
-fn who_gets_swap() {
+fn swap_is_given_to_burstable_containers() {
     for (container, expected) in [
         (BURSTABLE, "536870912"),
         ("resources: {requests: {memory: 1Gi}}", "536870912"),
@@ -49,7 +49,7 @@ fn a_machine_without_memory_gives_none() {
 }
 
 #[test]
-fn the_kernel_decides_what_can_be_said() {
+fn swap_limits_depend_on_kernel_support() {
     let mut node = limited();
     node.machine.swap_controller = false;
     assert_eq!(swap_of(&one(BURSTABLE), &node), None);

@@ -27,7 +27,7 @@ fn exited(policy: &str, exit_code: i32) -> ContainerRecord {
 const FALLBACK: &str = "FallbackToLogsOnError";
 
 #[test]
-fn where_to_look() {
+fn termination_sources_follow_the_policy() {
     let cannot_run = ContainerRecord { reason: "ContainerCannotRun".into(), ..exited(FALLBACK, 1) };
     let running = ContainerRecord { state: ContainerState::Running, ..exited(FALLBACK, 1) };
     let elsewhere = ContainerRecord { mounts: vec![Mount::default()], ..exited("File", 1) };
@@ -48,7 +48,7 @@ fn where_to_look() {
         (placeless, false, false),
         (relative, true, false),
     ] {
-        let expected = Sources {
+        let expected = TerminationSources {
             file: file.then(|| "/pods/m".to_owned()),
             log: log.then(|| "/log/0.log".to_owned()),
         };
@@ -57,33 +57,37 @@ fn where_to_look() {
 }
 
 #[test]
-fn what_is_shown() {
+fn the_termination_message_comes_from_the_file_or_the_log() {
     let log = || Some(Ok((b"2026-01-02T03:04:05.000000000Z stderr F boom\n".to_vec(), true)));
     let file = |text: &str| Some(Ok(text.as_bytes().to_vec()));
     let wrong = || Some(Err("no such device".to_owned()));
     for (readings, expected) in [
-        (Readings::default(), ""),
-        (Readings { file: file("bye"), log: None }, "bye"),
-        (Readings { file: file("bye"), log: log() }, "bye"),
-        (Readings { file: file(""), log: log() }, "boom\n"),
-        (Readings { file: None, log: log() }, "boom\n"),
-        (Readings { file: file(""), log: None }, ""),
+        (TerminationReadings::default(), ""),
+        (TerminationReadings { file: file("bye"), log: None }, "bye"),
+        (TerminationReadings { file: file("bye"), log: log() }, "bye"),
+        (TerminationReadings { file: file(""), log: log() }, "boom\n"),
+        (TerminationReadings { file: None, log: log() }, "boom\n"),
+        (TerminationReadings { file: file(""), log: None }, ""),
         (
-            Readings { file: wrong(), log: log() },
+            TerminationReadings { file: wrong(), log: log() },
             "Error on reading termination log /pods/m: no such device",
         ),
         (
-            Readings { file: None, log: Some(Err("gone".into())) },
+            TerminationReadings { file: None, log: Some(Err("gone".into())) },
             "Error on reading termination message from logs: gone",
         ),
     ] {
         // The runtime's message is added by the caller from the record; here it would be
         // duplicated.
         let record = ContainerRecord { message: "oom".into(), ..exited(FALLBACK, 1) };
-        assert_eq!(left_behind(&sources(&record), &readings), expected, "{readings:?}");
+        assert_eq!(
+            read_termination_message(&sources(&record), &readings),
+            expected,
+            "{readings:?}"
+        );
     }
-    let long = Readings { file: file(&format!("x{}", "y".repeat(FILE_CAP))), log: None };
-    assert_eq!(left_behind(&sources(&exited("File", 1)), &long), "y".repeat(FILE_CAP));
+    let long = TerminationReadings { file: file(&format!("x{}", "y".repeat(FILE_CAP))), log: None };
+    assert_eq!(read_termination_message(&sources(&exited("File", 1)), &long), "y".repeat(FILE_CAP));
 }
 
 fn line(tag: &str, text: &str) -> String {

@@ -11,7 +11,7 @@ fn checked(spec: &str, container: &str, user: &ImageUser) -> Result<(), String> 
 const ASKED: &str = "securityContext: {runAsNonRoot: true},";
 
 #[test]
-fn an_image_without_a_word_runs_as_root() {
+fn an_image_without_a_user_runs_as_root() {
     let image = |uid, name: &str| ImageRecord { uid, user_name: name.into(), ..Default::default() };
     for (image, expected) in [
         (image(Some(7), ""), ImageUser::Number(7)),
@@ -24,7 +24,7 @@ fn an_image_without_a_word_runs_as_root() {
 }
 
 #[test]
-fn what_passes() {
+fn users_that_satisfy_run_as_non_root() {
     let root = ImageUser::Number(0);
     let named = ImageUser::Name("app".into());
     for (spec, container, user) in [
@@ -43,7 +43,7 @@ fn what_passes() {
 }
 
 #[test]
-fn what_does_not() {
+fn users_that_violate_run_as_non_root() {
     let place = "(pod: \"web_shop(u-1)\", container: app)";
     let own = "securityContext: {runAsNonRoot: true}";
     for (spec, container, user, text) in [

@@ -9,7 +9,7 @@
 //! no fencing: no earlier leader can have known it.
 //!
 //! A node that cannot be written does not block all others for ever: when the API server has
-//! answered for [`PATIENCE`] without accepting the write, the node is abandoned and that is
+//! answered for [`FENCE_TIMEOUT`] without accepting the write, the node is abandoned and that is
 //! reported. No API server works on a request for that long; what remains is a request delayed
 //! elsewhere.
 
@@ -17,19 +17,19 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use crate::facts::NodeId;
-use crate::time::Moment;
+use crate::time::ControllerTime;
 
 /// How long a node that cannot be written delays all pod CIDRs: twice as long as an API server
 /// works on a request (`--request-timeout`, one minute).
-pub const PATIENCE: Duration = Duration::from_secs(120);
+pub const FENCE_TIMEOUT: Duration = Duration::from_secs(120);
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(15);
 /// After so many conflicts in a row, another client writes faster than this one.
-const QUICK_TRIES: u32 = 5;
+const MAX_QUICK_RETRIES: u32 = 5;
 
 /// Outcome of the write that changes a node for the fence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum TouchFate {
+pub enum TouchOutcome {
     /// The node has a version made by this leader.
     Changed,
     /// The write conflicted with another version, which was read since.
@@ -37,73 +37,74 @@ pub enum TouchFate {
     /// The API server answered this request, or the read after it, without accepting the write.
     Refused,
     /// No response at all.
-    Unanswered,
+    NoResponse,
 }
 
 /// What follows from a fence write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Touched {
+pub enum TouchEffect {
     /// The node has passed the fence, or had passed before.
-    Shielded,
+    Passed,
     /// It will be retried.
     Again,
     /// It was retried for long enough: CIDRs are assigned without it. To be reported.
-    GivenUp,
+    Abandoned,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Post {
+struct FenceTarget {
     tries: u32,
     /// Since when there were responses, none of which accepted the write.
-    refused_since: Option<Moment>,
+    refused_since: Option<ControllerTime>,
     /// When it is retried; none while a write is in flight.
-    due: Option<Moment>,
+    due: Option<ControllerTime>,
 }
 
 /// Progress of the fence, for `explain` and logs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Outlook {
+pub struct FenceSummary {
     /// How many nodes are still to be changed.
     pub left: usize,
     /// How many of those have failed writes.
     pub failing: usize,
     /// When those whose writes are answered but not accepted are abandoned at the latest.
-    pub patience_ends: Option<Moment>,
+    pub grace_ends_at: Option<ControllerTime>,
 }
 
 /// The nodes that have not passed yet.
 #[derive(Clone, Debug, Default)]
 pub struct Fence {
-    posts: BTreeMap<NodeId, Post>,
-    due: BTreeSet<(Moment, NodeId)>,
+    targets: BTreeMap<NodeId, FenceTarget>,
+    due: BTreeSet<(ControllerTime, NodeId)>,
     opened: bool,
 }
 
 impl Fence {
     /// A fence around these: all nodes without a CIDR in the first complete list of this term.
-    pub fn around(now: Moment, nodes: impl IntoIterator<Item = NodeId>) -> Self {
-        let post = Post { due: Some(now), ..Post::default() };
-        let posts: BTreeMap<NodeId, Post> = nodes.into_iter().map(|node| (node, post)).collect();
-        let due = posts.keys().map(|node| (now, *node)).collect();
-        Self { posts, due, opened: false }
+    pub fn around(now: ControllerTime, nodes: impl IntoIterator<Item = NodeId>) -> Self {
+        let post = FenceTarget { due: Some(now), ..FenceTarget::default() };
+        let targets: BTreeMap<NodeId, FenceTarget> =
+            nodes.into_iter().map(|node| (node, post)).collect();
+        let due = targets.keys().map(|node| (now, *node)).collect();
+        Self { targets, due, opened: false }
     }
 
     /// Whether CIDR assignment is still blocked.
     pub fn stands(&self) -> bool {
-        !self.posts.is_empty()
+        !self.targets.is_empty()
     }
 
     /// Whether this node is still to be changed.
     pub fn awaits(&self, node: NodeId) -> bool {
-        self.posts.contains_key(&node)
+        self.targets.contains_key(&node)
     }
 
     /// Nodes to write now; they count as in flight from here on.
-    pub fn due(&mut self, now: Moment) -> Vec<NodeId> {
+    pub fn due(&mut self, now: ControllerTime) -> Vec<NodeId> {
         let mut nodes = Vec::new();
         while let Some((when, node)) = self.due.first().copied().filter(|(when, _)| *when <= now) {
             self.due.remove(&(when, node));
-            if let Some(post) = self.posts.get_mut(&node) {
+            if let Some(post) = self.targets.get_mut(&node) {
                 post.due = None;
                 nodes.push(node);
             }
@@ -112,47 +113,52 @@ impl Fence {
     }
 
     /// When `due` next returns a node.
-    pub fn next_wake(&self) -> Option<Moment> {
+    pub fn next_wake(&self) -> Option<ControllerTime> {
         self.due.first().map(|(when, _)| *when)
     }
 
     /// Records the outcome of the write to a node.
-    pub fn touched(&mut self, now: Moment, node: NodeId, fate: TouchFate) -> Touched {
-        let Some(post) = self.posts.get_mut(&node) else { return Touched::Shielded };
+    pub fn touched(
+        &mut self,
+        now: ControllerTime,
+        node: NodeId,
+        outcome: TouchOutcome,
+    ) -> TouchEffect {
+        let Some(post) = self.targets.get_mut(&node) else { return TouchEffect::Passed };
         post.tries = post.tries.saturating_add(1);
-        match fate {
-            TouchFate::Changed => {
+        match outcome {
+            TouchOutcome::Changed => {
                 self.passes(node);
-                return Touched::Shielded;
+                return TouchEffect::Passed;
             }
             // An API server that does not respond may still be working on old requests.
-            TouchFate::Unanswered => post.refused_since = None,
-            TouchFate::Outdated | TouchFate::Refused => {
+            TouchOutcome::NoResponse => post.refused_since = None,
+            TouchOutcome::Outdated | TouchOutcome::Refused => {
                 let since = *post.refused_since.get_or_insert(now);
-                if now.since(since) >= PATIENCE {
+                if now.since(since) >= FENCE_TIMEOUT {
                     self.passes(node);
-                    return Touched::GivenUp;
+                    return TouchEffect::Abandoned;
                 }
             }
         }
-        let quick = fate == TouchFate::Outdated && post.tries < QUICK_TRIES;
+        let quick = outcome == TouchOutcome::Outdated && post.tries < MAX_QUICK_RETRIES;
         let pause = FIRST_PAUSE.saturating_mul(1 << (post.tries - 1).min(8)).min(LONGEST_PAUSE);
         let when = if quick { now } else { now.after(pause) };
         if let Some(before) = post.due.replace(when) {
             self.due.remove(&(before, node));
         }
         self.due.insert((when, node));
-        Touched::Again
+        TouchEffect::Again
     }
 
     /// Removes a node from the fence: it has a CIDR, is gone, or is terminating. The version of a
     /// terminating node is newer than any for which a leader would have assigned a CIDR.
     pub fn passes(&mut self, node: NodeId) {
-        let Some(post) = self.posts.remove(&node) else { return };
+        let Some(post) = self.targets.remove(&node) else { return };
         if let Some(when) = post.due {
             self.due.remove(&(when, node));
         }
-        self.opened |= self.posts.is_empty();
+        self.opened |= self.targets.is_empty();
     }
 
     /// Whether the last node has passed since the previous call.
@@ -161,13 +167,14 @@ impl Fence {
     }
 
     /// Progress; none when CIDRs are being assigned.
-    pub fn outlook(&self) -> Option<Outlook> {
-        let failing = self.posts.values().filter(|post| post.tries > 0);
-        let ends = failing.clone().filter_map(|post| Some(post.refused_since?.after(PATIENCE)));
-        self.stands().then(|| Outlook {
-            left: self.posts.len(),
+    pub fn outlook(&self) -> Option<FenceSummary> {
+        let failing = self.targets.values().filter(|post| post.tries > 0);
+        let ends =
+            failing.clone().filter_map(|post| Some(post.refused_since?.after(FENCE_TIMEOUT)));
+        self.stands().then(|| FenceSummary {
+            left: self.targets.len(),
             failing: failing.count(),
-            patience_ends: ends.max(),
+            grace_ends_at: ends.max(),
         })
     }
 }

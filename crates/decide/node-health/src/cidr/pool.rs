@@ -53,7 +53,7 @@ pub struct Pool {
     excluded: Vec<(u32, u32)>,
     holders: BTreeMap<u32, NodeId>,
     /// Second and further holders; empty unless another client wrote a CIDR that was used.
-    rivals: BTreeMap<u32, Vec<NodeId>>,
+    extra_holders: BTreeMap<u32, Vec<NodeId>>,
 }
 
 impl Pool {
@@ -86,7 +86,7 @@ impl Pool {
             next: 0,
             excluded: Vec::new(),
             holders: BTreeMap::new(),
-            rivals: BTreeMap::new(),
+            extra_holders: BTreeMap::new(),
         })
     }
 
@@ -154,7 +154,7 @@ impl Pool {
 
     /// Adds a holder that holds none of these blocks yet. Returns another holder of one of them, if
     /// any.
-    pub(super) fn hold(&mut self, node: NodeId, block: &Block) -> Option<NodeId> {
+    pub(super) fn add_holder(&mut self, node: NodeId, block: &Block) -> Option<NodeId> {
         let mut other = None;
         for number in block.first..=block.last {
             self.take(number);
@@ -164,7 +164,7 @@ impl Pool {
                 }
                 Entry::Occupied(place) => {
                     other = other.or(Some(*place.get()));
-                    self.rivals.entry(number).or_default().push(node);
+                    self.extra_holders.entry(number).or_default().push(node);
                 }
             }
         }
@@ -172,13 +172,13 @@ impl Pool {
     }
 
     /// Removes a holder; blocks without any are free again.
-    pub(super) fn drop_holder(&mut self, node: NodeId, block: &Block) {
+    pub(super) fn remove_holder(&mut self, node: NodeId, block: &Block) {
         for number in block.first..=block.last {
-            if let Some(rivals) = self.rivals.get_mut(&number) {
-                rivals.retain(|rival| *rival != node);
+            if let Some(extra_holders) = self.extra_holders.get_mut(&number) {
+                extra_holders.retain(|extra_holder| *extra_holder != node);
             }
             if self.holders.get(&number) == Some(&node) {
-                let heir = self.rivals.get_mut(&number).and_then(Vec::pop);
+                let heir = self.extra_holders.get_mut(&number).and_then(Vec::pop);
                 match heir {
                     Some(heir) => {
                         self.holders.insert(number, heir);
@@ -189,8 +189,8 @@ impl Pool {
                     }
                 }
             }
-            if self.rivals.get(&number).is_some_and(Vec::is_empty) {
-                self.rivals.remove(&number);
+            if self.extra_holders.get(&number).is_some_and(Vec::is_empty) {
+                self.extra_holders.remove(&number);
             }
         }
     }

@@ -8,7 +8,7 @@ fn pool(cluster: &str, mask: u8) -> Pool {
     Pool::new(&parse_cidr(cluster).expect("a network"), mask).expect("a pool")
 }
 
-fn ranges(pools: &[(&str, u8)]) -> Ranges {
+fn ranges(pools: &[(&str, u8)]) -> CidrAllocator {
     with(pools, &[], &[]).0
 }
 
@@ -16,20 +16,24 @@ fn with(
     pools: &[(&str, u8)],
     services: &[&str],
     nodes: &[(u32, &[&str])],
-) -> (Ranges, Vec<(NodeId, Problem)>) {
+) -> (CidrAllocator, Vec<(NodeId, NodeCidrError)>) {
     let pools = pools.iter().map(|(cluster, mask)| pool(cluster, *mask)).collect();
     let services: Vec<_> =
         services.iter().map(|text| parse_cidr(text).expect("a network")).collect();
     let nodes: Vec<(NodeId, Vec<String>)> =
         nodes.iter().map(|(node, texts)| (NodeId(*node), owned(texts))).collect();
-    Ranges::new(pools, &services, nodes.iter().map(|(node, texts)| (*node, texts.as_slice())))
+    CidrAllocator::new(
+        pools,
+        &services,
+        nodes.iter().map(|(node, texts)| (*node, texts.as_slice())),
+    )
 }
 
 fn owned(texts: &[&str]) -> Vec<String> {
     texts.iter().map(|text| (*text).to_owned()).collect()
 }
 
-fn given(ranges: &mut Ranges, node: u32) -> String {
+fn given(ranges: &mut CidrAllocator, node: u32) -> String {
     match ranges.assign(NodeId(node)) {
         Assignment::Write(texts) => texts.join(" "),
         Assignment::Settled => "settled".to_owned(),
@@ -39,7 +43,7 @@ fn given(ranges: &mut Ranges, node: u32) -> String {
 }
 
 #[test]
-fn what_can_be_cut() {
+fn cluster_ranges_that_can_be_divided() {
     let rows = [
         ("10.0.0.0/8", 24, None),
         ("10.0.0.0/24", 24, None),
@@ -155,7 +159,7 @@ fn service_ranges_are_left_out() {
 }
 
 #[test]
-fn what_a_node_has_of_a_service_range_is_nobodys_when_the_node_goes() {
+fn a_block_in_a_service_range_stays_excluded_after_its_node_is_deleted() {
     let (mut ranges, _) = with(&[("10.1.0.0/22", 24)], &["10.1.0.0/24"], &[(1, &["10.1.0.0/23"])]);
     ranges.gone(NodeId(1));
     assert_eq!(ranges.pools()[0].taken(), 1);
@@ -166,7 +170,7 @@ fn what_a_node_has_of_a_service_range_is_nobodys_when_the_node_goes() {
 }
 
 #[test]
-fn what_nodes_have_is_noted_first() {
+fn existing_ranges_are_recorded_first() {
     let (mut ranges, problems) = with(
         &[("10.1.0.0/22", 24)],
         &[],
@@ -184,7 +188,7 @@ fn what_nodes_have_is_noted_first() {
 }
 
 #[test]
-fn bad_ranges_are_told_and_stop_nobody() {
+fn bad_ranges_are_reported_and_block_no_other_node() {
     let (mut ranges, problems) = with(
         &[("10.1.0.0/22", 24)],
         &[],
@@ -216,7 +220,7 @@ fn a_shared_block_is_free_only_when_the_last_holder_goes() {
     let (mut ranges, problems) =
         with(&[("10.1.0.0/23", 24)], &[], &[(1, same), (2, same), (3, same)]);
     assert_eq!(problems.len(), 2);
-    assert!(matches!(problems[0].1, Problem::Clash { with: NodeId(1), .. }));
+    assert!(matches!(problems[0].1, NodeCidrError::Overlap { with: NodeId(1), .. }));
     assert_eq!(given(&mut ranges, 9), "10.1.1.0/24");
     ranges.gone(NodeId(1));
     ranges.gone(NodeId(3));
@@ -226,7 +230,7 @@ fn a_shared_block_is_free_only_when_the_last_holder_goes() {
 }
 
 #[test]
-fn a_clash_is_told_once_and_a_change_is_followed() {
+fn an_overlap_is_reported_once_and_a_change_is_applied() {
     let same: &[&str] = &["10.1.0.0/24"];
     let (mut ranges, problems) = with(&[("10.1.0.0/22", 24)], &[], &[(1, same), (2, same)]);
     assert_eq!(problems.len(), 1);
@@ -243,7 +247,7 @@ fn a_clash_is_told_once_and_a_change_is_followed() {
 }
 
 #[test]
-fn fates_of_a_write() {
+fn an_assignment_follows_the_outcome_of_its_write() {
     let fresh = || {
         let mut ranges = ranges(&[("10.1.0.0/23", 24)]);
         assert_eq!(given(&mut ranges, 1), "10.1.0.0/24");
@@ -252,15 +256,15 @@ fn fates_of_a_write() {
     let mut ranges = fresh();
     assert_eq!(given(&mut ranges, 1), "settled", "a write is on its way");
     assert_eq!(ranges.pending(NodeId(1)), Some(owned(&["10.1.0.0/24"])));
-    ranges.written(NodeId(1), WriteFate::Unknown);
+    ranges.written(NodeId(1), AssignmentOutcome::Unknown);
     assert_eq!(given(&mut ranges, 2), "10.1.1.0/24", "its block is not free");
-    ranges.written(NodeId(1), WriteFate::Refused);
+    ranges.written(NodeId(1), AssignmentOutcome::Refused);
     assert_eq!(given(&mut ranges, 3), "10.1.0.0/24", "now it is");
 
     let mut ranges = fresh();
-    ranges.written(NodeId(1), WriteFate::Written);
+    ranges.written(NodeId(1), AssignmentOutcome::Written);
     assert_eq!(ranges.pending(NodeId(1)), None);
-    ranges.written(NodeId(1), WriteFate::Refused);
+    ranges.written(NodeId(1), AssignmentOutcome::Refused);
     assert_eq!(ranges.pools()[0].taken(), 1, "a late refusal takes nothing away");
 
     let mut ranges = fresh();
@@ -273,8 +277,8 @@ fn fates_of_a_write() {
 /// An earlier leader assigned a CIDR to node 1; its write to 2 or 3 may still be in flight.
 #[test]
 fn nothing_is_handed_out_before_the_fence_opens() {
-    use fence::{TouchFate, Touched};
-    let now = Moment::from_secs(7);
+    use fence::{TouchEffect, TouchOutcome};
+    let now = ControllerTime::from_secs(7);
     let fenced = || {
         let (mut ranges, _) =
             with(&[("10.1.0.0/16", 24)], &[], &[(1, &["10.1.0.0/24"]), (2, &[]), (3, &[])]);
@@ -285,7 +289,10 @@ fn nothing_is_handed_out_before_the_fence_opens() {
         ranges
     };
     let mut ranges = fenced();
-    assert_eq!(ranges.fence_mut().touched(now, NodeId(2), TouchFate::Changed), Touched::Shielded);
+    assert_eq!(
+        ranges.fence_mut().touched(now, NodeId(2), TouchOutcome::Changed),
+        TouchEffect::Passed
+    );
     assert_eq!(given(&mut ranges, 2), "fenced", "3 may still get any range");
     // The write to node 3 arrived.
     assert_eq!(ranges.seen(NodeId(3), &owned(&["10.1.1.0/24"])), []);
@@ -316,7 +323,7 @@ proptest! {
                             prop_assert!(!world.values().flatten().any(|other| other == text), "{text} twice");
                         }
                         world.insert(node, texts);
-                        ranges.written(NodeId(node), WriteFate::Written);
+                        ranges.written(NodeId(node), AssignmentOutcome::Written);
                     }
                     Assignment::Settled => prop_assert!(world.contains_key(&node)),
                     Assignment::Exhausted { .. } => prop_assert_eq!(world.len(), 32),

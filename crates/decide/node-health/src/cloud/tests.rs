@@ -2,7 +2,7 @@
 
 use super::*;
 
-const NOW: Moment = Moment::from_secs(5);
+const NOW: ControllerTime = ControllerTime::from_secs(5);
 
 fn shutdown_taint() -> Taint {
     Taint::new(TaintKey::CloudShutdown, TaintEffect::NoSchedule, Some(NOW.stamp()))
@@ -13,27 +13,32 @@ fn uninitialized() -> Vec<Taint> {
 }
 
 #[test]
-fn fates() {
-    let add = Fate::Taint(TaintPatch { add: vec![shutdown_taint()], remove: vec![] });
-    let remove = Fate::Taint(TaintPatch {
+fn an_instance_status_decides_the_cloud_action() {
+    let add = CloudAction::Taint(TaintPatch { add: vec![shutdown_taint()], remove: vec![] });
+    let remove = CloudAction::Taint(TaintPatch {
         add: vec![],
         remove: vec![(TaintKey::CloudShutdown, TaintEffect::NoSchedule)],
     });
     let tainted = vec![shutdown_taint()];
     let rows = [
-        (Some(Truth::True), vec![], Instance::Gone, Fate::Stays),
-        (Some(Truth::True), tainted.clone(), Instance::ShutDown, remove),
-        (Some(Truth::False), vec![], Instance::Gone, Fate::Delete),
-        (Some(Truth::Unknown), tainted.clone(), Instance::Gone, Fate::Delete),
-        (None, vec![], Instance::Gone, Fate::Delete),
-        (Some(Truth::Unknown), vec![], Instance::NoAnswer, Fate::Stays),
-        (Some(Truth::Unknown), vec![], Instance::ShutDown, add),
-        (Some(Truth::Unknown), tainted.clone(), Instance::ShutDown, Fate::Stays),
-        (Some(Truth::Unknown), tainted, Instance::Running, Fate::Stays),
-        (Some(Truth::Unknown), vec![], Instance::Exists, Fate::Stays),
+        (Some(ConditionState::True), vec![], InstanceStatus::Gone, CloudAction::Keep),
+        (Some(ConditionState::True), tainted.clone(), InstanceStatus::ShutDown, remove),
+        (Some(ConditionState::False), vec![], InstanceStatus::Gone, CloudAction::Delete),
+        (Some(ConditionState::Unknown), tainted.clone(), InstanceStatus::Gone, CloudAction::Delete),
+        (None, vec![], InstanceStatus::Gone, CloudAction::Delete),
+        (Some(ConditionState::Unknown), vec![], InstanceStatus::NoAnswer, CloudAction::Keep),
+        (Some(ConditionState::Unknown), vec![], InstanceStatus::ShutDown, add),
+        (
+            Some(ConditionState::Unknown),
+            tainted.clone(),
+            InstanceStatus::ShutDown,
+            CloudAction::Keep,
+        ),
+        (Some(ConditionState::Unknown), tainted, InstanceStatus::Running, CloudAction::Keep),
+        (Some(ConditionState::Unknown), vec![], InstanceStatus::Exists, CloudAction::Keep),
     ];
     for (ready, taints, instance, expected) in rows {
-        assert_eq!(fate(ready, &taints, instance, NOW), expected, "{ready:?} {instance:?}");
+        assert_eq!(cloud_action(ready, &taints, instance, NOW), expected, "{ready:?} {instance:?}");
     }
 }
 
@@ -88,10 +93,13 @@ fn a_node_is_described_once() {
 }
 
 #[test]
-fn what_cannot_be_described() {
+fn descriptions_that_are_refused() {
     let nameless = InstanceFacts { provider_id: String::new(), ..instance() };
     let node = CloudNode::default();
-    assert_eq!(describe(&node, &uninitialized(), &nameless), Err(CloudProblem::NoProviderId));
+    assert_eq!(
+        describe(&node, &uninitialized(), &nameless),
+        Err(CloudDescriptionError::NoProviderId)
+    );
     let named = CloudNode { provider_id: "mine".into(), ..CloudNode::default() };
     let got = describe(&named, &uninitialized(), &nameless).expect("usable").expect("needed");
     assert_eq!(got.provider_id, None, "an id is never changed");

@@ -9,15 +9,15 @@ use super::*;
 const A: ZoneId = ZoneId(0);
 const B: ZoneId = ZoneId(1);
 
-fn at(seconds: i64) -> Moment {
-    Moment::from_secs(seconds)
+fn at(seconds: i64) -> ControllerTime {
+    ControllerTime::from_secs(seconds)
 }
 
 fn queue() -> EvictionQueue {
-    EvictionQueue::new(Rate::per_second(0.1))
+    EvictionQueue::new(EvictionRate::per_second(0.1))
 }
 
-fn drain(queue: &mut EvictionQueue, now: Moment) -> Vec<u32> {
+fn drain(queue: &mut EvictionQueue, now: ControllerTime) -> Vec<u32> {
     let mut taken = Vec::new();
     while let Some((_, node)) = queue.due(now) {
         queue.take(node, now);
@@ -29,8 +29,8 @@ fn drain(queue: &mut EvictionQueue, now: Moment) -> Vec<u32> {
 #[test]
 fn one_at_once_then_one_per_interval_in_order() {
     let mut queue = queue();
-    for (number, moment) in [(7, 0), (3, 1), (5, 1)] {
-        queue.join(A, NodeId(number), at(moment));
+    for (number, instant) in [(7, 0), (3, 1), (5, 1)] {
+        queue.join(A, NodeId(number), at(instant));
     }
     assert_eq!(drain(&mut queue, at(1)), [7]);
     assert_eq!((queue.next_wake(), queue.is_empty()), (Some(at(11)), false));
@@ -76,12 +76,17 @@ fn joining_and_leaving() {
 
 #[test]
 fn rates_change() {
-    let slow = Rate::per_second(0.01);
-    let fast = Rate::per_second(0.1);
+    let slow = EvictionRate::per_second(0.01);
+    let fast = EvictionRate::per_second(0.1);
     let rows = [
         ("in hand, kept", vec![(0, slow)], false, Some(at(0))),
-        ("in hand, none while never", vec![(0, Rate::NEVER)], false, None),
-        ("after never one has to earn it", vec![(0, Rate::NEVER), (5, fast)], false, Some(at(15))),
+        ("in hand, none while never", vec![(0, EvictionRate::NEVER)], false, None),
+        (
+            "after never one has to earn it",
+            vec![(0, EvictionRate::NEVER), (5, fast)],
+            false,
+            Some(at(15)),
+        ),
         ("spent, starts anew", vec![(5, slow)], true, Some(at(105))),
         ("same rate, nothing happens", vec![(5, fast)], true, Some(at(10))),
     ];
@@ -92,8 +97,8 @@ fn rates_change() {
             queue.take(NodeId(1), at(0));
             queue.join(A, NodeId(2), at(0));
         }
-        for (moment, rate) in changes {
-            queue.set_rate(A, rate, at(moment));
+        for (instant, rate) in changes {
+            queue.set_rate(A, rate, at(instant));
         }
         assert_eq!(queue.next_wake(), expected, "{name}");
     }
@@ -103,14 +108,14 @@ fn rates_change() {
 fn a_predecessors_turn_counts() {
     let mut queue = queue();
     queue.join(A, NodeId(1), at(100));
-    queue.remember_turn(A, at(95), at(100));
-    queue.remember_turn(A, at(50), at(100));
+    queue.record_past_eviction(A, at(95), at(100));
+    queue.record_past_eviction(A, at(50), at(100));
     assert_eq!(queue.next_wake(), Some(at(105)));
-    queue.set_rate(A, Rate::per_second(0.01), at(106));
+    queue.set_rate(A, EvictionRate::per_second(0.01), at(106));
     assert_eq!(queue.next_wake(), Some(at(195)), "under the rate that turns out to hold, too");
     queue.take(NodeId(1), at(195));
     queue.join(A, NodeId(1), at(195));
-    queue.set_rate(A, Rate::per_second(0.1), at(400));
+    queue.set_rate(A, EvictionRate::per_second(0.1), at(400));
     assert_eq!(queue.next_wake(), Some(at(400)), "but only until we took one ourselves");
 }
 
@@ -118,7 +123,7 @@ fn a_predecessors_turn_counts() {
 fn a_predecessors_clock_may_be_off() {
     let mut queue = queue();
     queue.join(A, NodeId(1), at(100));
-    queue.remember_turn(A, at(9_999), at(100));
+    queue.record_past_eviction(A, at(9_999), at(100));
     assert_eq!(
         queue.next_wake(),
         Some(at(110)),
@@ -127,12 +132,12 @@ fn a_predecessors_clock_may_be_off() {
 }
 
 #[test]
-fn outlook_counts_who_is_ahead() {
+fn the_queue_position_counts_the_nodes_ahead() {
     let mut queue = queue();
     queue.join(A, NodeId(1), at(0));
     queue.join(A, NodeId(2), at(0));
     let outlook = queue.outlook(NodeId(2)).expect("it waits");
-    assert_eq!((outlook.ahead, outlook.turn_at), (1, Some(at(0))));
+    assert_eq!((outlook.ahead, outlook.next_eviction_at), (1, Some(at(0))));
     assert_eq!(outlook.interval, Some(Duration::from_secs(10)));
     assert_eq!(queue.outlook(NodeId(9)), None);
 }
@@ -150,8 +155,8 @@ proptest! {
             match what {
                 0 | 1 => queue.join(A, NodeId(node), at(now)),
                 2 => { queue.leave(NodeId(node)); }
-                3 => queue.set_rate(A, Rate::per_second(0.01), at(now)),
-                _ => queue.set_rate(A, if node == 0 { Rate::NEVER } else { Rate::per_second(0.1) }, at(now)),
+                3 => queue.set_rate(A, EvictionRate::per_second(0.01), at(now)),
+                _ => queue.set_rate(A, if node == 0 { EvictionRate::NEVER } else { EvictionRate::per_second(0.1) }, at(now)),
             }
             for _ in drain(&mut queue, at(now)) {
                 prop_assert!(last.is_none_or(|last| now - last >= 10), "{last:?} then {now}");

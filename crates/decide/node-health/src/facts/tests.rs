@@ -19,16 +19,23 @@ fn conditions_do_not_share_a_slot() {
     let mut conditions = Conditions::default();
     let mut names = std::collections::BTreeSet::new();
     for (number, kind) in (1..).zip(ConditionKind::ALL) {
-        let stamp = Stamp::from_nanos(number);
+        let stamp = RemoteTime::from_nanos(number);
         conditions.set(
             kind,
-            Some(Condition { status: Truth::True, heartbeat: stamp, transition: stamp }),
+            Some(NodeConditionFacts {
+                status: ConditionState::True,
+                heartbeat: stamp,
+                transition: stamp,
+            }),
         );
         names.insert(kind.name());
     }
     assert_eq!(names.len(), 5);
     for (number, kind) in (1..).zip(ConditionKind::ALL) {
-        assert_eq!(conditions.get(kind).map(|it| it.heartbeat), Some(Stamp::from_nanos(number)));
+        assert_eq!(
+            conditions.get(kind).map(|it| it.heartbeat),
+            Some(RemoteTime::from_nanos(number))
+        );
     }
     assert!(conditions.is_ready());
     conditions.set(ConditionKind::Ready, None);

@@ -4,23 +4,23 @@
 use pod_model::TaintEffect;
 
 use super::*;
-use crate::facts::{Condition, Conditions, Taint, TaintKey};
+use crate::facts::{Conditions, NodeConditionFacts, Taint, TaintKey};
 use crate::zones::{ZoneKey, ZoneState};
 
-mod falls;
-mod room;
+mod limits;
+mod not_ready;
 
-fn at(seconds: i64) -> Moment {
-    Moment::from_secs(seconds)
+fn at(seconds: i64) -> ControllerTime {
+    ControllerTime::from_secs(seconds)
 }
 
-fn facts(version: u64, ready: Truth, beat: i64) -> NodeFacts {
+fn facts(version: u64, ready: ConditionState, beat: i64) -> NodeHealthFacts {
     let mut conditions = Conditions::default();
-    let stamp = Stamp::from_nanos(beat);
-    let condition = Condition { status: ready, heartbeat: stamp, transition: stamp };
+    let stamp = RemoteTime::from_nanos(beat);
+    let condition = NodeConditionFacts { status: ready, heartbeat: stamp, transition: stamp };
     conditions.set(ConditionKind::Ready, Some(condition));
-    NodeFacts {
-        created: Stamp::from_nanos(0),
+    NodeHealthFacts {
+        created: RemoteTime::from_nanos(0),
         version,
         conditions,
         taints: Vec::new(),
@@ -31,27 +31,28 @@ fn facts(version: u64, ready: Truth, beat: i64) -> NodeFacts {
     }
 }
 
-fn in_zone(mut facts: NodeFacts, zone: &str) -> NodeFacts {
+fn in_zone(mut facts: NodeHealthFacts, zone: &str) -> NodeHealthFacts {
     let labels = [("topology.kubernetes.io/zone".to_owned(), zone.to_owned())].into();
     facts.zone = ZoneKey::from_labels(&labels);
     facts
 }
 
 /// A controller, and the cluster that its writes change.
-struct Bench {
+struct LifecycleFixture {
     controller: NodeLifecycle,
     now: i64,
     version: u64,
-    log: Vec<Action>,
+    log: Vec<LifecycleAction>,
     refuse: bool,
     /// The node that refuses taint writes.
     stubborn: Option<u32>,
 }
 
-impl Bench {
+impl LifecycleFixture {
     fn new() -> Self {
         // Settling has a test of its own.
-        let settings = Settings { settling: Duration::ZERO, ..Settings::default() };
+        let settings =
+            NodeLifecycleSettings { settling: Duration::ZERO, ..NodeLifecycleSettings::default() };
         let controller = NodeLifecycle::new(settings);
         Self {
             controller,
@@ -63,32 +64,33 @@ impl Bench {
         }
     }
 
-    fn see(&mut self, node: u32, facts: NodeFacts) {
+    fn see(&mut self, node: u32, facts: NodeHealthFacts) {
         self.version = self.version.max(facts.version);
-        let actions = self.controller.observe(at(self.now), NodeId(node), facts, Sight::Event);
+        let actions =
+            self.controller.observe(at(self.now), NodeId(node), facts, ObservationSource::Event);
         self.carry_out(actions);
     }
 
-    fn carry_out(&mut self, actions: Vec<Action>) {
+    fn carry_out(&mut self, actions: Vec<LifecycleAction>) {
         let mut todo = std::collections::VecDeque::from(actions);
         while let Some(action) = todo.pop_front() {
             self.log.push(action.clone());
             let (node, kind) = match &action {
-                Action::WriteConditions { node, .. } => (*node, WriteKind::Conditions),
-                Action::PatchTaints { node, .. } => (*node, WriteKind::Taints),
-                Action::SetLabels { node, .. } => (*node, WriteKind::Labels),
-                Action::MarkPodsNotReady { node } => {
+                LifecycleAction::WriteConditions { node, .. } => (*node, WriteKind::Conditions),
+                LifecycleAction::PatchTaints { node, .. } => (*node, WriteKind::Taints),
+                LifecycleAction::SetLabels { node, .. } => (*node, WriteKind::Labels),
+                LifecycleAction::MarkPodsNotReady { node } => {
                     self.controller.pods_marked(at(self.now), *node, !self.refuse);
                     continue;
                 }
-                Action::Tell { .. } => continue,
+                LifecycleAction::EmitEvent { .. } => continue,
             };
             self.version += 1;
             let stubborn =
                 kind == WriteKind::Taints && self.stubborn.is_some_and(|it| NodeId(it) == node);
             let outcome = match self.refuse || stubborn {
-                true => Outcome::Failed,
-                false => Outcome::Written { version: self.version },
+                true => WriteOutcome::Failed,
+                false => WriteOutcome::Written { version: self.version },
             };
             todo.extend(self.controller.written(at(self.now), node, kind, outcome));
         }
@@ -110,14 +112,14 @@ impl Bench {
         for _ in 0..seconds {
             self.now += 1;
             for node in alive {
-                let renewed = Stamp::from_nanos(self.now);
-                self.controller.lease_seen(at(self.now), NodeId(*node), renewed);
+                let renewed = RemoteTime::from_nanos(self.now);
+                self.controller.observe_lease(at(self.now), NodeId(*node), renewed);
             }
             self.tick();
         }
     }
 
-    fn ready(&self, node: u32) -> Option<Truth> {
+    fn ready(&self, node: u32) -> Option<ConditionState> {
         self.controller.node_ready(NodeId(node))
     }
 
@@ -126,97 +128,101 @@ impl Bench {
         facts.taints.iter().map(|taint| (taint.key.clone(), taint.effect)).collect()
     }
 
-    fn given_up(&self, node: u32) -> bool {
+    fn no_execute_tainted(&self, node: u32) -> bool {
         self.taints(node).iter().any(|(_, effect)| *effect == TaintEffect::NoExecute)
     }
 
-    fn told(&self, node: u32, event: NodeEvent) -> usize {
-        let told = Action::Tell { node: NodeId(node), event };
-        self.log.iter().filter(|action| **action == told).count()
+    fn events_of(&self, node: u32, event: NodeHealthEvent) -> usize {
+        let events_of = LifecycleAction::EmitEvent { node: NodeId(node), event };
+        self.log.iter().filter(|action| **action == events_of).count()
     }
 }
 
 /// Three live nodes and number 9.
-fn four() -> Bench {
-    let mut bench = Bench::new();
+fn four() -> LifecycleFixture {
+    let mut fixture = LifecycleFixture::new();
     for node in [1, 2, 3, 9] {
-        bench.see(node, facts(1, Truth::True, 1));
+        fixture.see(node, facts(1, ConditionState::True, 1));
     }
-    bench.tick();
-    bench
+    fixture.tick();
+    fixture
 }
 
 const OTHERS: [u32; 3] = [1, 2, 3];
 
 #[test]
 fn from_silence_to_taint_and_back() {
-    let mut bench = four();
-    assert_eq!(bench.told(9, NodeEvent::Registered), 1);
-    bench.pass(50, &OTHERS);
-    assert_eq!(bench.ready(9), Some(Truth::True), "50 s are within the grace");
-    bench.pass(1, &OTHERS);
-    assert_eq!(bench.ready(9), Some(Truth::Unknown));
-    assert_eq!(bench.told(9, NodeEvent::NotReady), 1);
-    assert!(bench.log.contains(&Action::MarkPodsNotReady { node: NodeId(9) }));
+    let mut fixture = four();
+    assert_eq!(fixture.events_of(9, NodeHealthEvent::Registered), 1);
+    fixture.pass(50, &OTHERS);
+    assert_eq!(fixture.ready(9), Some(ConditionState::True), "50 s are within the grace");
+    fixture.pass(1, &OTHERS);
+    assert_eq!(fixture.ready(9), Some(ConditionState::Unknown));
+    assert_eq!(fixture.events_of(9, NodeHealthEvent::NotReady), 1);
+    assert!(fixture.log.contains(&LifecycleAction::MarkPodsNotReady { node: NodeId(9) }));
     assert_eq!(
-        bench.taints(9),
+        fixture.taints(9),
         [
             (TaintKey::Unreachable, TaintEffect::NoSchedule),
             (TaintKey::Unreachable, TaintEffect::NoExecute)
         ]
     );
-    bench.pass(100, &OTHERS);
-    let before = bench.log.len();
-    let mut back = facts(bench.version + 1, Truth::True, 2);
-    back.taints = bench.controller.facts(NodeId(9)).expect("known").taints.clone();
-    bench.see(9, back);
-    assert_eq!(bench.taints(9), []);
-    assert_eq!(bench.log.len(), before + 1, "one patch");
-    assert_eq!(bench.told(9, NodeEvent::NotReady), 1);
-    bench.pass(51, &OTHERS);
-    assert_eq!(bench.ready(9), Some(Truth::Unknown), "and again");
+    fixture.pass(100, &OTHERS);
+    let before = fixture.log.len();
+    let mut back = facts(fixture.version + 1, ConditionState::True, 2);
+    back.taints = fixture.controller.facts(NodeId(9)).expect("known").taints.clone();
+    fixture.see(9, back);
+    assert_eq!(fixture.taints(9), []);
+    assert_eq!(fixture.log.len(), before + 1, "one patch");
+    assert_eq!(fixture.events_of(9, NodeHealthEvent::NotReady), 1);
+    fixture.pass(51, &OTHERS);
+    assert_eq!(fixture.ready(9), Some(ConditionState::Unknown), "and again");
 }
 
 #[test]
 fn the_wake_is_exact() {
-    let mut bench = four();
-    bench.pass(1, &[1, 2, 3, 9]);
+    let mut fixture = four();
+    fixture.pass(1, &[1, 2, 3, 9]);
     for second in 1..=50 {
-        bench.now += 1;
+        fixture.now += 1;
         for node in OTHERS {
-            bench.controller.lease_seen(at(bench.now), NodeId(node), Stamp::from_nanos(second));
+            fixture.controller.observe_lease(
+                at(fixture.now),
+                NodeId(node),
+                RemoteTime::from_nanos(second),
+            );
         }
-        bench.tick();
+        fixture.tick();
     }
-    assert_eq!(bench.ready(9), Some(Truth::True));
-    let wake = bench.controller.next_wake().expect("something is due");
-    assert_eq!(wake, at(bench.now).after(Duration::from_nanos(1)));
-    let actions = bench.controller.tick(wake, wake);
-    assert!(matches!(actions[..], [Action::WriteConditions { node: NodeId(9), .. }]));
+    assert_eq!(fixture.ready(9), Some(ConditionState::True));
+    let wake = fixture.controller.next_wake().expect("something is due");
+    assert_eq!(wake, at(fixture.now).after(Duration::from_nanos(1)));
+    let actions = fixture.controller.tick(wake, wake);
+    assert!(matches!(actions[..], [LifecycleAction::WriteConditions { node: NodeId(9), .. }]));
 }
 
 #[test]
 fn a_lease_or_a_status_keeps_it_alive() {
-    let mut bench = four();
-    bench.pass(200, &[1, 2, 3, 9]);
-    assert_eq!(bench.ready(9), Some(Truth::True));
+    let mut fixture = four();
+    fixture.pass(200, &[1, 2, 3, 9]);
+    assert_eq!(fixture.ready(9), Some(ConditionState::True));
     for beat in 2..20 {
-        bench.see(9, facts(1, Truth::True, beat));
-        bench.pass(40, &OTHERS);
+        fixture.see(9, facts(1, ConditionState::True, beat));
+        fixture.pass(40, &OTHERS);
     }
-    assert_eq!(bench.ready(9), Some(Truth::True), "by status alone");
+    assert_eq!(fixture.ready(9), Some(ConditionState::True), "by status alone");
     for _ in 0..5 {
-        let renewed = Stamp::from_nanos(bench.now);
-        bench.controller.lease_read(at(bench.now), NodeId(9), renewed);
-        bench.pass(40, &OTHERS);
+        let renewed = RemoteTime::from_nanos(fixture.now);
+        fixture.controller.observe_listed_lease(at(fixture.now), NodeId(9), renewed);
+        fixture.pass(40, &OTHERS);
     }
-    assert_eq!(bench.ready(9), Some(Truth::True), "by leases that were read");
-    bench.pass(20, &OTHERS);
-    assert_eq!(bench.ready(9), Some(Truth::Unknown), "and by nothing else");
+    assert_eq!(fixture.ready(9), Some(ConditionState::True), "by leases that were read");
+    fixture.pass(20, &OTHERS);
+    assert_eq!(fixture.ready(9), Some(ConditionState::Unknown), "and by nothing else");
 }
 
 #[test]
-fn only_one_that_was_given_up_spent_its_zones_turn() {
+fn only_a_tainted_node_spends_the_zones_token() {
     let rows = [
         (TaintKey::Unreachable, TaintEffect::NoExecute, true),
         (TaintKey::NotReady, TaintEffect::NoExecute, true),
@@ -224,355 +230,394 @@ fn only_one_that_was_given_up_spent_its_zones_turn() {
         (TaintKey::Other("example.com/busy".into()), TaintEffect::NoExecute, false),
     ];
     for (key, effect, waits) in rows {
-        let mut bench = Bench::new();
+        let mut fixture = LifecycleFixture::new();
         for node in OTHERS {
-            bench.see(node, facts(1, Truth::True, 1));
+            fixture.see(node, facts(1, ConditionState::True, 1));
         }
-        let just_now = Stamp::from_nanos(bench.now * 1_000_000_000);
-        let mut tainted = facts(1, Truth::True, 1);
+        let just_now = RemoteTime::from_nanos(fixture.now * 1_000_000_000);
+        let mut tainted = facts(1, ConditionState::True, 1);
         tainted.taints = vec![Taint::new(key.clone(), effect, Some(just_now))];
-        bench.see(8, tainted);
-        bench.see(9, facts(1, Truth::False, 1));
-        bench.tick();
-        assert_eq!(bench.given_up(9), !waits, "{key:?} {effect:?}");
+        fixture.see(8, tainted);
+        fixture.see(9, facts(1, ConditionState::False, 1));
+        fixture.tick();
+        assert_eq!(fixture.no_execute_tainted(9), !waits, "{key:?} {effect:?}");
     }
 }
 
 #[test]
-fn who_says_itself_that_it_is_not_ready_waits_for_a_turn_without_events() {
-    let mut bench = four();
-    bench.see(9, facts(2, Truth::False, 2));
-    assert_eq!(bench.taints(9), [(TaintKey::NotReady, TaintEffect::NoSchedule)]);
-    bench.tick();
-    assert!(bench.given_up(9));
-    assert_eq!(bench.told(9, NodeEvent::NotReady), 0);
-    bench.pass(51, &OTHERS);
+fn a_node_that_reports_not_ready_waits_for_a_token_without_events() {
+    let mut fixture = four();
+    fixture.see(9, facts(2, ConditionState::False, 2));
+    assert_eq!(fixture.taints(9), [(TaintKey::NotReady, TaintEffect::NoSchedule)]);
+    fixture.tick();
+    assert!(fixture.no_execute_tainted(9));
+    assert_eq!(fixture.events_of(9, NodeHealthEvent::NotReady), 0);
+    fixture.pass(51, &OTHERS);
     assert_eq!(
-        bench.taints(9),
+        fixture.taints(9),
         [
             (TaintKey::Unreachable, TaintEffect::NoSchedule),
             (TaintKey::Unreachable, TaintEffect::NoExecute)
         ],
         "swapped at once"
     );
-    assert_eq!(bench.told(9, NodeEvent::NotReady), 0, "it was not Ready before");
+    assert_eq!(fixture.events_of(9, NodeHealthEvent::NotReady), 0, "it was not Ready before");
 }
 
 #[test]
-fn turns_are_ten_seconds_apart_and_a_partial_zone_gives_none() {
-    let mut bench = Bench::new();
+fn evictions_are_ten_seconds_apart_and_stop_in_a_partial_zone() {
+    let mut fixture = LifecycleFixture::new();
     let alive: Vec<u32> = (0..8).collect();
     for node in 0..10 {
-        bench.see(node, facts(1, Truth::True, 1));
+        fixture.see(node, facts(1, ConditionState::True, 1));
     }
-    bench.tick();
-    bench.pass(51, &alive);
-    assert_eq!([bench.given_up(8), bench.given_up(9)], [true, false]);
-    bench.pass(9, &alive);
-    assert!(!bench.given_up(9));
-    bench.pass(1, &alive);
-    assert!(bench.given_up(9));
+    fixture.tick();
+    fixture.pass(51, &alive);
+    assert_eq!([fixture.no_execute_tainted(8), fixture.no_execute_tainted(9)], [true, false]);
+    fixture.pass(9, &alive);
+    assert!(!fixture.no_execute_tainted(9));
+    fixture.pass(1, &alive);
+    assert!(fixture.no_execute_tainted(9));
     // Four of ten stay alive: six are too many for a zone this small.
-    bench.pass(51, &alive[..4]);
-    let zone = bench.controller.zone_of(NodeId(0)).expect("known");
-    let state = bench.controller.zones().get(zone).map(crate::zones::Zone::state);
+    fixture.pass(51, &alive[..4]);
+    let zone = fixture.controller.zone_of(NodeId(0)).expect("known");
+    let state = fixture.controller.zones().get(zone).map(crate::zones::Zone::state);
     assert_eq!(state, Some(ZoneState::Partial));
-    bench.pass(500, &alive[..4]);
-    assert_eq!((4..8).filter(|node| bench.given_up(*node)).count(), 0, "all fell within one tick");
-    assert_eq!(bench.controller.queue().len(), 4);
-    bench.pass(1, &alive);
+    fixture.pass(500, &alive[..4]);
+    assert_eq!(
+        (4..8).filter(|node| fixture.no_execute_tainted(*node)).count(),
+        0,
+        "all fell within one tick"
+    );
+    assert_eq!(fixture.controller.queue().len(), 4);
+    fixture.pass(1, &alive);
     for node in 4..8 {
-        bench.see(node, facts(bench.version + 1, Truth::True, 7));
+        fixture.see(node, facts(fixture.version + 1, ConditionState::True, 7));
     }
-    assert_eq!(bench.controller.queue().len(), 0, "who recovers does not wait");
+    assert_eq!(fixture.controller.queue().len(), 0, "who recovers does not wait");
 }
 
 #[test]
-fn a_blackout_gives_nobody_up_and_forgives() {
-    let mut bench = Bench::new();
+fn a_blackout_taints_no_node_and_resets_silence() {
+    let mut fixture = LifecycleFixture::new();
     for node in 0..6 {
-        bench.see(node, in_zone(facts(1, Truth::True, 1), if node < 3 { "a" } else { "b" }));
+        fixture.see(
+            node,
+            in_zone(facts(1, ConditionState::True, 1), if node < 3 { "a" } else { "b" }),
+        );
     }
-    bench.tick();
-    bench.pass(60, &[3, 4, 5]);
+    fixture.tick();
+    fixture.pass(60, &[3, 4, 5]);
     assert_eq!(
-        (0..3).filter(|node| bench.given_up(*node)).count(),
+        (0..3).filter(|node| fixture.no_execute_tainted(*node)).count(),
         1,
         "a dark zone beside a bright one"
     );
-    bench.pass(60, &[]);
-    assert!(bench.controller.zones().in_blackout());
-    assert_eq!((0..6).filter(|node| bench.given_up(*node)).count(), 0, "taken back from all");
-    bench.pass(500, &[]);
-    assert_eq!((0..6).filter(|node| bench.given_up(*node)).count(), 0);
-    let back = in_zone(facts(bench.version + 1, Truth::True, 5), "b");
-    bench.see(5, back);
-    bench.pass(5, &[5]);
-    assert!(!bench.controller.zones().in_blackout());
+    fixture.pass(60, &[]);
+    assert!(fixture.controller.zones().in_blackout());
     assert_eq!(
-        (0..6).filter(|node| bench.given_up(*node)).count(),
+        (0..6).filter(|node| fixture.no_execute_tainted(*node)).count(),
+        0,
+        "taken back from all"
+    );
+    fixture.pass(500, &[]);
+    assert_eq!((0..6).filter(|node| fixture.no_execute_tainted(*node)).count(), 0);
+    let back = in_zone(facts(fixture.version + 1, ConditionState::True, 5), "b");
+    fixture.see(5, back);
+    fixture.pass(5, &[5]);
+    assert!(!fixture.controller.zones().in_blackout());
+    assert_eq!(
+        (0..6).filter(|node| fixture.no_execute_tainted(*node)).count(),
         0,
         "a turn has to be earned first"
     );
-    bench.pass(10, &[5]);
-    assert_eq!((0..6).filter(|node| bench.given_up(*node)).count(), 2, "one per zone");
+    fixture.pass(10, &[5]);
+    assert_eq!((0..6).filter(|node| fixture.no_execute_tainted(*node)).count(), 2, "one per zone");
 }
 
 #[test]
-fn the_end_of_a_blackout_starts_all_patience_anew() {
-    let mut bench = four();
-    bench.refuse = true;
-    bench.pass(60, &[]);
-    assert!(bench.controller.zones().in_blackout(), "silent, though nothing could be written");
-    bench.pass(1, &[1]);
-    assert!(!bench.controller.zones().in_blackout());
-    assert_eq!(bench.controller.silence(NodeId(9)), Some(Duration::ZERO));
-    bench.refuse = false;
-    bench.pass(49, &[1]);
-    assert_eq!(bench.ready(9), Some(Truth::True));
-    bench.pass(2, &[1]);
-    assert_eq!(bench.ready(9), Some(Truth::Unknown));
+fn the_end_of_a_blackout_restarts_all_grace_periods() {
+    let mut fixture = four();
+    fixture.refuse = true;
+    fixture.pass(60, &[]);
+    assert!(fixture.controller.zones().in_blackout(), "silent, though nothing could be written");
+    fixture.pass(1, &[1]);
+    assert!(!fixture.controller.zones().in_blackout());
+    assert_eq!(fixture.controller.silence(NodeId(9)), Some(Duration::ZERO));
+    fixture.refuse = false;
+    fixture.pass(49, &[1]);
+    assert_eq!(fixture.ready(9), Some(ConditionState::True));
+    fixture.pass(2, &[1]);
+    assert_eq!(fixture.ready(9), Some(ConditionState::Unknown));
 }
 
 #[test]
-fn a_controller_that_was_away_or_blind_condemns_nobody_for_it() {
-    let mut bench = four();
-    bench.pass(5, &[1, 2, 3, 9]);
-    bench.now += 3_600;
-    bench.tick();
-    bench.pass(45, &[]);
-    assert_eq!(bench.ready(9), Some(Truth::True), "5 s before, 45 s after");
-    bench.pass(10, &[]);
-    assert_eq!(bench.ready(9), Some(Truth::Unknown), "silence in sight counts");
+fn a_controller_that_was_away_taints_no_node_for_that_time() {
+    let mut fixture = four();
+    fixture.pass(5, &[1, 2, 3, 9]);
+    fixture.now += 3_600;
+    fixture.tick();
+    fixture.pass(45, &[]);
+    assert_eq!(fixture.ready(9), Some(ConditionState::True), "5 s before, 45 s after");
+    fixture.pass(10, &[]);
+    assert_eq!(fixture.ready(9), Some(ConditionState::Unknown), "silence in sight counts");
 
-    let mut bench = four();
-    let proven = at(bench.now);
+    let mut fixture = four();
+    let proven = at(fixture.now);
     for _ in 0..500 {
-        bench.now += 1;
+        fixture.now += 1;
         assert_eq!(
-            bench.controller.tick(at(bench.now), proven),
+            fixture.controller.tick(at(fixture.now), proven),
             [],
             "stepping, but seeing nothing"
         );
     }
-    bench.pass(49, &[]);
-    assert_eq!(bench.ready(9), Some(Truth::True));
+    fixture.pass(49, &[]);
+    assert_eq!(fixture.ready(9), Some(ConditionState::True));
 }
 
 #[test]
-fn blind_turns_are_not_given() {
-    let mut bench = four();
-    bench.see(9, facts(2, Truth::False, 2));
-    bench.now += 11;
-    let actions = bench.controller.tick(at(bench.now), at(bench.now - 11));
+fn no_eviction_is_granted_on_a_stale_view() {
+    let mut fixture = four();
+    fixture.see(9, facts(2, ConditionState::False, 2));
+    fixture.now += 11;
+    let actions = fixture.controller.tick(at(fixture.now), at(fixture.now - 11));
     assert_eq!(actions, [], "a view of 11 s ago gives nobody up");
-    bench.tick();
-    assert!(bench.given_up(9));
+    fixture.tick();
+    assert!(fixture.no_execute_tainted(9));
 }
 
 #[test]
 fn a_refused_write_is_tried_again_and_nothing_follows_before() {
-    let mut bench = four();
-    bench.refuse = true;
-    bench.pass(60, &OTHERS);
-    assert_eq!((bench.ready(9), bench.taints(9)), (Some(Truth::True), vec![]));
-    let writes = bench.log.iter().filter(|it| matches!(it, Action::WriteConditions { .. })).count();
+    let mut fixture = four();
+    fixture.refuse = true;
+    fixture.pass(60, &OTHERS);
+    assert_eq!((fixture.ready(9), fixture.taints(9)), (Some(ConditionState::True), vec![]));
+    let writes = fixture
+        .log
+        .iter()
+        .filter(|it| matches!(it, LifecycleAction::WriteConditions { .. }))
+        .count();
     assert!(writes > 5, "{writes} tries");
-    assert_eq!(bench.told(9, NodeEvent::NotReady), 0);
-    bench.refuse = false;
-    bench.pass(2, &OTHERS);
-    assert!(bench.given_up(9));
-    assert_eq!(bench.told(9, NodeEvent::NotReady), 1);
+    assert_eq!(fixture.events_of(9, NodeHealthEvent::NotReady), 0);
+    fixture.refuse = false;
+    fixture.pass(2, &OTHERS);
+    assert!(fixture.no_execute_tainted(9));
+    assert_eq!(fixture.events_of(9, NodeHealthEvent::NotReady), 1);
 }
 
 #[test]
 fn one_write_at_a_time_and_stale_views_are_ignored() {
-    let mut bench = four();
-    let mut node = facts(2, Truth::True, 1);
+    let mut fixture = four();
+    let mut node = facts(2, ConditionState::True, 1);
     node.unschedulable = true;
-    let first = bench.controller.observe(at(bench.now), NodeId(9), node.clone(), Sight::Event);
-    assert!(matches!(first[..], [Action::PatchTaints { version: 2, .. }]));
+    let first = fixture.controller.observe(
+        at(fixture.now),
+        NodeId(9),
+        node.clone(),
+        ObservationSource::Event,
+    );
+    assert!(matches!(first[..], [LifecycleAction::PatchTaints { version: 2, .. }]));
     node.version = 3;
-    let second = bench.controller.observe(at(bench.now), NodeId(9), node.clone(), Sight::Event);
+    let second = fixture.controller.observe(
+        at(fixture.now),
+        NodeId(9),
+        node.clone(),
+        ObservationSource::Event,
+    );
     assert_eq!(second, [], "a patch is on its way");
-    let outcome = Outcome::Written { version: 10 };
-    assert_eq!(bench.controller.written(at(bench.now), NodeId(9), WriteKind::Taints, outcome), []);
-    let mut stale = facts(9, Truth::True, 1);
-    assert_eq!(bench.controller.observe(at(bench.now), NodeId(9), stale.clone(), Sight::Event), []);
-    assert_eq!(bench.taints(9).len(), 1, "older than our own write");
+    let outcome = WriteOutcome::Written { version: 10 };
+    assert_eq!(
+        fixture.controller.written(at(fixture.now), NodeId(9), WriteKind::Taints, outcome),
+        []
+    );
+    let mut stale = facts(9, ConditionState::True, 1);
+    assert_eq!(
+        fixture.controller.observe(
+            at(fixture.now),
+            NodeId(9),
+            stale.clone(),
+            ObservationSource::Event
+        ),
+        []
+    );
+    assert_eq!(fixture.taints(9).len(), 1, "older than our own write");
     stale.version = 3;
-    let listed = bench.controller.observe(at(bench.now), NodeId(9), stale, Sight::List);
+    let listed =
+        fixture.controller.observe(at(fixture.now), NodeId(9), stale, ObservationSource::List);
     assert_eq!(listed, []);
-    assert_eq!(bench.taints(9).len(), 0, "a list is true, even from a restored store");
+    assert_eq!(fixture.taints(9).len(), 0, "a list is true, even from a restored store");
 }
 
 #[test]
-fn a_taint_removed_by_hand_comes_back_in_turn() {
-    let mut bench = four();
-    bench.see(9, facts(2, Truth::False, 2));
-    bench.tick();
-    assert!(bench.given_up(9));
-    bench.see(9, facts(bench.version + 1, Truth::False, 2));
-    bench.pass(5, &OTHERS);
-    assert!(!bench.given_up(9));
-    bench.pass(6, &OTHERS);
-    assert!(bench.given_up(9));
+fn a_taint_removed_by_hand_comes_back_with_the_next_token() {
+    let mut fixture = four();
+    fixture.see(9, facts(2, ConditionState::False, 2));
+    fixture.tick();
+    assert!(fixture.no_execute_tainted(9));
+    fixture.see(9, facts(fixture.version + 1, ConditionState::False, 2));
+    fixture.pass(5, &OTHERS);
+    assert!(!fixture.no_execute_tainted(9));
+    fixture.pass(6, &OTHERS);
+    assert!(fixture.no_execute_tainted(9));
 }
 
 #[test]
 fn labels_are_set_once() {
-    let mut bench = four();
-    let mut node = facts(2, Truth::True, 1);
+    let mut fixture = four();
+    let mut node = facts(2, ConditionState::True, 1);
     node.label_fixes = vec![("beta.kubernetes.io/os".into(), "linux".into())];
-    bench.see(9, node);
-    let sets = bench.log.iter().filter(|it| matches!(it, Action::SetLabels { .. })).count();
+    fixture.see(9, node);
+    let sets =
+        fixture.log.iter().filter(|it| matches!(it, LifecycleAction::SetLabels { .. })).count();
     assert_eq!(sets, 1);
 }
 
 #[test]
 fn a_node_that_moves_or_goes_leaves_its_zone() {
-    let mut bench = four();
-    bench.see(9, in_zone(facts(2, Truth::False, 2), "b"));
-    let old = bench.controller.zone_of(NodeId(1)).expect("known");
-    let new = bench.controller.zone_of(NodeId(9)).expect("known");
-    let size =
-        |bench: &Bench, zone| bench.controller.zones().get(zone).map(crate::zones::Zone::size);
-    assert_eq!((size(&bench, old), size(&bench, new)), (Some(3), Some(1)));
-    let mut hidden = in_zone(facts(bench.version + 1, Truth::False, 2), "b");
+    let mut fixture = four();
+    fixture.see(9, in_zone(facts(2, ConditionState::False, 2), "b"));
+    let old = fixture.controller.zone_of(NodeId(1)).expect("known");
+    let new = fixture.controller.zone_of(NodeId(9)).expect("known");
+    let size = |fixture: &LifecycleFixture, zone| {
+        fixture.controller.zones().get(zone).map(crate::zones::Zone::size)
+    };
+    assert_eq!((size(&fixture, old), size(&fixture, new)), (Some(3), Some(1)));
+    let mut hidden = in_zone(facts(fixture.version + 1, ConditionState::False, 2), "b");
     hidden.excluded = true;
-    bench.see(9, hidden);
-    assert_eq!(size(&bench, new), Some(0), "excluded from the count");
+    fixture.see(9, hidden);
+    assert_eq!(size(&fixture, new), Some(0), "excluded from the count");
     assert_eq!(
-        bench.controller.forget(NodeId(9)),
-        [Action::Tell { node: NodeId(9), event: NodeEvent::Removing }]
+        fixture.controller.forget(NodeId(9)),
+        [LifecycleAction::EmitEvent { node: NodeId(9), event: NodeHealthEvent::Removing }]
     );
-    assert_eq!(bench.controller.forget(NodeId(9)), []);
-    assert!(bench.controller.queue().is_empty());
-    bench.pass(100, &OTHERS);
+    assert_eq!(fixture.controller.forget(NodeId(9)), []);
+    assert!(fixture.controller.queue().is_empty());
+    fixture.pass(100, &OTHERS);
 }
 
 #[test]
-fn a_restarted_controller_spends_no_second_turn() {
-    let mut bench = Bench::new();
-    let mut given_up = facts(1, Truth::Unknown, 1);
-    let added = Some(at(bench.now - 3).stamp());
-    given_up.taints = vec![
+fn a_restarted_controller_spends_no_second_token() {
+    let mut fixture = LifecycleFixture::new();
+    let mut no_execute_tainted = facts(1, ConditionState::Unknown, 1);
+    let added = Some(at(fixture.now - 3).stamp());
+    no_execute_tainted.taints = vec![
         Taint::new(TaintKey::Unreachable, TaintEffect::NoSchedule, added),
         Taint::new(TaintKey::Unreachable, TaintEffect::NoExecute, added),
     ];
-    bench.see(8, given_up);
-    bench.see(9, facts(1, Truth::Unknown, 1));
-    bench.see(1, facts(1, Truth::True, 1));
-    bench.tick();
-    assert!(!bench.given_up(9));
-    bench.pass(6, &[1]);
-    assert!(!bench.given_up(9));
-    bench.pass(1, &[1]);
-    assert!(bench.given_up(9), "ten seconds after the predecessor's");
+    fixture.see(8, no_execute_tainted);
+    fixture.see(9, facts(1, ConditionState::Unknown, 1));
+    fixture.see(1, facts(1, ConditionState::True, 1));
+    fixture.tick();
+    assert!(!fixture.no_execute_tainted(9));
+    fixture.pass(6, &[1]);
+    assert!(!fixture.no_execute_tainted(9));
+    fixture.pass(1, &[1]);
+    assert!(fixture.no_execute_tainted(9), "ten seconds after the predecessor's");
 }
 
 #[test]
-fn after_a_start_and_after_an_absence_nobody_is_given_up_at_once() {
-    let mut bench = Bench::new();
-    bench.controller = NodeLifecycle::new(Settings::default());
+fn no_node_is_tainted_right_after_a_start_or_an_absence() {
+    let mut fixture = LifecycleFixture::new();
+    fixture.controller = NodeLifecycle::new(NodeLifecycleSettings::default());
     for node in [1, 2, 3] {
-        bench.see(node, facts(1, Truth::True, 1));
+        fixture.see(node, facts(1, ConditionState::True, 1));
     }
-    bench.see(9, facts(1, Truth::Unknown, 1));
-    bench.tick();
-    assert_eq!(bench.controller.next_wake(), Some(at(bench.now + 20)));
-    bench.pass(19, &OTHERS);
-    assert!(!bench.given_up(9));
-    bench.pass(1, &OTHERS);
-    assert!(bench.given_up(9));
-    bench.see(8, facts(1, Truth::Unknown, 1));
-    bench.now += 60;
-    bench.tick();
-    assert!(!bench.given_up(8), "its turn came while we were away");
-    bench.pass(20, &OTHERS);
-    assert!(bench.given_up(8));
+    fixture.see(9, facts(1, ConditionState::Unknown, 1));
+    fixture.tick();
+    assert_eq!(fixture.controller.next_wake(), Some(at(fixture.now + 20)));
+    fixture.pass(19, &OTHERS);
+    assert!(!fixture.no_execute_tainted(9));
+    fixture.pass(1, &OTHERS);
+    assert!(fixture.no_execute_tainted(9));
+    fixture.see(8, facts(1, ConditionState::Unknown, 1));
+    fixture.now += 60;
+    fixture.tick();
+    assert!(!fixture.no_execute_tainted(8), "its turn came while we were away");
+    fixture.pass(20, &OTHERS);
+    assert!(fixture.no_execute_tainted(8));
 }
 
 #[test]
-fn who_had_used_up_its_patience_may_speak_first_after_an_absence() {
-    let mut bench = Bench::new();
-    bench.controller = NodeLifecycle::new(Settings::default());
+fn a_silent_node_may_report_first_after_an_absence() {
+    let mut fixture = LifecycleFixture::new();
+    fixture.controller = NodeLifecycle::new(NodeLifecycleSettings::default());
     for node in [1, 2, 3, 9] {
-        bench.see(node, facts(1, Truth::True, 1));
+        fixture.see(node, facts(1, ConditionState::True, 1));
     }
-    bench.tick();
-    bench.pass(50, &OTHERS);
-    bench.now += 300;
-    bench.tick();
-    bench.pass(20, &OTHERS);
-    assert_eq!(bench.ready(9), Some(Truth::True), "not a moment was left to it");
-    bench.pass(1, &OTHERS);
-    assert_eq!(bench.ready(9), Some(Truth::Unknown));
+    fixture.tick();
+    fixture.pass(50, &OTHERS);
+    fixture.now += 300;
+    fixture.tick();
+    fixture.pass(20, &OTHERS);
+    assert_eq!(fixture.ready(9), Some(ConditionState::True), "not a moment was left to it");
+    fixture.pass(1, &OTHERS);
+    assert_eq!(fixture.ready(9), Some(ConditionState::Unknown));
 }
 
 #[test]
 fn a_write_decided_before_an_absence_is_not_the_first_thing_after_it() {
-    let mut bench = Bench::new();
-    bench.controller = NodeLifecycle::new(Settings::default());
+    let mut fixture = LifecycleFixture::new();
+    fixture.controller = NodeLifecycle::new(NodeLifecycleSettings::default());
     for node in [1, 2, 3, 9] {
-        bench.see(node, facts(1, Truth::True, 1));
+        fixture.see(node, facts(1, ConditionState::True, 1));
     }
-    bench.tick();
-    bench.refuse = true;
-    bench.pass(55, &OTHERS);
-    let proven = at(bench.now);
+    fixture.tick();
+    fixture.refuse = true;
+    fixture.pass(55, &OTHERS);
+    let proven = at(fixture.now);
     for _ in 0..100 {
-        bench.now += 1;
-        let actions = bench.controller.tick(at(bench.now), proven);
-        bench.carry_out(actions);
+        fixture.now += 1;
+        let actions = fixture.controller.tick(at(fixture.now), proven);
+        fixture.carry_out(actions);
     }
-    bench.refuse = false;
-    bench.pass(19, &OTHERS);
-    assert_eq!(bench.ready(9), Some(Truth::True), "it may speak first");
+    fixture.refuse = false;
+    fixture.pass(19, &OTHERS);
+    assert_eq!(fixture.ready(9), Some(ConditionState::True), "it may speak first");
     assert!(
-        bench.controller.next_wake().is_some_and(|wake| wake > at(bench.now)),
+        fixture.controller.next_wake().is_some_and(|wake| wake > at(fixture.now)),
         "and is waited for"
     );
-    bench.pass(3, &OTHERS);
-    assert_eq!(bench.ready(9), Some(Truth::Unknown));
+    fixture.pass(3, &OTHERS);
+    assert_eq!(fixture.ready(9), Some(ConditionState::Unknown));
 }
 
 #[test]
-fn the_first_status_shortens_the_patience() {
-    let mut bench = four();
-    let mut mute = facts(1, Truth::True, 1);
+fn the_first_status_shortens_the_startup_grace() {
+    let mut fixture = four();
+    let mut mute = facts(1, ConditionState::True, 1);
     mute.conditions = Conditions::default();
-    bench.see(8, mute);
-    bench.see(8, facts(2, Truth::True, 1));
-    bench.pass(51, &[1, 2, 3, 9]);
-    assert_eq!(bench.ready(8), Some(Truth::Unknown), "50 s, not 60");
+    fixture.see(8, mute);
+    fixture.see(8, facts(2, ConditionState::True, 1));
+    fixture.pass(51, &[1, 2, 3, 9]);
+    assert_eq!(fixture.ready(8), Some(ConditionState::Unknown), "50 s, not 60");
 }
 
 #[test]
-fn a_swap_waits_for_things_to_settle_and_a_removal_does_not() {
-    let mut bench = Bench::new();
-    bench.controller = NodeLifecycle::new(Settings::default());
+fn a_taint_swap_waits_for_settling_and_a_removal_does_not() {
+    let mut fixture = LifecycleFixture::new();
+    fixture.controller = NodeLifecycle::new(NodeLifecycleSettings::default());
     let wearing = |ready| {
         let mut node = facts(1, ready, 1);
         node.taints = vec![Taint::new(TaintKey::NotReady, TaintEffect::NoExecute, None)];
         node
     };
     for node in [1, 2, 3] {
-        bench.see(node, facts(1, Truth::True, 1));
+        fixture.see(node, facts(1, ConditionState::True, 1));
     }
-    bench.see(8, wearing(Truth::True));
-    bench.see(9, wearing(Truth::Unknown));
-    assert_eq!(bench.taints(8), []);
-    bench.pass(19, &OTHERS);
+    fixture.see(8, wearing(ConditionState::True));
+    fixture.see(9, wearing(ConditionState::Unknown));
+    assert_eq!(fixture.taints(8), []);
+    fixture.pass(19, &OTHERS);
     let lost = |key| (key, TaintEffect::NoExecute);
-    assert!(bench.taints(9).contains(&lost(TaintKey::NotReady)));
-    bench.pass(2, &OTHERS);
-    assert!(bench.taints(9).contains(&lost(TaintKey::Unreachable)));
+    assert!(fixture.taints(9).contains(&lost(TaintKey::NotReady)));
+    fixture.pass(2, &OTHERS);
+    assert!(fixture.taints(9).contains(&lost(TaintKey::Unreachable)));
 }
 
 /// The memory of a node for its lifetime, without what its own lists allocate.
 #[test]
 fn a_node_takes_few_bytes() {
-    let size = size_of::<Record>();
+    let size = size_of::<NodeRecord>();
     assert!(size <= 416, "{size} bytes");
 }

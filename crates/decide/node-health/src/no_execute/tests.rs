@@ -9,9 +9,9 @@ const NODE: NodeId = NodeId(1);
 const POD: PodId = PodId(1);
 
 /// A node that is not ready, with these taints.
-fn node(taints: &[Taint]) -> NodeFacts {
-    NodeFacts {
-        created: Stamp::from_nanos(0),
+fn node(taints: &[Taint]) -> NodeHealthFacts {
+    NodeHealthFacts {
+        created: RemoteTime::from_nanos(0),
         version: 1,
         conditions: crate::facts::Conditions::default(),
         taints: taints.to_vec(),
@@ -23,14 +23,14 @@ fn node(taints: &[Taint]) -> NodeFacts {
 }
 
 /// A view that is settled and proven up to this time.
-fn proven(seconds: i64) -> Attention {
-    let mut attention = Attention::new(Duration::from_secs(10), Duration::ZERO);
-    attention.look(at(seconds));
-    attention
+fn proven(seconds: i64) -> ObservationClock {
+    let mut observation_clock = ObservationClock::new(Duration::from_secs(10), Duration::ZERO);
+    observation_clock.observed_through(at(seconds));
+    observation_clock
 }
 
-fn at(seconds: i64) -> Moment {
-    Moment::from_secs(seconds)
+fn at(seconds: i64) -> ControllerTime {
+    ControllerTime::from_secs(seconds)
 }
 
 fn taint(key: TaintKey, added: Option<i64>) -> Taint {
@@ -41,12 +41,12 @@ fn lost(added: i64) -> Taint {
     taint(TaintKey::Unreachable, Some(added))
 }
 
-fn bears(key: Option<TaintKey>, seconds: Option<i64>) -> Toleration {
+fn with_tolerations(key: Option<TaintKey>, seconds: Option<i64>) -> Toleration {
     Toleration { key, operator: Operator::Exists, value: "".into(), effect: None, seconds }
 }
 
-fn pod(tolerations: &[Toleration], bound: Option<i64>) -> PodFacts<'_> {
-    PodFacts { pod: POD, tolerations, bound: bound.map(at), terminating: false }
+fn pod(tolerations: &[Toleration], bound: Option<i64>) -> BoundPod<'_> {
+    BoundPod { pod: POD, tolerations, bound: bound.map(at), terminating: false }
 }
 
 #[test]
@@ -100,70 +100,86 @@ fn operators() {
 
 #[test]
 fn keys_and_effects() {
-    let any = bears(None, None);
+    let any = with_tolerations(None, None);
     assert!(any.tolerates(&lost(0), false));
-    let other_key = bears(Some(TaintKey::NotReady), None);
+    let other_key = with_tolerations(Some(TaintKey::NotReady), None);
     assert!(!other_key.tolerates(&lost(0), false));
-    let mut other_effect = bears(Some(TaintKey::Unreachable), None);
+    let mut other_effect = with_tolerations(Some(TaintKey::Unreachable), None);
     assert!(other_effect.tolerates(&lost(0), false));
     other_effect.effect = Some(TaintEffect::NoSchedule);
     assert!(!other_effect.tolerates(&lost(0), false));
 }
 
 /// Name, taints, tolerations, binding time, decision.
-type VerdictRow<'a> = (&'a str, &'a [Threat], Vec<Toleration>, Option<i64>, Verdict);
+type VerdictRow<'a> =
+    (&'a str, &'a [NoExecuteTaint], Vec<Toleration>, Option<i64>, EvictionDecision);
 /// Name, observations with their times, the deadline.
 type StartRow = (&'static str, Vec<(i64, Option<Taint>)>, Option<i64>);
 
 #[test]
-fn when_a_pod_goes() {
-    use Verdict::{Goes, GoesNow, Stays};
-    let threat =
-        |key: &TaintKey, since| Threat { taint: taint(key.clone(), None), since: at(since) };
+fn a_pod_is_evicted_by_its_shortest_toleration() {
+    use EvictionDecision::{EvictAt, EvictNow, Keep};
+    let no_execute_taint = |key: &TaintKey, since| NoExecuteTaint {
+        taint: taint(key.clone(), None),
+        since: at(since),
+    };
     let (a, b) = (TaintKey::parse("a"), TaintKey::parse("b"));
-    let one = [threat(&a, 100)];
-    let two = [threat(&a, 100), threat(&b, 200)];
+    let one = [no_execute_taint(&a, 100)];
+    let two = [no_execute_taint(&a, 100), no_execute_taint(&b, 200)];
     let rows: Vec<VerdictRow<'_>> = vec![
-        ("no taints", &[], vec![], None, Stays),
-        ("nothing borne", &one, vec![], None, GoesNow),
-        ("borne for ever", &one, vec![bears(None, None)], None, Stays),
-        ("borne for a time", &one, vec![bears(None, Some(300))], None, Goes(at(400))),
-        ("no time at all", &one, vec![bears(None, Some(0))], None, Goes(at(100))),
-        ("less than none", &one, vec![bears(None, Some(-5))], None, Goes(at(100))),
+        ("no taints", &[], vec![], None, Keep),
+        ("nothing borne", &one, vec![], None, EvictNow),
+        ("borne for ever", &one, vec![with_tolerations(None, None)], None, Keep),
+        ("borne for a time", &one, vec![with_tolerations(None, Some(300))], None, EvictAt(at(400))),
+        ("no time at all", &one, vec![with_tolerations(None, Some(0))], None, EvictAt(at(100))),
+        ("less than none", &one, vec![with_tolerations(None, Some(-5))], None, EvictAt(at(100))),
         (
             "first match counts",
             &one,
-            vec![bears(None, Some(5)), bears(None, None)],
+            vec![with_tolerations(None, Some(5)), with_tolerations(None, None)],
             None,
-            Goes(at(105)),
+            EvictAt(at(105)),
         ),
-        ("one of two not borne", &two, vec![bears(Some(a.clone()), None)], None, GoesNow),
+        (
+            "one of two not borne",
+            &two,
+            vec![with_tolerations(Some(a.clone()), None)],
+            None,
+            EvictNow,
+        ),
         (
             "the earlier of two",
             &two,
-            vec![bears(Some(a.clone()), Some(300)), bears(Some(b.clone()), Some(50))],
+            vec![
+                with_tolerations(Some(a.clone()), Some(300)),
+                with_tolerations(Some(b.clone()), Some(50)),
+            ],
             None,
-            Goes(at(250)),
+            EvictAt(at(250)),
         ),
         (
             "one for ever",
             &two,
-            vec![bears(Some(a.clone()), None), bears(Some(b), Some(50))],
+            vec![with_tolerations(Some(a.clone()), None), with_tolerations(Some(b), Some(50))],
             None,
-            Goes(at(250)),
+            EvictAt(at(250)),
         ),
-        ("bound later", &one, vec![bears(None, Some(300))], Some(150), Goes(at(450))),
-        ("bound before", &one, vec![bears(None, Some(300))], Some(50), Goes(at(400))),
+        ("bound later", &one, vec![with_tolerations(None, Some(300))], Some(150), EvictAt(at(450))),
+        ("bound before", &one, vec![with_tolerations(None, Some(300))], Some(50), EvictAt(at(400))),
         (
             "absurdly long",
             &one,
-            vec![bears(None, Some(i64::MAX))],
+            vec![with_tolerations(None, Some(i64::MAX))],
             None,
-            Goes(Moment::from_nanos(i64::MAX)),
+            EvictAt(ControllerTime::from_nanos(i64::MAX)),
         ),
     ];
-    for (name, threats, tolerations, bound, expected) in rows {
-        assert_eq!(judge(threats, &pod(&tolerations, bound), false), expected, "{name}");
+    for (name, no_execute_taints, tolerations, bound, expected) in rows {
+        assert_eq!(
+            decide_eviction(no_execute_taints, &pod(&tolerations, bound), false),
+            expected,
+            "{name}"
+        );
     }
 }
 
@@ -187,25 +203,25 @@ fn when_a_pod_was_bound() {
 /// The binding is on a clock that is days ahead of ours, for as long as we run.
 #[test]
 fn a_binding_ahead_of_us_does_not_move_the_deadline() {
-    let bearing = [bears(None, Some(300))];
+    let bearing = [with_tolerations(None, Some(300))];
     let claimed = Some(at(300_000).stamp());
     let mut evictions = Evictions::new(false);
     let mut bound = None;
     for second in [100, 150, 250, 399] {
         bound = bound_at(claimed, bound, at(second));
-        let facts = PodFacts { bound, ..pod(&bearing, None) };
-        evictions.node_seen(at(second), NODE, &node(&[lost(100)]), [facts]);
+        let facts = BoundPod { bound, ..pod(&bearing, None) };
+        evictions.observe_node(at(second), NODE, &node(&[lost(100)]), [facts]);
         assert_eq!(evictions.deadline(POD), Some(at(400)), "seen at {second}");
     }
     assert_eq!(evictions.due(at(400), &proven(400)), [PodAction::Delete(POD)]);
 }
 
 /// Deadline of a pod that tolerates everything for 300 s, after these observations of the node.
-fn deadline(sights: &[(i64, Option<Taint>)]) -> Option<Moment> {
-    let bearing = [bears(None, Some(300))];
+fn deadline(sights: &[(i64, Option<Taint>)]) -> Option<ControllerTime> {
+    let bearing = [with_tolerations(None, Some(300))];
     let mut evictions = Evictions::new(false);
-    for (moment, taint) in sights {
-        evictions.node_seen(at(*moment), NODE, &node(taint.as_slice()), [pod(&bearing, None)]);
+    for (instant, taint) in sights {
+        evictions.observe_node(at(*instant), NODE, &node(taint.as_slice()), [pod(&bearing, None)]);
     }
     evictions.deadline(POD)
 }
@@ -262,23 +278,23 @@ fn where_the_time_starts() {
 /// We know our own taint to the nanosecond before the API server shows it, cut to the second.
 #[test]
 fn a_date_without_its_fraction_is_the_same() {
-    let bearing = [bears(None, Some(300))];
+    let bearing = [with_tolerations(None, Some(300))];
     let mut evictions = Evictions::new(false);
     let mut own = lost(100);
     own.added = Some(at(100).after(Duration::from_millis(999)).stamp());
-    evictions.node_seen(at(101), NODE, &node(&[own]), [pod(&bearing, None)]);
+    evictions.observe_node(at(101), NODE, &node(&[own]), [pod(&bearing, None)]);
     let due = evictions.deadline(POD);
-    evictions.node_seen(at(102), NODE, &node(&[lost(100)]), [pod(&bearing, None)]);
+    evictions.observe_node(at(102), NODE, &node(&[lost(100)]), [pod(&bearing, None)]);
     assert_eq!(evictions.deadline(POD), due);
-    evictions.node_seen(at(103), NODE, &node(&[lost(99)]), [pod(&bearing, None)]);
+    evictions.observe_node(at(103), NODE, &node(&[lost(99)]), [pod(&bearing, None)]);
     assert_ne!(evictions.deadline(POD), due, "a second is more than a fraction");
 }
 
 #[test]
 fn deleting_waits_for_the_deadline_and_for_the_proof() {
-    let bearing = [bears(None, Some(300))];
+    let bearing = [with_tolerations(None, Some(300))];
     let mut evictions = Evictions::new(false);
-    evictions.node_seen(at(100), NODE, &node(&[lost(100)]), [pod(&bearing, None)]);
+    evictions.observe_node(at(100), NODE, &node(&[lost(100)]), [pod(&bearing, None)]);
     assert_eq!(evictions.next_wake(), Some(at(400)));
     assert_eq!(evictions.due(at(399), &proven(399)), []);
     assert_eq!(
@@ -287,8 +303,8 @@ fn deleting_waits_for_the_deadline_and_for_the_proof() {
         "we do not know that the taint is still there"
     );
     assert_eq!(evictions.due(at(411), &proven(400)), [], "too long ago to act on");
-    let mut unsettled = Attention::new(Duration::from_secs(10), Duration::from_secs(15));
-    unsettled.look(at(400));
+    let mut unsettled = ObservationClock::new(Duration::from_secs(10), Duration::from_secs(15));
+    unsettled.observed_through(at(400));
     assert_eq!(evictions.due(at(405), &unsettled), [], "we have only just come");
     assert_eq!(evictions.due(at(405), &proven(400)), [PodAction::Delete(POD)]);
     assert_eq!(evictions.due(at(900), &proven(900)), [], "once");
@@ -298,86 +314,90 @@ fn deleting_waits_for_the_deadline_and_for_the_proof() {
 
 #[test]
 fn a_quiet_node_was_clean_for_as_long_as_we_looked() {
-    let bearing = [bears(None, Some(300))];
+    let bearing = [with_tolerations(None, Some(300))];
     let mut evictions = Evictions::new(false);
-    evictions.still_clean(NODE, at(50));
-    evictions.node_seen(at(100), NODE, &node(&[]), [pod(&bearing, None)]);
-    evictions.still_clean(NODE, at(90));
-    evictions.still_clean(NODE, at(5_000));
+    evictions.confirm_untainted(NODE, at(50));
+    evictions.observe_node(at(100), NODE, &node(&[]), [pod(&bearing, None)]);
+    evictions.confirm_untainted(NODE, at(90));
+    evictions.confirm_untainted(NODE, at(5_000));
     // The clock that dated this taint is more than an hour behind.
-    evictions.node_seen(at(5_001), NODE, &node(&[lost(400)]), [pod(&bearing, None)]);
+    evictions.observe_node(at(5_001), NODE, &node(&[lost(400)]), [pod(&bearing, None)]);
     assert_eq!(evictions.deadline(POD), Some(at(5_300)));
-    evictions.still_clean(NODE, at(5_200));
-    evictions.node_seen(at(5_201), NODE, &node(&[lost(400)]), [pod(&bearing, None)]);
+    evictions.confirm_untainted(NODE, at(5_200));
+    evictions.observe_node(at(5_201), NODE, &node(&[lost(400)]), [pod(&bearing, None)]);
     assert_eq!(evictions.deadline(POD), Some(at(5_300)), "one that has them is not clean");
 }
 
 #[test]
 fn a_failed_deletion_has_one_new_deadline_at_most() {
-    let bearing = [bears(None, Some(300))];
+    let bearing = [with_tolerations(None, Some(300))];
     let mut evictions = Evictions::new(false);
     let tainted = node(&[lost(100)]);
-    evictions.node_seen(at(100), NODE, &tainted, [pod(&bearing, None)]);
+    evictions.observe_node(at(100), NODE, &tainted, [pod(&bearing, None)]);
     assert_eq!(evictions.due(at(405), &proven(405)), [PodAction::Delete(POD)]);
     // While the deletion was in flight the pod was observed again, and has a deadline again.
-    evictions.pod_seen(at(406), NODE, &pod(&bearing, None));
+    evictions.observe_pod(at(406), NODE, &pod(&bearing, None));
     evictions.delete_failed(NODE, POD, at(407));
     assert_eq!(evictions.deadline(POD), Some(at(407)));
     assert_eq!(evictions.due(at(410), &proven(410)), [PodAction::Delete(POD)]);
     assert_eq!(evictions.next_wake(), None, "nothing is left behind");
     // Once no taint evicts it any more it has none.
-    evictions.node_seen(at(411), NODE, &node(&[]), [pod(&bearing, None)]);
+    evictions.observe_node(at(411), NODE, &node(&[]), [pod(&bearing, None)]);
     evictions.delete_failed(NODE, POD, at(412));
     assert_eq!(evictions.next_wake(), None);
 }
 
 #[test]
-fn who_bears_nothing_goes_at_once_and_is_told_of_once() {
+fn a_pod_without_toleration_is_evicted_at_once_with_one_event() {
     let mut evictions = Evictions::new(false);
-    assert_eq!(evictions.node_seen(at(100), NODE, &node(&[lost(100)]), [pod(&[], None)]), []);
+    assert_eq!(evictions.observe_node(at(100), NODE, &node(&[lost(100)]), [pod(&[], None)]), []);
     assert_eq!(evictions.due(at(100), &proven(100)), [PodAction::Delete(POD)]);
 }
 
 #[test]
-fn cancelling_is_told_where_something_was_due() {
-    let bearing = [bears(None, Some(300))];
+fn a_cancellation_event_is_emitted_where_an_eviction_was_due() {
+    let bearing = [with_tolerations(None, Some(300))];
     let mut evictions = Evictions::new(false);
     assert_eq!(
-        evictions.node_seen(at(1), NODE, &node(&[]), [pod(&bearing, None)]),
+        evictions.observe_node(at(1), NODE, &node(&[]), [pod(&bearing, None)]),
         [],
         "nothing was due"
     );
-    evictions.node_seen(at(100), NODE, &node(&[lost(100)]), [pod(&bearing, None)]);
+    evictions.observe_node(at(100), NODE, &node(&[lost(100)]), [pod(&bearing, None)]);
     let mut leaving = pod(&bearing, None);
     leaving.terminating = true;
-    assert_eq!(evictions.pod_seen(at(100), NODE, &leaving), [], "being deleted is no cancelling");
-    assert_eq!(evictions.next_wake(), None);
-    evictions.pod_seen(at(100), NODE, &pod(&bearing, None));
-    assert!(evictions.deadline(POD).is_some());
-    let clean = evictions.node_seen(at(120), NODE, &node(&[]), [pod(&bearing, None)]);
-    assert_eq!(clean, [PodAction::TellCancelled(POD)]);
-    evictions.node_seen(at(130), NODE, &node(&[lost(130)]), [pod(&bearing, None)]);
-    let for_ever = [bears(None, None)];
     assert_eq!(
-        evictions.pod_seen(at(100), NODE, &pod(&for_ever, None)),
-        [PodAction::TellCancelled(POD)]
+        evictions.observe_pod(at(100), NODE, &leaving),
+        [],
+        "being deleted is no cancelling"
+    );
+    assert_eq!(evictions.next_wake(), None);
+    evictions.observe_pod(at(100), NODE, &pod(&bearing, None));
+    assert!(evictions.deadline(POD).is_some());
+    let clean = evictions.observe_node(at(120), NODE, &node(&[]), [pod(&bearing, None)]);
+    assert_eq!(clean, [PodAction::EmitCancelled(POD)]);
+    evictions.observe_node(at(130), NODE, &node(&[lost(130)]), [pod(&bearing, None)]);
+    let for_ever = [with_tolerations(None, None)];
+    assert_eq!(
+        evictions.observe_pod(at(100), NODE, &pod(&for_ever, None)),
+        [PodAction::EmitCancelled(POD)]
     );
 }
 
 #[test]
-fn the_gone_are_forgotten() {
-    let bearing = [bears(None, Some(300))];
+fn deleted_nodes_and_pods_are_removed() {
+    let bearing = [with_tolerations(None, Some(300))];
     let mut evictions = Evictions::new(false);
-    evictions.node_seen(at(100), NODE, &node(&[lost(100)]), [pod(&bearing, None)]);
-    evictions.pod_gone(POD);
+    evictions.observe_node(at(100), NODE, &node(&[lost(100)]), [pod(&bearing, None)]);
+    evictions.on_pod_deleted(POD);
     assert_eq!(evictions.next_wake(), None);
-    evictions.pod_seen(at(100), NODE, &pod(&bearing, None));
-    evictions.node_gone(NodeId(2), [POD]);
+    evictions.observe_pod(at(100), NODE, &pod(&bearing, None));
+    evictions.on_node_deleted(NodeId(2), [POD]);
     assert_eq!(evictions.next_wake(), Some(at(400)), "it is due on another node");
-    evictions.node_gone(NODE, [POD]);
-    assert_eq!((evictions.next_wake(), evictions.threats(NODE).len()), (None, 0));
+    evictions.on_node_deleted(NODE, [POD]);
+    assert_eq!((evictions.next_wake(), evictions.no_execute_taints(NODE).len()), (None, 0));
     assert_eq!(
-        evictions.pod_seen(at(100), NODE, &pod(&bearing, None)),
+        evictions.observe_pod(at(100), NODE, &pod(&bearing, None)),
         [],
         "no taints known, nothing due"
     );
@@ -387,17 +407,20 @@ fn the_gone_are_forgotten() {
 #[test]
 fn on_a_ready_node_only_foreign_taints_count() {
     let mut ready = node(&[lost(100), taint(TaintKey::parse("a"), Some(100))]);
-    let stamp = Stamp::from_nanos(1);
-    let condition = crate::facts::Condition {
-        status: crate::facts::Truth::True,
+    let stamp = RemoteTime::from_nanos(1);
+    let condition = crate::facts::NodeConditionFacts {
+        status: crate::facts::ConditionState::True,
         heartbeat: stamp,
         transition: stamp,
     };
     ready.conditions.set(crate::facts::ConditionKind::Ready, Some(condition));
     let mut evictions = Evictions::new(false);
-    evictions.node_seen(at(100), NODE, &ready, []);
-    let keys: Vec<_> =
-        evictions.threats(NODE).iter().map(|threat| threat.taint.key.as_str()).collect();
+    evictions.observe_node(at(100), NODE, &ready, []);
+    let keys: Vec<_> = evictions
+        .no_execute_taints(NODE)
+        .iter()
+        .map(|no_execute_taint| no_execute_taint.taint.key.as_str())
+        .collect();
     assert_eq!(keys, ["a"]);
 }
 
@@ -406,7 +429,7 @@ fn only_no_execute_counts() {
     let mut taint = lost(100);
     taint.effect = TaintEffect::NoSchedule;
     let mut evictions = Evictions::new(false);
-    evictions.node_seen(at(100), NODE, &node(&[taint]), [pod(&[], None)]);
+    evictions.observe_node(at(100), NODE, &node(&[taint]), [pod(&[], None)]);
     assert_eq!(evictions.next_wake(), None);
 }
 
@@ -433,13 +456,13 @@ proptest! {
     fn more_taints_never_help(times in proptest::collection::vec((0_i64..100, proptest::option::of(0_i64..100)), 1..6)) {
         let keys: Vec<_> = (0..times.len()).map(|number| TaintKey::parse(&format!("k{number}"))).collect();
         let bearing: Vec<_> = keys.iter().zip(&times)
-            .map(|(key, (_, seconds))| bears(Some(key.clone()), *seconds)).collect();
-        let threats: Vec<_> = keys.iter().zip(&times)
-            .map(|(key, (since, _))| Threat { taint: taint(key.clone(), None), since: at(*since) }).collect();
-        let ends = |count: usize| match judge(&threats[..count], &pod(&bearing, None), false) {
-            Verdict::Goes(moment) => moment,
-            Verdict::Stays => Moment::from_nanos(i64::MAX),
-            Verdict::GoesNow => Moment::from_nanos(i64::MIN),
+            .map(|(key, (_, seconds))| with_tolerations(Some(key.clone()), *seconds)).collect();
+        let no_execute_taints: Vec<_> = keys.iter().zip(&times)
+            .map(|(key, (since, _))| NoExecuteTaint { taint: taint(key.clone(), None), since: at(*since) }).collect();
+        let ends = |count: usize| match decide_eviction(&no_execute_taints[..count], &pod(&bearing, None), false) {
+            EvictionDecision::EvictAt(instant) => instant,
+            EvictionDecision::Keep => ControllerTime::from_nanos(i64::MAX),
+            EvictionDecision::EvictNow => ControllerTime::from_nanos(i64::MIN),
         };
         for count in 1..=times.len() {
             prop_assert!(ends(count) <= ends(count - 1));
@@ -449,16 +472,16 @@ proptest! {
 
 #[test]
 fn only_taints_of_lost_nodes_are_each_others_twins() {
-    let bearing = [bears(None, Some(300))];
+    let bearing = [with_tolerations(None, Some(300))];
     let foreign = taint(TaintKey::parse("a"), Some(100));
     for (first, second) in
         [(foreign.clone(), lost(500)), (lost(100), taint(TaintKey::parse("a"), Some(500)))]
     {
         let mut evictions = Evictions::new(false);
-        evictions.node_seen(at(100), NODE, &node(&[first]), [pod(&bearing, None)]);
+        evictions.observe_node(at(100), NODE, &node(&[first]), [pod(&bearing, None)]);
         // The one is gone and the other has come: its own time counts.
-        evictions.node_seen(at(500), NODE, &node(&[second]), [pod(&bearing, None)]);
-        assert_eq!(evictions.threats(NODE)[0].since, at(500));
+        evictions.observe_node(at(500), NODE, &node(&[second]), [pod(&bearing, None)]);
+        assert_eq!(evictions.no_execute_taints(NODE)[0].since, at(500));
     }
 }
 
@@ -468,15 +491,21 @@ type ReadRow<'a> = (&'a str, &'a [Toleration], &'a [Taint], bool, bool);
 /// A live read is decided with the known start times: a removed taint evicts no pod, whatever else
 /// the node has, and an unknown one starts only now.
 #[test]
-fn a_live_read_is_judged_as_a_sight_is() {
+fn a_live_read_decides_as_an_observation_does() {
     let (wide, narrow) = (TaintKey::parse("a"), TaintKey::parse("b"));
     let both = [taint(wide.clone(), Some(100)), taint(narrow.clone(), Some(100))];
     let mut evictions = Evictions::new(false);
-    evictions.node_seen(at(100), NODE, &node(&both), []);
+    evictions.observe_node(at(100), NODE, &node(&both), []);
     let known = evictions.known(NODE);
-    let bearing = [bears(Some(wide.clone()), Some(300)), bears(Some(narrow.clone()), Some(10))];
+    let bearing = [
+        with_tolerations(Some(wide.clone()), Some(300)),
+        with_tolerations(Some(narrow.clone()), Some(10)),
+    ];
     let new = [taint(wide.clone(), Some(100)), taint(TaintKey::NotReady, Some(100))];
-    let patient = [bears(Some(wide), Some(300)), bears(Some(TaintKey::NotReady), Some(150))];
+    let patient = [
+        with_tolerations(Some(wide), Some(300)),
+        with_tolerations(Some(TaintKey::NotReady), Some(150)),
+    ];
     let rows: [ReadRow<'_>; 6] = [
         ("as it was seen", &bearing, &both, false, true),
         ("the one that it bears for long is left", &bearing, &both[..1], false, false),
@@ -486,28 +515,32 @@ fn a_live_read_is_judged_as_a_sight_is() {
         ("a leftover on a ready node", &[], &new[1..], true, false),
     ];
     for (name, tolerations, taints, ready, goes) in rows {
-        let threats = known.seen(at(200), ready, taints);
-        let verdict = judge(&threats, &pod(tolerations, None), false);
-        assert_eq!(verdict.has_to_go(at(200)), goes, "{name}: {verdict:?}");
+        let no_execute_taints = known.seen(at(200), ready, taints);
+        let eviction_decision = decide_eviction(&no_execute_taints, &pod(tolerations, None), false);
+        assert_eq!(
+            eviction_decision.is_eviction_due(at(200)),
+            goes,
+            "{name}: {eviction_decision:?}"
+        );
     }
 }
 
 /// upstream: tainteviction/taint_eviction.go, processPodOnNode and handlePodUpdate
 #[test]
-fn what_is_told_as_cancelled() {
-    let bearing = [bears(Some(TaintKey::Unreachable), Some(300))];
+fn cancellation_events_follow_upstream() {
+    let bearing = [with_tolerations(Some(TaintKey::Unreachable), Some(300))];
     let due_at_400 = || {
         let mut evictions = Evictions::new(false);
-        evictions.node_seen(at(100), NODE, &node(&[lost(100)]), [pod(&bearing, None)]);
+        evictions.observe_node(at(100), NODE, &node(&[lost(100)]), [pod(&bearing, None)]);
         evictions
     };
     let unborne = [lost(100), taint(TaintKey::parse("a"), Some(150))];
     let worse = |evictions: &mut Evictions, now| {
-        evictions.node_seen(at(now), NODE, &node(&unborne), [pod(&bearing, None)])
+        evictions.observe_node(at(now), NODE, &node(&unborne), [pod(&bearing, None)])
     };
-    let told = [PodAction::TellCancelled(POD)];
+    let cancelled = [PodAction::EmitCancelled(POD)];
     let mut evictions = due_at_400();
-    assert_eq!(worse(&mut evictions, 150), told, "due later, and now at once");
+    assert_eq!(worse(&mut evictions, 150), cancelled, "due later, and now at once");
     assert_eq!(worse(&mut evictions, 151), [], "at once is not cancelled again");
     assert_eq!(evictions.due(at(151), &proven(151)), [PodAction::Delete(POD)]);
     // A deletion to be retried waits for its retry time, whatever is observed of the pod.
@@ -517,14 +550,14 @@ fn what_is_told_as_cancelled() {
     // Another client deletes it: the event comes when it is gone, unless its own deadline had
     // passed.
     let mut evictions = due_at_400();
-    let leaving = PodFacts { terminating: true, ..pod(&bearing, None) };
-    assert_eq!(evictions.pod_seen(at(200), NODE, &leaving), []);
+    let leaving = BoundPod { terminating: true, ..pod(&bearing, None) };
+    assert_eq!(evictions.observe_pod(at(200), NODE, &leaving), []);
     assert_eq!(evictions.next_wake(), None, "nothing is left to do");
-    assert_eq!(evictions.pod_gone(POD), Some(at(400)));
-    assert_eq!(evictions.pod_gone(POD), None);
-    assert_eq!(due_at_400().pod_gone(POD), Some(at(400)));
+    assert_eq!(evictions.on_pod_deleted(POD), Some(at(400)));
+    assert_eq!(evictions.on_pod_deleted(POD), None);
+    assert_eq!(due_at_400().on_pod_deleted(POD), Some(at(400)));
     // Or earlier, when the taint is removed.
     let mut evictions = due_at_400();
-    evictions.pod_seen(at(200), NODE, &leaving);
-    assert_eq!(evictions.node_seen(at(210), NODE, &node(&[]), [leaving]), told);
+    evictions.observe_pod(at(200), NODE, &leaving);
+    assert_eq!(evictions.observe_node(at(210), NODE, &node(&[]), [leaving]), cancelled);
 }

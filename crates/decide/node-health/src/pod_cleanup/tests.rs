@@ -2,12 +2,12 @@
 
 use super::*;
 
-fn at(seconds: i64) -> Moment {
-    Moment::from_secs(seconds)
+fn at(seconds: i64) -> ControllerTime {
+    ControllerTime::from_secs(seconds)
 }
 
 fn pod(number: u32, node: &'static str, phase: Phase) -> CleanupPod<'static, u32> {
-    let created = Stamp::from_nanos(i64::from(number));
+    let created = RemoteTime::from_nanos(i64::from(number));
     CleanupPod { pod: number, name: "p", node, phase, evicted: false, terminating: false, created }
 }
 
@@ -19,7 +19,7 @@ fn nodes(list: &[(&'static str, bool, bool)]) -> BTreeMap<&'static str, CleanupN
         .collect()
 }
 
-fn taken(pass: &Pass<u32>) -> Vec<(u32, Why)> {
+fn taken(pass: &CleanupPass<u32>) -> Vec<(u32, CleanupReason)> {
     pass.deletes.iter().map(|delete| (delete.pod, delete.why)).collect()
 }
 
@@ -46,7 +46,7 @@ fn finished_pods_beyond_the_threshold_evicted_then_oldest() {
     same_age[0].name = "z";
     same_age[1].pod = 7;
     let pass = PodCleanup::new(1).pass(at(0), &same_age, &all);
-    assert_eq!(taken(&pass), [(7, Why::Terminated)], "then by name");
+    assert_eq!(taken(&pass), [(7, CleanupReason::Terminated)], "then by name");
 }
 
 #[test]
@@ -63,7 +63,7 @@ fn only_the_terminating_on_a_dead_node_declared_so() {
         pod.terminating = true;
     }
     let pass = PodCleanup::new(0).pass(at(0), &pods, &all);
-    assert_eq!(taken(&pass), [(2, Why::OutOfService)]);
+    assert_eq!(taken(&pass), [(2, CleanupReason::OutOfService)]);
     assert_eq!((pass.deletes[0].fail_first, pass.deletes[0].condition), (true, None));
 }
 
@@ -76,20 +76,24 @@ fn orphans_after_quarantine_and_a_live_look() {
     ];
     let all = nodes(&[("n", true, false)]);
     let mut cleanup = PodCleanup::new(0);
-    assert_eq!(cleanup.pass(at(0), &pods, &all).look_for, [], "in quarantine");
+    assert_eq!(cleanup.pass(at(0), &pods, &all).nodes_to_verify, [], "in quarantine");
     assert_eq!(cleanup.next_wake(), Some(at(40)));
-    assert_eq!(cleanup.pass(at(39), &pods, &all).look_for, []);
+    assert_eq!(cleanup.pass(at(39), &pods, &all).nodes_to_verify, []);
     let pass = cleanup.pass(at(40), &pods, &all);
-    assert_eq!((&*pass.look_for, taken(&pass)), (&["gone".into()][..], vec![]), "look first");
-    cleanup.node_is_gone("gone");
+    assert_eq!(
+        (&*pass.nodes_to_verify, taken(&pass)),
+        (&["gone".into()][..], vec![]),
+        "look first"
+    );
+    cleanup.confirm_node_absent("gone");
     let pass = cleanup.pass(at(41), &pods, &all);
-    assert_eq!(taken(&pass), [(1, Why::Orphaned), (2, Why::Orphaned)]);
+    assert_eq!(taken(&pass), [(1, CleanupReason::Orphaned), (2, CleanupReason::Orphaned)]);
     assert_eq!(
         pass.deletes.iter().map(|delete| (delete.fail_first, delete.condition)).collect::<Vec<_>>(),
         [(true, Some(DELETION_BY_CLEANUP)), (false, None)],
         "what ended by itself keeps its phase and gets no condition"
     );
-    assert_eq!(pass.look_for, [], "the answer is used");
+    assert_eq!(pass.nodes_to_verify, [], "the answer is used");
 }
 
 #[test]
@@ -98,14 +102,18 @@ fn a_node_that_shows_up_saves_its_pods() {
     let mut cleanup = PodCleanup::new(0);
     cleanup.pass(at(0), &pods, &nodes(&[]));
     let there = nodes(&[("late", true, false)]);
-    cleanup.node_is_gone("late");
+    cleanup.confirm_node_absent("late");
     assert_eq!(taken(&cleanup.pass(at(50), &pods, &there)), [], "seen after the look");
     cleanup.pass(at(60), &pods, &nodes(&[]));
     assert_eq!(cleanup.next_wake(), Some(at(100)), "a new absence, a new quarantine");
     cleanup.pass(at(100), &pods, &nodes(&[]));
-    cleanup.node_is_there(at(100), "late");
-    assert_eq!(cleanup.pass(at(101), &pods, &nodes(&[])).look_for, [], "asked, and it is there");
-    cleanup.node_is_gone("never-asked");
+    cleanup.confirm_node_present(at(100), "late");
+    assert_eq!(
+        cleanup.pass(at(101), &pods, &nodes(&[])).nodes_to_verify,
+        [],
+        "asked, and it is there"
+    );
+    cleanup.confirm_node_absent("never-asked");
     let strangers = [pod(2, "never-asked", Phase::Running)];
     assert_eq!(taken(&cleanup.pass(at(101), &strangers, &nodes(&[]))), []);
 }
@@ -117,17 +125,21 @@ fn an_old_absence_does_not_shorten_a_new_quarantine() {
     for comes_back in [true, false] {
         let mut cleanup = PodCleanup::new(0);
         cleanup.pass(at(0), &pods, &nodes(&[]));
-        assert_eq!(cleanup.pass(at(40), &pods, &nodes(&[])).look_for.len(), 1);
-        cleanup.node_is_gone("again");
+        assert_eq!(cleanup.pass(at(40), &pods, &nodes(&[])).nodes_to_verify.len(), 1);
+        cleanup.confirm_node_absent("again");
         assert_eq!(cleanup.pass(at(41), &pods, &nodes(&[])).deletes.len(), 1);
         if comes_back {
-            cleanup.node_came("again");
+            cleanup.on_node_added("again");
         } else {
-            cleanup.nobody_is_missed();
+            cleanup.clear_missing_nodes();
         }
-        cleanup.node_is_gone("again");
+        cleanup.confirm_node_absent("again");
         let pass = cleanup.pass(at(900), &pods, &nodes(&[]));
-        assert_eq!((pass.deletes.len(), pass.look_for), (0, vec![]), "comes back: {comes_back}");
+        assert_eq!(
+            (pass.deletes.len(), pass.nodes_to_verify),
+            (0, vec![]),
+            "comes back: {comes_back}"
+        );
         assert_eq!(cleanup.next_wake(), Some(at(940)));
     }
 }
@@ -138,7 +150,7 @@ fn terminating_pods_that_were_never_bound() {
     pods[0].terminating = true;
     let mut cleanup = PodCleanup::new(0);
     let pass = cleanup.pass(at(0), &pods, &nodes(&[]));
-    assert_eq!((taken(&pass), cleanup.next_wake()), (vec![(1, Why::Unscheduled)], None));
+    assert_eq!((taken(&pass), cleanup.next_wake()), (vec![(1, CleanupReason::Unscheduled)], None));
     assert!(pass.deletes[0].fail_first);
 }
 
@@ -147,8 +159,13 @@ fn words() {
     let phases = ["Pending", "Running", "Succeeded", "Failed", "Unknown", "", "Later"];
     let ended: Vec<_> = phases.iter().filter(|text| Phase::parse(text).has_ended()).collect();
     assert_eq!(ended, [&"Succeeded", &"Failed", &"", &"Later"]);
-    let labels =
-        [Why::Terminated, Why::OutOfService, Why::Orphaned, Why::Unscheduled].map(Why::label);
+    let labels = [
+        CleanupReason::Terminated,
+        CleanupReason::OutOfService,
+        CleanupReason::Orphaned,
+        CleanupReason::Unscheduled,
+    ]
+    .map(CleanupReason::label);
     assert_eq!(labels, ["terminated", "out-of-service", "orphaned", "unscheduled"]);
     assert_eq!(DELETION_BY_CLEANUP.reason, "DeletionByPodGC");
     assert_eq!(DELETION_BY_CLEANUP.message, "PodGC: node no longer exists");
@@ -170,11 +187,11 @@ fn phases_are_read() {
 }
 
 #[test]
-fn the_quarantine_is_what_was_said() {
+fn the_quarantine_is_configurable() {
     let pods = [pod(1, "gone", Phase::Running)];
     let all = nodes(&[]);
     let mut cleanup = PodCleanup::new(0).with_quarantine(Duration::from_secs(5));
-    assert!(cleanup.pass(at(0), &pods, &all).look_for.is_empty());
-    assert!(cleanup.pass(at(4), &pods, &all).look_for.is_empty());
-    assert_eq!(cleanup.pass(at(6), &pods, &all).look_for.len(), 1);
+    assert!(cleanup.pass(at(0), &pods, &all).nodes_to_verify.is_empty());
+    assert!(cleanup.pass(at(4), &pods, &all).nodes_to_verify.is_empty());
+    assert_eq!(cleanup.pass(at(6), &pods, &all).nodes_to_verify.len(), 1);
 }

@@ -3,19 +3,22 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::facts::Condition;
-use crate::time::Stamp;
+use crate::facts::NodeConditionFacts;
+use crate::time::RemoteTime;
 use crate::zones::ZoneKey;
 
-const NOW: Moment = Moment::from_secs(1_000);
+const NOW: ControllerTime = ControllerTime::from_secs(1_000);
 
-fn facts(conditions: &[(ConditionKind, Truth)], taints: Vec<Taint>) -> NodeFacts {
+fn facts(conditions: &[(ConditionKind, ConditionState)], taints: Vec<Taint>) -> NodeHealthFacts {
     let mut known = Conditions::default();
-    let old = Stamp::from_nanos(1);
+    let old = RemoteTime::from_nanos(1);
     for (kind, status) in conditions {
-        known.set(*kind, Some(Condition { status: *status, heartbeat: old, transition: old }));
+        known.set(
+            *kind,
+            Some(NodeConditionFacts { status: *status, heartbeat: old, transition: old }),
+        );
     }
-    NodeFacts {
+    NodeHealthFacts {
         created: old,
         version: 1,
         conditions: known,
@@ -28,28 +31,28 @@ fn facts(conditions: &[(ConditionKind, Truth)], taints: Vec<Taint>) -> NodeFacts
 }
 
 fn old(key: TaintKey, effect: TaintEffect) -> Taint {
-    Taint::new(key, effect, Some(Stamp::from_nanos(5)))
+    Taint::new(key, effect, Some(RemoteTime::from_nanos(5)))
 }
 
 #[test]
 fn each_condition_has_its_no_schedule_taint() {
     use ConditionKind as Kind;
-    let rows: [(Kind, Truth, Option<TaintKey>); 15] = [
-        (Kind::Ready, Truth::True, None),
-        (Kind::Ready, Truth::False, Some(TaintKey::NotReady)),
-        (Kind::Ready, Truth::Unknown, Some(TaintKey::Unreachable)),
-        (Kind::MemoryPressure, Truth::True, Some(TaintKey::MemoryPressure)),
-        (Kind::MemoryPressure, Truth::False, None),
-        (Kind::MemoryPressure, Truth::Unknown, None),
-        (Kind::DiskPressure, Truth::True, Some(TaintKey::DiskPressure)),
-        (Kind::DiskPressure, Truth::False, None),
-        (Kind::DiskPressure, Truth::Unknown, None),
-        (Kind::PidPressure, Truth::True, Some(TaintKey::PidPressure)),
-        (Kind::PidPressure, Truth::False, None),
-        (Kind::PidPressure, Truth::Unknown, None),
-        (Kind::NetworkUnavailable, Truth::True, Some(TaintKey::NetworkUnavailable)),
-        (Kind::NetworkUnavailable, Truth::False, None),
-        (Kind::NetworkUnavailable, Truth::Unknown, None),
+    let rows: [(Kind, ConditionState, Option<TaintKey>); 15] = [
+        (Kind::Ready, ConditionState::True, None),
+        (Kind::Ready, ConditionState::False, Some(TaintKey::NotReady)),
+        (Kind::Ready, ConditionState::Unknown, Some(TaintKey::Unreachable)),
+        (Kind::MemoryPressure, ConditionState::True, Some(TaintKey::MemoryPressure)),
+        (Kind::MemoryPressure, ConditionState::False, None),
+        (Kind::MemoryPressure, ConditionState::Unknown, None),
+        (Kind::DiskPressure, ConditionState::True, Some(TaintKey::DiskPressure)),
+        (Kind::DiskPressure, ConditionState::False, None),
+        (Kind::DiskPressure, ConditionState::Unknown, None),
+        (Kind::PidPressure, ConditionState::True, Some(TaintKey::PidPressure)),
+        (Kind::PidPressure, ConditionState::False, None),
+        (Kind::PidPressure, ConditionState::Unknown, None),
+        (Kind::NetworkUnavailable, ConditionState::True, Some(TaintKey::NetworkUnavailable)),
+        (Kind::NetworkUnavailable, ConditionState::False, None),
+        (Kind::NetworkUnavailable, ConditionState::Unknown, None),
     ];
     for (kind, status, expected) in rows {
         let bare = facts(&[(kind, status)], Vec::new());
@@ -108,15 +111,15 @@ fn foreign_taints_and_other_effects_stay() {
         old(TaintKey::OutOfService, TaintEffect::NoExecute),
         old(TaintKey::CloudShutdown, TaintEffect::NoSchedule),
     ];
-    let node = facts(&[(ConditionKind::Ready, Truth::True)], kept);
+    let node = facts(&[(ConditionKind::Ready, ConditionState::True)], kept);
     assert!(no_schedule(&node, NOW).is_empty());
-    assert_eq!(no_execute(&node, false, NOW), NoExecute::Settled);
-    assert_eq!(no_execute(&node, true, NOW), NoExecute::Settled);
+    assert_eq!(no_execute(&node, false, NOW), NoExecuteChange::Settled);
+    assert_eq!(no_execute(&node, true, NOW), NoExecuteChange::Settled);
 }
 
 #[test]
 fn the_lost_pair() {
-    use NoExecute::{Now, Settled, Wait};
+    use NoExecuteChange::{Now, Settled, Wait};
     let effect = TaintEffect::NoExecute;
     let one = |key: TaintKey| vec![old(key, effect)];
     let both = || vec![old(TaintKey::NotReady, effect), old(TaintKey::Unreachable, effect)];
@@ -128,42 +131,48 @@ fn the_lost_pair() {
     let rows = [
         ("nothing known", None, vec![], false, Settled),
         ("nothing known, tainted", None, one(gone.clone()), false, Settled),
-        ("ready", Some(Truth::True), vec![], false, Settled),
+        ("ready", Some(ConditionState::True), vec![], false, Settled),
         (
             "ready again",
-            Some(Truth::True),
+            Some(ConditionState::True),
             one(gone.clone()),
             false,
             patch(None, std::slice::from_ref(&gone)),
         ),
         (
             "ready, both",
-            Some(Truth::True),
+            Some(ConditionState::True),
             both(),
             false,
             patch(None, &[out.clone(), gone.clone()]),
         ),
-        ("falls", Some(Truth::Unknown), vec![], false, Wait),
-        ("says so itself", Some(Truth::False), vec![], false, Wait),
-        ("stays", Some(Truth::Unknown), one(gone.clone()), false, Settled),
-        ("stays too", Some(Truth::False), one(out.clone()), false, Settled),
+        ("falls", Some(ConditionState::Unknown), vec![], false, Wait),
+        ("says so itself", Some(ConditionState::False), vec![], false, Wait),
+        ("stays", Some(ConditionState::Unknown), one(gone.clone()), false, Settled),
+        ("stays too", Some(ConditionState::False), one(out.clone()), false, Settled),
         (
             "falls silent",
-            Some(Truth::Unknown),
+            Some(ConditionState::Unknown),
             one(out.clone()),
             false,
             patch(Some(gone.clone()), std::slice::from_ref(&out)),
         ),
         (
             "speaks again",
-            Some(Truth::False),
+            Some(ConditionState::False),
             one(gone.clone()),
             false,
             patch(Some(out.clone()), std::slice::from_ref(&gone)),
         ),
-        ("both of the pair", Some(Truth::Unknown), both(), false, patch(None, &[out])),
-        ("blackout", Some(Truth::Unknown), vec![], true, Settled),
-        ("blackout clears", Some(Truth::Unknown), one(gone.clone()), true, patch(None, &[gone])),
+        ("both of the pair", Some(ConditionState::Unknown), both(), false, patch(None, &[out])),
+        ("blackout", Some(ConditionState::Unknown), vec![], true, Settled),
+        (
+            "blackout clears",
+            Some(ConditionState::Unknown),
+            one(gone.clone()),
+            true,
+            patch(None, &[gone]),
+        ),
     ];
     for (name, ready, taints, blackout, expected) in rows {
         let conditions: Vec<_> =
@@ -173,15 +182,15 @@ fn the_lost_pair() {
 }
 
 #[test]
-fn a_turn_is_taken_only_by_who_still_needs_it() {
+fn a_token_is_spent_only_on_a_node_that_still_needs_it() {
     let key = |ready| {
         let node = facts(&[(ConditionKind::Ready, ready)], Vec::new());
-        take_turn(&node, NOW).map(|patch| (patch.evicts(), patch.add[0].key.clone()))
+        eviction_patch(&node, NOW).map(|patch| (patch.evicts(), patch.add[0].key.clone()))
     };
-    assert_eq!(key(Truth::Unknown), Some((true, TaintKey::Unreachable)));
-    assert_eq!(key(Truth::False), Some((true, TaintKey::NotReady)));
-    assert_eq!(key(Truth::True), None);
-    assert_eq!(take_turn(&facts(&[], Vec::new()), NOW), None);
+    assert_eq!(key(ConditionState::Unknown), Some((true, TaintKey::Unreachable)));
+    assert_eq!(key(ConditionState::False), Some((true, TaintKey::NotReady)));
+    assert_eq!(key(ConditionState::True), None);
+    assert_eq!(eviction_patch(&facts(&[], Vec::new()), NOW), None);
 }
 
 #[test]
@@ -189,8 +198,8 @@ fn platform_labels_follow() {
     let labels = |pairs: &[(&str, &str)]| {
         pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
     };
-    type Labels = &'static [(&'static str, &'static str)];
-    let rows: [(Labels, Labels); 5] = [
+    type LabelCase = &'static [(&'static str, &'static str)];
+    let rows: [(LabelCase, LabelCase); 5] = [
         (&[], &[]),
         (&[("beta.kubernetes.io/os", "linux")], &[]),
         (&[("kubernetes.io/os", "linux")], &[("beta.kubernetes.io/os", "linux")]),
@@ -228,19 +237,19 @@ proptest! {
     #[test]
     fn patches_converge_and_keep_what_is_not_ours(
         taints in proptest::collection::vec(any_taint(), 0..8),
-        status in prop_oneof![Just(Truth::True), Just(Truth::False), Just(Truth::Unknown)],
+        status in prop_oneof![Just(ConditionState::True), Just(ConditionState::False), Just(ConditionState::Unknown)],
         blackout: bool,
     ) {
         let mut node = facts(&[(ConditionKind::Ready, status)], taints.clone());
         let mut patch = no_schedule(&node, NOW);
-        if let NoExecute::Now(more) = no_execute(&node, blackout, NOW) {
+        if let NoExecuteChange::Now(more) = no_execute(&node, blackout, NOW) {
             patch = patch.and(more);
         }
         node.taints = patch.apply(&node.taints);
         prop_assert!(no_schedule(&node, NOW).is_empty());
-        prop_assert!(!matches!(no_execute(&node, blackout, NOW), NoExecute::Now(_)));
+        prop_assert!(!matches!(no_execute(&node, blackout, NOW), NoExecuteChange::Now(_)));
         let ours = |taint: &Taint| match taint.effect {
-            TaintEffect::NoSchedule => follows_conditions(&taint.key),
+            TaintEffect::NoSchedule => is_condition_taint(&taint.key),
             TaintEffect::NoExecute => taint.key.means_lost(),
             TaintEffect::PreferNoSchedule => false,
         };

@@ -52,14 +52,14 @@ fn states_and_rates() {
         (Initial, 10, fast),
         (Normal, 10, fast),
         (Full, 10, fast),
-        (Partial, 50, Rate::NEVER),
+        (Partial, 50, EvictionRate::NEVER),
         (Partial, 51, slow),
     ];
     for (state, size, rate) in rows {
         assert_eq!(settings.rate_in(state, size), rate, "{state:?} {size}");
     }
     for nothing in [0.0, -1.0, f64::NAN, f64::NEG_INFINITY, 1e-300] {
-        assert_eq!(Rate::per_second(nothing), Rate::NEVER, "{nothing}");
+        assert_eq!(EvictionRate::per_second(nothing), EvictionRate::NEVER, "{nothing}");
     }
 }
 
@@ -72,9 +72,9 @@ fn two(nodes: usize) -> (Zones, ZoneId, ZoneId) {
         zones.recount(a, None, Some(true));
         zones.recount(b, None, Some(true));
     }
-    assert!(zones.await_judgement());
+    assert!(zones.needs_evaluation());
     let first = zones.evaluate();
-    assert!(!zones.await_judgement());
+    assert!(!zones.needs_evaluation());
     assert_eq!(first.rates.len(), 2, "from Initial to Normal");
     assert!(!first.blackout_began && !first.blackout_ended);
     (zones, a, b)
@@ -115,7 +115,11 @@ fn blackout_begins_with_the_last_zone_and_ends_with_the_first_node() {
     assert!(!fall(&mut zones, a, 3).blackout_began);
     let began = fall(&mut zones, b, 3);
     assert!(began.blackout_began && zones.in_blackout());
-    assert_eq!(began.rates, [(a, Rate::NEVER), (b, Rate::NEVER)], "both, changed or not");
+    assert_eq!(
+        began.rates,
+        [(a, EvictionRate::NEVER), (b, EvictionRate::NEVER)],
+        "both, changed or not"
+    );
     zones.recount(a, None, Some(false));
     assert_eq!(zones.evaluate(), ZoneChanges::default(), "one more dark node changes nothing");
     let ended = rise(&mut zones, b, 1);
@@ -133,7 +137,7 @@ fn a_restarted_controller_finds_the_blackout() {
 }
 
 #[test]
-fn nobody_counted_is_no_blackout() {
+fn zones_without_nodes_are_no_blackout() {
     let mut zones = Zones::new(ZoneSettings::default());
     let a = zones.handle(&ZoneKey::default());
     assert_eq!(zones.evaluate(), ZoneChanges::default());
@@ -161,7 +165,7 @@ fn a_dark_zone_whose_last_node_is_deleted_no_longer_counts() {
 /// evicts no node.
 #[test]
 fn a_zone_keeps_its_rate_until_its_state_changes() {
-    let (slow, never) = (ZoneSettings::default().secondary_rate, Rate::NEVER);
+    let (slow, never) = (ZoneSettings::default().secondary_rate, EvictionRate::NEVER);
     let rows = [
         // nodes at first, the rate then, nodes later, the rate by these
         (50, never, 51, slow),
@@ -201,25 +205,25 @@ fn the_empty_make_room_where_there_are_many() {
     let mut zones = Zones::new(ZoneSettings::default());
     let first = zones.handle(&key(0));
     zones.recount(first, None, Some(true));
-    for number in 1..MANY {
+    for number in 1..MAX_UNSWEPT_ZONES {
         assert!(!zones.is_crowded(&key(number)), "{number}");
         zones.handle(&key(number));
     }
     assert!(!zones.is_crowded(&key(3)), "a known one needs no room");
-    assert!(zones.is_crowded(&key(MANY)));
+    assert!(zones.is_crowded(&key(MAX_UNSWEPT_ZONES)));
     let kept = zones.handle(&key(5));
     let swept = zones.sweep(|zone| zone == kept);
-    assert_eq!(swept.len(), MANY - 2);
+    assert_eq!(swept.len(), MAX_UNSWEPT_ZONES - 2);
     assert_eq!((zones.handle(&key(0)), zones.handle(&key(5))), (first, kept));
-    let new = zones.handle(&key(MANY));
+    let new = zones.handle(&key(MAX_UNSWEPT_ZONES));
     assert!(swept.contains(&new));
     let zone = zones.get(new).expect("there");
-    assert_eq!((zone.key(), zone.state()), (&key(MANY), ZoneState::Initial));
-    assert_eq!(zones.iter().count(), MANY);
+    assert_eq!((zone.key(), zone.state()), (&key(MAX_UNSWEPT_ZONES), ZoneState::Initial));
+    assert_eq!(zones.iter().count(), MAX_UNSWEPT_ZONES);
 }
 
 #[test]
-fn what_the_flags_say_is_told() {
+fn the_settings_are_returned() {
     let settings = ZoneSettings { large_above: 7, ..ZoneSettings::default() };
     assert_eq!(*Zones::new(settings).settings(), settings);
 }

@@ -3,12 +3,14 @@
 
 use std::collections::BTreeSet;
 
-use node_health::facts::{Condition, ConditionKind, Conditions, NodeFacts, Taint, Truth};
+use node_health::facts::{
+    ConditionKind, ConditionState, Conditions, NodeConditionFacts, NodeHealthFacts, Taint,
+};
 use node_health::zones::ZoneKey;
-use node_health::{Moment, Stamp, TaintKey};
+use node_health::{ControllerTime, RemoteTime, TaintKey};
 use pod_model::TaintEffect;
 
-use super::dice::Dice;
+use super::rng::SeededRng;
 
 /// Kubelets renew their lease this often, in seconds.
 pub const RENEW: usize = 10;
@@ -17,11 +19,11 @@ pub const PODS: usize = 3;
 
 /// One node: its true state, and what the API server has.
 #[derive(Clone, Debug)]
-pub struct Node {
+pub struct SimulatedNode {
     pub zone: usize,
     pub exists: bool,
-    pub facts: NodeFacts,
-    pub lease: Stamp,
+    pub facts: NodeHealthFacts,
+    pub lease: RemoteTime,
     /// When its lease was last renewed, on the simulation's clock.
     pub renewed_at: Option<i64>,
     /// Its own clock's offset, in seconds.
@@ -51,17 +53,17 @@ pub struct Node {
 
 /// A watch event.
 #[derive(Clone, Debug)]
-pub enum News {
+pub enum WatchEvent {
     /// The node at that time, with its pod CIDRs.
-    Node(u32, Box<(NodeFacts, Vec<String>)>),
-    Lease(u32, Stamp),
+    SimulatedNode(u32, Box<(NodeHealthFacts, Vec<String>)>),
+    Lease(u32, RemoteTime),
     Gone(u32),
     Pod(u32),
 }
 
 /// The whole cluster.
-pub struct Cluster {
-    pub nodes: Vec<Node>,
+pub struct SimulatedCluster {
+    pub nodes: Vec<SimulatedNode>,
     pub zones: usize,
     pub now: i64,
     pub api_down_until: i64,
@@ -77,14 +79,14 @@ pub struct Cluster {
     /// delayed write has arrived.
     has_stubborn: bool,
     /// Events not yet delivered, oldest first.
-    pub news: Vec<(i64, News)>,
+    pub watch_events: Vec<(i64, WatchEvent)>,
     /// Nodes that exist, and those that are Ready in the API, per zone.
     pub members: Vec<usize>,
     pub ready: Vec<usize>,
 }
 
-impl Cluster {
-    pub fn new(count: usize, zones: usize, start: i64, dice: &mut Dice) -> Self {
+impl SimulatedCluster {
+    pub fn new(count: usize, zones: usize, start: i64, rng: &mut SeededRng) -> Self {
         let label = |zone: usize| {
             let pair = ("topology.kubernetes.io/zone".to_owned(), format!("zone-{zone}"));
             ZoneKey::from_labels(&[pair].into())
@@ -100,13 +102,13 @@ impl Cluster {
             version: 1,
             keys: (0..zones).map(label).collect(),
             slots: vec![Vec::new(); RENEW],
-            has_stubborn: dice.one_in(3),
-            news: Vec::new(),
+            has_stubborn: rng.one_in(3),
+            watch_events: Vec::new(),
             members: vec![0; zones],
             ready: vec![0; zones],
         };
         for number in 0..count {
-            let node = cluster.join(number % zones, start, dice);
+            let node = cluster.join(number % zones, start, rng);
             cluster.post_status(node);
         }
         cluster
@@ -117,11 +119,11 @@ impl Cluster {
     }
 
     /// Adds a node; its kubelet posts from then on.
-    pub fn join(&mut self, zone: usize, starts_at: i64, dice: &mut Dice) -> u32 {
+    pub fn join(&mut self, zone: usize, starts_at: i64, rng: &mut SeededRng) -> u32 {
         let id = u32::try_from(self.nodes.len()).expect("few nodes");
         self.version += 1;
-        let facts = NodeFacts {
-            created: Moment::from_secs(self.now).stamp(),
+        let facts = NodeHealthFacts {
+            created: ControllerTime::from_secs(self.now).stamp(),
             version: self.version,
             conditions: Conditions::default(),
             taints: Vec::new(),
@@ -130,13 +132,13 @@ impl Cluster {
             excluded: false,
             label_fixes: Vec::new(),
         };
-        self.nodes.push(Node {
+        self.nodes.push(SimulatedNode {
             zone,
             exists: true,
             facts,
-            lease: Stamp::from_nanos(0),
+            lease: RemoteTime::from_nanos(0),
             renewed_at: None,
-            clock_error: if dice.one_in(10) { dice.between(-90_000_000, 90_000_000) } else { 0 },
+            clock_error: if rng.one_in(10) { rng.between(-90_000_000, 90_000_000) } else { 0 },
             lost_until: 0,
             ill_until: 0,
             starts_at,
@@ -144,15 +146,15 @@ impl Cluster {
             reported_since: None,
             lost_since: None,
             ranges: Vec::new(),
-            stubborn: self.has_stubborn && dice.one_in(100),
+            stubborn: self.has_stubborn && rng.one_in(100),
             pods: [Some(self.now); PODS],
             pods_ready: [false; PODS],
             fell: false,
         });
-        let slot = dice.below(RENEW);
+        let slot = rng.below(RENEW);
         self.slots[slot].push(id);
         self.members[zone] += 1;
-        self.say_node(id);
+        self.emit_node(id);
         id
     }
 
@@ -163,36 +165,37 @@ impl Cluster {
         let zone = node.zone;
         self.members[zone] -= 1;
         self.ready[zone] -= usize::from(was_ready);
-        self.news.push((self.now, News::Gone(id)));
+        self.watch_events.push((self.now, WatchEvent::Gone(id)));
     }
 
-    pub fn node(&self, id: u32) -> &Node {
+    pub fn node(&self, id: u32) -> &SimulatedNode {
         &self.nodes[usize::try_from(id).expect("small")]
     }
 
-    pub fn node_mut(&mut self, id: u32) -> &mut Node {
+    pub fn node_mut(&mut self, id: u32) -> &mut SimulatedNode {
         &mut self.nodes[usize::try_from(id).expect("small")]
     }
 
-    fn say_node(&mut self, id: u32) {
+    fn emit_node(&mut self, id: u32) {
         let node = self.node(id);
         let seen = Box::new((node.facts.clone(), node.ranges.clone()));
-        self.news.push((self.now, News::Node(id, seen)));
+        self.watch_events.push((self.now, WatchEvent::SimulatedNode(id, seen)));
     }
 
     /// Changes a node's object. All writes go through here.
-    pub fn write(&mut self, id: u32, change: impl FnOnce(&mut NodeFacts)) -> u64 {
+    pub fn write(&mut self, id: u32, change: impl FnOnce(&mut NodeHealthFacts)) -> u64 {
         self.version += 1;
         let version = self.version;
         let was_ready = self.node(id).facts.conditions.is_ready();
         let node = self.node_mut(id);
         change(&mut node.facts);
         node.facts.version = version;
-        let unknown = node.facts.conditions.status(ConditionKind::Ready) == Some(Truth::Unknown);
+        let unknown =
+            node.facts.conditions.status(ConditionKind::Ready) == Some(ConditionState::Unknown);
         node.fell = unknown && (was_ready || node.fell);
         let (zone, is_ready) = (node.zone, node.facts.conditions.is_ready());
         self.ready[zone] = self.ready[zone] + usize::from(is_ready) - usize::from(was_ready);
-        self.say_node(id);
+        self.emit_node(id);
         version
     }
 
@@ -200,25 +203,26 @@ impl Cluster {
     fn post_status(&mut self, id: u32) {
         let now = self.now;
         let node = self.node(id);
-        let ready = if now < node.ill_until { Truth::False } else { Truth::True };
-        let stamp = Moment::from_secs(now + node.clock_error).stamp();
+        let ready = if now < node.ill_until { ConditionState::False } else { ConditionState::True };
+        let stamp = ControllerTime::from_secs(now + node.clock_error).stamp();
         self.write(id, |facts| {
             for kind in ConditionKind::ALL {
-                let status = if kind == ConditionKind::Ready { ready } else { Truth::False };
-                let condition = Condition { status, heartbeat: stamp, transition: stamp };
+                let status =
+                    if kind == ConditionKind::Ready { ready } else { ConditionState::False };
+                let condition = NodeConditionFacts { status, heartbeat: stamp, transition: stamp };
                 facts.conditions.set(kind, Some(condition));
             }
         });
         let node = self.node_mut(id);
         node.lost_since = None;
         node.pods_ready = [true; PODS];
-        let well = ready == Truth::True;
+        let well = ready == ConditionState::True;
         node.well_since = well.then_some(node.well_since.unwrap_or(now));
         node.reported_since = well.then_some(node.reported_since.unwrap_or(now));
     }
 
     /// Simulates one second of all kubelets.
-    pub fn second(&mut self, dice: &mut Dice) {
+    pub fn second(&mut self, rng: &mut SeededRng) {
         self.now += 1;
         let now = self.now;
         let slot = usize::try_from(now).expect("after the epoch") % RENEW;
@@ -232,20 +236,24 @@ impl Cluster {
             if !node.exists || now < node.lost_until || now < node.starts_at {
                 continue;
             }
-            if dice.one_in(50_000) {
-                node.clock_error = dice.between(-90_000_000, 90_000_000);
+            if rng.one_in(50_000) {
+                node.clock_error = rng.between(-90_000_000, 90_000_000);
             }
             if !up {
                 continue;
             }
             // A node that renews is not lost, even if it is lost again in the next second.
             node.lost_since = None;
-            node.lease = Moment::from_secs(now + node.clock_error).stamp();
+            node.lease = ControllerTime::from_secs(now + node.clock_error).stamp();
             node.renewed_at = Some(now);
             let lease = node.lease;
-            self.news.push((now, News::Lease(id, lease)));
+            self.watch_events.push((now, WatchEvent::Lease(id, lease)));
             // A kubelet posts when the API's status differs from its own.
-            let truth = if now < self.node(id).ill_until { Truth::False } else { Truth::True };
+            let truth = if now < self.node(id).ill_until {
+                ConditionState::False
+            } else {
+                ConditionState::True
+            };
             if self.node(id).facts.conditions.status(ConditionKind::Ready) != Some(truth) {
                 self.post_status(id);
             }
@@ -260,13 +268,13 @@ impl Cluster {
     fn bring_pods_back(&mut self, id: u32) {
         let now = self.now;
         let node = self.node_mut(id);
-        if node.well_since.is_none_or(|since| now - since <= 30) || wears_lost_taint(&node.facts) {
+        if node.well_since.is_none_or(|since| now - since <= 30) || has_lost_taint(&node.facts) {
             return;
         }
         for pod in 0..PODS {
             if self.node(id).pods[pod].is_none() {
                 self.node_mut(id).pods[pod] = Some(now);
-                self.news.push((now, News::Pod(id)));
+                self.watch_events.push((now, WatchEvent::Pod(id)));
             }
         }
     }
@@ -285,7 +293,7 @@ impl Cluster {
     }
 
     /// Makes a node report itself not ready at its next update.
-    pub fn sicken(&mut self, id: u32, until: i64) {
+    pub fn make_unready(&mut self, id: u32, until: i64) {
         let node = self.node_mut(id);
         if node.exists && node.lost_since.is_none() {
             node.ill_until = until;
@@ -311,7 +319,7 @@ impl Cluster {
 }
 
 /// Whether it has one of the two NoExecute "lost" taints.
-pub fn wears_lost_taint(facts: &NodeFacts) -> bool {
+pub fn has_lost_taint(facts: &NodeHealthFacts) -> bool {
     facts.taints.iter().any(|taint: &Taint| {
         taint.effect == TaintEffect::NoExecute
             && matches!(taint.key, TaintKey::NotReady | TaintKey::Unreachable)

@@ -5,16 +5,16 @@
 
 use std::collections::BTreeMap;
 
-use node_health::cidr::Problem;
+use node_health::cidr::NodeCidrError;
 
-use super::cluster::{Cluster, wears_lost_taint};
-use super::store::{Author, LAG, WAY};
+use super::cluster::{SimulatedCluster, has_lost_taint};
+use super::store::{Author, WATCH_DELAY, WRITE_DELAY};
 
 /// A view older than this must cause no action.
 const GAP: i64 = 10;
 /// Seconds by which actions may lag behind the truth: watch and write, the gap that still counts as
 /// observed, and steps of one second.
-pub const STALENESS: i64 = LAG + WAY + GAP + 2;
+pub const STALENESS: i64 = WATCH_DELAY + WRITE_DELAY + GAP + 2;
 const GRACE: i64 = 50;
 const STARTUP: i64 = 60;
 /// After a disturbance nodes get this long to report.
@@ -27,14 +27,14 @@ const FENCED: i64 = 120 + 15;
 
 /// What happened, and what was checked.
 #[derive(Clone, Debug, Default)]
-pub struct Report {
+pub struct SimulationReport {
     pub violations: Vec<String>,
-    pub outages_noticed: u64,
-    pub longest_notice: i64,
-    pub given_up: u64,
-    pub given_up_slowly: u64,
+    pub outages_detected: u64,
+    pub longest_detection: i64,
+    pub no_execute_tainted: u64,
+    pub no_execute_tainted_slowly: u64,
     /// In zones that were large when they became mostly not ready, and have shrunk since.
-    pub given_up_in_shrunken: u64,
+    pub no_execute_tainted_in_shrunken: u64,
     pub pods_deleted: u64,
     pub pods_marked: u64,
     pub longest_unmarked: i64,
@@ -53,8 +53,8 @@ pub struct Report {
     pub renewals: u64,
     pub starts: u64,
     /// Writes of dead controllers that arrived, and those of them that were taken.
-    pub strays: u64,
-    pub strays_taken: u64,
+    pub orphaned_writes: u64,
+    pub orphaned_writes_taken: u64,
     /// Of those that bring a pod CIDR: arrived, accepted, and refused when another node had that
     /// CIDR by then.
     pub late_ranges: u64,
@@ -64,22 +64,22 @@ pub struct Report {
     /// not be.
     pub fences: u64,
     pub touches: u64,
-    pub fences_given_up: u64,
+    pub fences_abandoned: u64,
     /// The longest time a node had no pod CIDR while nothing disturbed the controller.
     pub longest_without_range: i64,
     /// Nodes that a dead controller's write marked Unknown although they had renewed since.
-    pub called_lost_by_the_dead: u64,
+    pub marked_unknown_by_dead_controllers: u64,
 }
 
-impl Report {
+impl SimulationReport {
     /// Adds another report.
     pub fn add(&mut self, other: Self) {
         self.violations.extend(other.violations);
-        self.outages_noticed += other.outages_noticed;
-        self.longest_notice = self.longest_notice.max(other.longest_notice);
-        self.given_up += other.given_up;
-        self.given_up_slowly += other.given_up_slowly;
-        self.given_up_in_shrunken += other.given_up_in_shrunken;
+        self.outages_detected += other.outages_detected;
+        self.longest_detection = self.longest_detection.max(other.longest_detection);
+        self.no_execute_tainted += other.no_execute_tainted;
+        self.no_execute_tainted_slowly += other.no_execute_tainted_slowly;
+        self.no_execute_tainted_in_shrunken += other.no_execute_tainted_in_shrunken;
         self.pods_deleted += other.pods_deleted;
         self.pods_marked += other.pods_marked;
         self.longest_unmarked = self.longest_unmarked.max(other.longest_unmarked);
@@ -95,22 +95,22 @@ impl Report {
         self.longest_unheard = self.longest_unheard.max(other.longest_unheard);
         self.renewals += other.renewals;
         self.starts += other.starts;
-        self.strays += other.strays;
-        self.strays_taken += other.strays_taken;
+        self.orphaned_writes += other.orphaned_writes;
+        self.orphaned_writes_taken += other.orphaned_writes_taken;
         self.late_ranges += other.late_ranges;
         self.late_ranges_taken += other.late_ranges_taken;
         self.clashes_averted += other.clashes_averted;
         self.fences += other.fences;
         self.touches += other.touches;
-        self.fences_given_up += other.fences_given_up;
+        self.fences_abandoned += other.fences_abandoned;
         self.longest_without_range = self.longest_without_range.max(other.longest_without_range);
-        self.called_lost_by_the_dead += other.called_lost_by_the_dead;
+        self.marked_unknown_by_dead_controllers += other.marked_unknown_by_dead_controllers;
     }
 }
 
 /// The oracle's state.
 pub struct Oracle {
-    pub report: Report,
+    pub report: SimulationReport,
     /// Since when nothing disturbed the controller.
     pub calm_since: i64,
     dark_since: Option<i64>,
@@ -129,17 +129,17 @@ pub struct Oracle {
     owners: BTreeMap<String, (u32, u32)>,
     /// Since when a node has no pod CIDR.
     rangeless_since: BTreeMap<u32, i64>,
-    stained_since: BTreeMap<u32, i64>,
+    wrongly_tainted_since: BTreeMap<u32, i64>,
     /// Since when a lost node has pods that are still marked ready.
     unmarked_since: BTreeMap<u32, i64>,
     unnoticed: BTreeMap<u32, i64>,
 }
 
 impl Oracle {
-    pub fn new(cluster: &Cluster) -> Self {
+    pub fn new(cluster: &SimulatedCluster) -> Self {
         let (zones, start) = (cluster.zones, cluster.now);
         Self {
-            report: Report::default(),
+            report: SimulationReport::default(),
             calm_since: start,
             dark_since: None,
             partial_since: vec![None; zones],
@@ -151,13 +151,13 @@ impl Oracle {
             asked_in_partial: vec![None; zones],
             owners: BTreeMap::new(),
             rangeless_since: BTreeMap::new(),
-            stained_since: BTreeMap::new(),
+            wrongly_tainted_since: BTreeMap::new(),
             unmarked_since: BTreeMap::new(),
             unnoticed: BTreeMap::new(),
         }
     }
 
-    fn fail(&mut self, cluster: &Cluster, text: &str) {
+    fn fail(&mut self, cluster: &SimulatedCluster, text: &str) {
         self.report.violations.push(format!("t={}: {text}", cluster.now));
     }
 
@@ -183,7 +183,13 @@ impl Oracle {
     /// Checks a zone evaluation with these counts (ready, not ready), made on a view complete up to
     /// that time. Whether a zone is large is checked once, when it becomes mostly not ready: nodes
     /// that join or leave later change nothing (as upstream). But that size must have been real.
-    pub fn judged(&mut self, cluster: &Cluster, zone: usize, counts: (usize, usize), seen: i64) {
+    pub fn judged(
+        &mut self,
+        cluster: &SimulatedCluster,
+        zone: usize,
+        counts: (usize, usize),
+        seen: i64,
+    ) {
         let size = counts.0 + counts.1;
         let before = self.partial_from_size[zone];
         self.partial_from_size[zone] =
@@ -196,7 +202,12 @@ impl Oracle {
     }
 
     /// Checks a request to taint a node. `counts`: ready and not ready, as the controller counted.
-    pub fn asked_to_give_up(&mut self, cluster: &Cluster, id: u32, counts: (usize, usize)) {
+    pub fn no_execute_requested(
+        &mut self,
+        cluster: &SimulatedCluster,
+        id: u32,
+        counts: (usize, usize),
+    ) {
         let (now, zone) = (cluster.now, cluster.node(id).zone);
         if self.dark_since.is_some_and(|since| now - since > STALENESS) {
             self.fail(cluster, &format!("node {id} given up in the dark"));
@@ -212,11 +223,11 @@ impl Oracle {
             self.fail(cluster, &text);
         } else if seen_partial {
             let shrunken = cluster.members[zone] <= LARGE_ABOVE;
-            self.report.given_up_in_shrunken += u64::from(shrunken);
+            self.report.no_execute_tainted_in_shrunken += u64::from(shrunken);
             let settled = long_partial.map(|since| since + STALENESS);
             if last.zip(settled).is_some_and(|(last, settled)| last > settled) {
                 shortest = 100;
-                self.report.given_up_slowly += 1;
+                self.report.no_execute_tainted_slowly += 1;
             }
         }
         if last.is_some_and(|last| now - last < shortest) {
@@ -231,19 +242,25 @@ impl Oracle {
     /// over, or the last renewal was so fresh that the view, which may be as old as the gap, could
     /// miss it. Leases are separate objects, so no resource version guards this; the node can
     /// correct it with its next update.
-    pub fn called_lost(&mut self, cluster: &Cluster, id: u32, author: Author) {
+    pub fn marked_unknown(&mut self, cluster: &SimulatedCluster, id: u32, author: Author) {
         let Some(renewed) = cluster.node(id).renewed_at else { return };
         let silence = author.sent - renewed;
         if (GAP + 1..GRACE).contains(&silence) {
             self.fail(cluster, &format!("node {id} called lost after {silence} s of silence"));
         }
-        self.report.called_lost_by_the_dead += u64::from(author.dead && silence < 0);
+        self.report.marked_unknown_by_dead_controllers += u64::from(author.dead && silence < 0);
     }
 
     /// Checks a node's NoExecute taint. The write carries the resource version it was decided on,
     /// and a node's status update makes a new one: so none may succeed even one second after the
     /// node itself reported Ready, however late the write.
-    pub fn given_up(&mut self, cluster: &Cluster, id: u32, swap: bool, author: Author) {
+    pub fn no_execute_tainted(
+        &mut self,
+        cluster: &SimulatedCluster,
+        id: u32,
+        swap: bool,
+        author: Author,
+    ) {
         self.evicted(cluster, id, author);
         if let Some(since) = cluster.node(id).reported_since {
             let text = format!("node {id} tainted although it said at {since} that it is well");
@@ -252,21 +269,22 @@ impl Oracle {
         if swap {
             return;
         }
-        self.report.given_up += 1;
+        self.report.no_execute_tainted += 1;
         // Its token was spent when it was sent, by the controller of that time.
         if author.dead {
             return;
         }
         let zone = cluster.node(id).zone;
         let last = self.last_landed[zone].replace((cluster.now, id));
-        let Some((last, who)) = last else { return };
+        let Some((last, last_node)) = last else { return };
         // A restart is no excuse while the last tainted node still has its taint, and so can be
         // seen.
-        let visible =
-            who != id && cluster.node(who).exists && wears_lost_taint(&cluster.node(who).facts);
+        let visible = last_node != id
+            && cluster.node(last_node).exists
+            && has_lost_taint(&cluster.node(last_node).facts);
         let partial = self.asked_in_partial[zone].is_some_and(|since| last > since + STALENESS);
         // The write's delay on either side.
-        let shortest = if visible && partial { 100 - WAY } else { 10 - WAY };
+        let shortest = if visible && partial { 100 - WRITE_DELAY } else { 10 - WRITE_DELAY };
         if cluster.now - last < shortest {
             self.fail(cluster, &format!("zone {zone}: two nodes given up at {last} and now"));
         }
@@ -277,12 +295,18 @@ impl Oracle {
     /// watch had not delivered can be missed: for the watch's delay plus the deletion's. The shell,
     /// which reads the node again before it deletes, shortens the first. A dead controller's
     /// deletion can be later, but was decided by the same rule.
-    pub fn deleted(&mut self, cluster: &Cluster, id: u32, seen_through: i64, author: Author) {
+    pub fn deleted(
+        &mut self,
+        cluster: &SimulatedCluster,
+        id: u32,
+        seen_through: i64,
+        author: Author,
+    ) {
         self.report.pods_deleted += 1;
         self.evicted(cluster, id, author);
         if let Some(since) = cluster.node(id).reported_since {
             let late = cluster.now - since;
-            if since <= seen_through || (!author.dead && late > LAG + WAY) {
+            if since <= seen_through || (!author.dead && late > WATCH_DELAY + WRITE_DELAY) {
                 let text = format!(
                     "node {id} lost a pod although it said {late} s ago that it is \
                     well, and everything through {seen_through} was seen"
@@ -295,9 +319,9 @@ impl Oracle {
         }
     }
 
-    fn evicted(&mut self, cluster: &Cluster, id: u32, author: Author) {
+    fn evicted(&mut self, cluster: &SimulatedCluster, id: u32, author: Author) {
         let node = cluster.node(id);
-        let since = |moment: Option<i64>| moment.map_or(0, |since| cluster.now - since);
+        let since = |instant: Option<i64>| instant.map_or(0, |since| cluster.now - since);
         let (reported, report) = (since(node.reported_since), &mut self.report);
         if author.dead {
             report.stalest_of_the_dead = report.stalest_of_the_dead.max(reported);
@@ -308,7 +332,7 @@ impl Oracle {
     }
 
     /// Checks a node's new pod CIDRs: two nodes never have the same one, however late the write.
-    pub fn ranged(&mut self, cluster: &Cluster, id: u32, author: Author) {
+    pub fn ranged(&mut self, cluster: &SimulatedCluster, id: u32, author: Author) {
         for range in cluster.node(id).ranges.clone() {
             self.report.ranges += 1;
             if let Some((owner, by)) = self.owners.insert(range.clone(), (id, author.instance)) {
@@ -331,24 +355,24 @@ impl Oracle {
     }
 
     /// Checks the problems that the controller reports: a node's pod CIDRs are never wrong.
-    pub fn told(&mut self, cluster: &Cluster, problem: &Problem) {
+    pub fn check_reported_ranges(&mut self, cluster: &SimulatedCluster, problem: &NodeCidrError) {
         self.fail(cluster, &format!("told of ranges: {problem}"));
     }
 
     /// A node is gone.
-    pub fn gone(&mut self, cluster: &Cluster, id: u32) {
+    pub fn gone(&mut self, cluster: &SimulatedCluster, id: u32) {
         for range in &cluster.node(id).ranges {
             if self.owners.get(range).is_some_and(|(owner, _)| *owner == id) {
                 self.owners.remove(range);
             }
         }
         self.unnoticed.remove(&id);
-        self.stained_since.remove(&id);
+        self.wrongly_tainted_since.remove(&id);
         self.unmarked_since.remove(&id);
     }
 
     /// Runs the checks at the end of each second.
-    pub fn second(&mut self, cluster: &Cluster) {
+    pub fn second(&mut self, cluster: &SimulatedCluster) {
         let now = cluster.now;
         let dark = cluster.ready.iter().all(|ready| *ready == 0);
         self.dark_since = dark.then_some(self.dark_since.unwrap_or(now));
@@ -359,16 +383,16 @@ impl Oracle {
             let partial = mostly_dark(ready, size - ready);
             self.partial_since[zone] = partial.then_some(self.partial_since[zone].unwrap_or(now));
         }
-        self.check_notice(cluster);
+        self.check_detection(cluster);
         if now % 10 == 0 {
             self.check_ranges(cluster);
-            self.check_stains(cluster);
+            self.check_wrong_taints(cluster);
             self.check_marks(cluster);
         }
     }
 
     /// Every outage is detected within its bound.
-    fn check_notice(&mut self, cluster: &Cluster) {
+    fn check_detection(&mut self, cluster: &SimulatedCluster) {
         let now = cluster.now;
         let mut late = Vec::new();
         let (calm, report) = (self.calm_since, &mut self.report);
@@ -379,10 +403,10 @@ impl Oracle {
             }
             let conditions = &node.facts.conditions;
             let posted = conditions.get(node_health::ConditionKind::Ready);
-            if posted.is_some_and(|ready| ready.status == node_health::Truth::Unknown) {
-                report.outages_noticed += 1;
+            if posted.is_some_and(|ready| ready.status == node_health::ConditionState::Unknown) {
+                report.outages_detected += 1;
                 if *lost_at >= calm + SETTLING {
-                    report.longest_notice = report.longest_notice.max(now - *lost_at);
+                    report.longest_detection = report.longest_detection.max(now - *lost_at);
                 }
                 return false;
             }
@@ -399,7 +423,7 @@ impl Oracle {
     }
 
     /// No node waits for a pod CIDR longer than the fence may delay it.
-    fn check_ranges(&mut self, cluster: &Cluster) {
+    fn check_ranges(&mut self, cluster: &SimulatedCluster) {
         let now = cluster.now;
         for (id, node) in (0..).zip(&cluster.nodes) {
             if !node.exists || !node.ranges.is_empty() {
@@ -417,7 +441,7 @@ impl Oracle {
     }
 
     /// No pod of a node that became Unknown stays marked ready.
-    fn check_marks(&mut self, cluster: &Cluster) {
+    fn check_marks(&mut self, cluster: &SimulatedCluster) {
         let now = cluster.now;
         for (id, node) in (0..).zip(&cluster.nodes) {
             let claims = node.pods.iter().zip(node.pods_ready).any(|(pod, it)| pod.is_some() && it);
@@ -436,19 +460,19 @@ impl Oracle {
     }
 
     /// No healthy node keeps a NoExecute taint.
-    fn check_stains(&mut self, cluster: &Cluster) {
+    fn check_wrong_taints(&mut self, cluster: &SimulatedCluster) {
         let now = cluster.now;
         for (id, node) in (0..).zip(&cluster.nodes) {
-            let stained =
-                node.exists && node.facts.conditions.is_ready() && wears_lost_taint(&node.facts);
-            if !stained {
-                self.stained_since.remove(&id);
+            let wrongly_tainted =
+                node.exists && node.facts.conditions.is_ready() && has_lost_taint(&node.facts);
+            if !wrongly_tainted {
+                self.wrongly_tainted_since.remove(&id);
                 continue;
             }
-            let since = *self.stained_since.entry(id).or_insert(now);
+            let since = *self.wrongly_tainted_since.entry(id).or_insert(now);
             if now - since.max(self.calm_since) > STALENESS {
                 self.fail(cluster, &format!("node {id} is ready and still given up"));
-                self.stained_since.insert(id, now);
+                self.wrongly_tainted_since.insert(id, now);
             }
         }
     }

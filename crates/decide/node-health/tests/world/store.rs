@@ -5,23 +5,23 @@
 //! of its binding). Writes of a dead controller that still arrive are accepted or refused by the
 //! same rules.
 
-use node_health::lifecycle::Action;
+use node_health::lifecycle::LifecycleAction;
 use node_health::taints::TaintPatch;
-use node_health::{ConditionKind, Truth};
+use node_health::{ConditionKind, ConditionState};
 use pod_model::TaintEffect;
 
-use super::cluster::Cluster;
-use super::dice::Dice;
+use super::cluster::SimulatedCluster;
 use super::oracle::Oracle;
+use super::rng::SeededRng;
 
 /// Seconds that a watch may lag.
-pub const LAG: i64 = 2;
+pub const WATCH_DELAY: i64 = 2;
 /// Longest delay of a live controller's write, in seconds.
-pub const WAY: i64 = 2;
+pub const WRITE_DELAY: i64 = 2;
 
 /// A write.
-pub enum Write {
-    Node(Action),
+pub enum SimulatedWrite {
+    SimulatedNode(LifecycleAction),
     Range {
         id: u32,
         version: u64,
@@ -55,22 +55,22 @@ pub struct Author {
 }
 
 /// A write in flight.
-pub struct Sent {
+pub struct SentWrite {
     pub lands: i64,
     pub author: Author,
-    pub write: Write,
+    pub write: SimulatedWrite,
 }
 
 /// Applies a write. Returns the object's new version if it was accepted.
 pub fn take(
-    cluster: &mut Cluster,
+    cluster: &mut SimulatedCluster,
     oracle: &mut Oracle,
-    write: &Write,
+    write: &SimulatedWrite,
     author: Author,
 ) -> Option<u64> {
     match write {
-        Write::Node(action) => take_node(cluster, oracle, action, author),
-        Write::Range { id, version, texts } => {
+        SimulatedWrite::SimulatedNode(action) => take_node(cluster, oracle, action, author),
+        SimulatedWrite::Range { id, version, texts } => {
             let node = cluster.node(*id);
             let taken = node.exists && node.facts.version == *version && node.ranges.is_empty();
             if author.dead {
@@ -84,13 +84,13 @@ pub fn take(
             oracle.ranged(cluster, *id, author);
             Some(cluster.write(*id, |_| {}))
         }
-        Write::Touch { id, version } => {
+        SimulatedWrite::Touch { id, version } => {
             let node = cluster.node(*id);
             let taken = node.exists && !node.stubborn && node.facts.version == *version;
             oracle.report.touches += u64::from(taken);
             taken.then(|| cluster.write(*id, |_| {}))
         }
-        Write::Pod { id, pod, bound, seen_through } => {
+        SimulatedWrite::Pod { id, pod, bound, seen_through } => {
             let node = cluster.node_mut(*id);
             if !node.exists || node.pods[*pod] != Some(*bound) {
                 return None;
@@ -99,7 +99,7 @@ pub fn take(
             oracle.deleted(cluster, *id, *seen_through, author);
             Some(0)
         }
-        Write::Marks { id, .. } => {
+        SimulatedWrite::Marks { id, .. } => {
             let node = cluster.node_mut(*id);
             // The write names the pods' versions, and a kubelet that is back writes to its pods
             // when it writes its status.
@@ -117,13 +117,13 @@ pub fn take(
 }
 
 fn take_node(
-    cluster: &mut Cluster,
+    cluster: &mut SimulatedCluster,
     oracle: &mut Oracle,
-    action: &Action,
+    action: &LifecycleAction,
     author: Author,
 ) -> Option<u64> {
-    let (Action::WriteConditions { node, version, .. } | Action::PatchTaints { node, version, .. }) =
-        action
+    let (LifecycleAction::WriteConditions { node, version, .. }
+    | LifecycleAction::PatchTaints { node, version, .. }) = action
     else {
         return None;
     };
@@ -133,22 +133,23 @@ fn take_node(
         return None;
     }
     let written = cluster.write(id, |facts| match action {
-        Action::WriteConditions { writes, .. } => {
+        LifecycleAction::WriteConditions { writes, .. } => {
             for write in writes {
                 facts.conditions.set(write.kind, Some(write.condition));
             }
         }
-        Action::PatchTaints { patch, .. } => facts.taints = patch.apply(&facts.taints),
+        LifecycleAction::PatchTaints { patch, .. } => facts.taints = patch.apply(&facts.taints),
         _ => {}
     });
     match action {
-        Action::PatchTaints { patch, .. } if patch.evicts() => {
-            oracle.given_up(cluster, id, is_swap(patch), author);
+        LifecycleAction::PatchTaints { patch, .. } if patch.evicts() => {
+            oracle.no_execute_tainted(cluster, id, is_swap(patch), author);
         }
-        Action::WriteConditions { writes, .. } => {
-            let falls = |kind, status| kind == ConditionKind::Ready && status == Truth::Unknown;
-            if writes.iter().any(|write| falls(write.kind, write.condition.status)) {
-                oracle.called_lost(cluster, id, author);
+        LifecycleAction::WriteConditions { writes, .. } => {
+            let not_ready_transition =
+                |kind, status| kind == ConditionKind::Ready && status == ConditionState::Unknown;
+            if writes.iter().any(|write| not_ready_transition(write.kind, write.condition.status)) {
+                oracle.marked_unknown(cluster, id, author);
             }
         }
         _ => {}
@@ -163,33 +164,39 @@ pub fn is_swap(patch: &TaintPatch) -> bool {
 /// Writes of dead controllers that have not arrived yet: a request can stay in a socket, or in a
 /// hung API server, long after its sender is gone.
 #[derive(Default)]
-pub struct Strays(Vec<Sent>);
+pub struct OrphanedWrites(Vec<SentWrite>);
 
-impl Strays {
+impl OrphanedWrites {
     /// Takes a dead controller's writes. Some are lost; the rest arrive around the start of its
     /// successor, where they can do most harm, or at any time within a minute.
-    pub fn inherit(&mut self, dead: Vec<Sent>, successor_at: i64, now: i64, dice: &mut Dice) {
+    pub fn inherit(
+        &mut self,
+        dead: Vec<SentWrite>,
+        successor_at: i64,
+        now: i64,
+        rng: &mut SeededRng,
+    ) {
         for mut sent in dead {
             sent.author.dead = true;
-            sent.lands = match dice.below(3) {
+            sent.lands = match rng.below(3) {
                 0 => continue,
-                1 => now + dice.between(1, 60),
-                _ => (successor_at + dice.between(-3, 5)).max(now + 1),
+                1 => now + rng.between(1, 60),
+                _ => (successor_at + rng.between(-3, 5)).max(now + 1),
             };
             self.0.push(sent);
         }
     }
 
     /// Delivers the writes that are due in this second, unless the API server is away.
-    pub fn second(&mut self, cluster: &mut Cluster, oracle: &mut Oracle) {
+    pub fn second(&mut self, cluster: &mut SimulatedCluster, oracle: &mut Oracle) {
         let now = cluster.now;
         let (due, later): (Vec<_>, Vec<_>) =
             std::mem::take(&mut self.0).into_iter().partition(|sent| sent.lands <= now);
         self.0 = later;
-        for Sent { author, write, .. } in due {
+        for SentWrite { author, write, .. } in due {
             let taken = cluster.api_is_up() && take(cluster, oracle, &write, author).is_some();
-            oracle.report.strays += 1;
-            oracle.report.strays_taken += u64::from(taken);
+            oracle.report.orphaned_writes += 1;
+            oracle.report.orphaned_writes_taken += u64::from(taken);
         }
     }
 }

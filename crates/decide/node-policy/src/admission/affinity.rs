@@ -21,12 +21,12 @@ pub fn matches_node(pod: &Pod, labels: &BTreeMap<String, String>, node_name: &st
 }
 
 fn matches_term(term: &NodeSelectorTerm, labels: &BTreeMap<String, String>, name: &str) -> bool {
-    let says_something = !term.match_expressions.is_empty() || !term.match_fields.is_empty();
+    let is_not_empty = !term.match_expressions.is_empty() || !term.match_fields.is_empty();
     let labelled =
         |each: &NodeSelectorRequirement| holds(each, labels.get(&*each.key).map(String::as_str));
     let named =
         |each: &NodeSelectorRequirement| &*each.key == "metadata.name" && holds(each, Some(name));
-    says_something
+    is_not_empty
         && term.match_expressions.iter().all(labelled)
         && term.match_fields.iter().all(named)
 }

@@ -60,7 +60,7 @@ impl DeclaredFeatures {
 
     /// The error for a feature that the pod needs and the node does not declare, with the
     /// reference's text.
-    pub(super) fn refusal(&self, pod: &Pod) -> Option<String> {
+    pub(super) fn rejection(&self, pod: &Pod) -> Option<String> {
         let declared = self.0.as_ref()?;
         let lacking: Vec<&str> =
             needed(pod).into_iter().filter(|name| !declared.contains(name)).collect();
@@ -78,7 +78,7 @@ fn needed(pod: &Pod) -> Vec<&'static str> {
         .chain(&spec.init_containers)
         .flat_map(|container| &container.restart_policy_rules);
     let restarts_all = rules.any(|rule| rule.action == RestartRuleAction::RestartAllContainers);
-    let maps_users = spec.host_network && spec.has_own_users();
+    let maps_users = spec.host_network && spec.has_user_namespace();
     [(RESTART_ALL, restarts_all), (USERS_ON_HOST_NETWORK, maps_users)]
         .into_iter()
         .filter(|(_, needs)| *needs)

@@ -10,7 +10,7 @@
 use pod_model::pod::resources::{CPU, MEMORY, qos_class};
 use pod_model::pod::{Pod, QosClass};
 
-use super::room::{Shortage, demand};
+use super::node_capacity::{Shortage, demand};
 
 #[cfg(test)]
 mod tests;
@@ -25,9 +25,9 @@ pub const PREEMPTED_DISRUPTION: (&str, &str) =
 
 /// What still has to be freed: resource and amount, amounts above zero.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Needs(Vec<(String, i64)>);
+struct UnmetResources(Vec<(String, i64)>);
 
-impl Needs {
+impl UnmetResources {
     fn less(&self, pods: &[&Pod]) -> Self {
         let left = self.0.iter().map(|(resource, amount)| {
             let freed =
@@ -62,10 +62,11 @@ pub(super) fn victims<'a>(
     others: &[&'a Pod],
     shortages: &[Shortage],
 ) -> Result<Vec<&'a Pod>, String> {
-    let needs =
-        Needs(shortages.iter().map(|each| (each.resource.clone(), each.lacking())).collect());
+    let needs = UnmetResources(
+        shortages.iter().map(|each| (each.resource.clone(), each.lacking())).collect(),
+    );
     let of = |class: QosClass| -> Vec<&'a Pod> {
-        let weaker = others.iter().copied().filter(|other| gives_way(other, pod));
+        let weaker = others.iter().copied().filter(|other| may_be_preempted_by(other, pod));
         weaker.filter(|other| qos_class(other) == class).collect()
     };
     let best_effort = of(QosClass::BestEffort);
@@ -84,7 +85,7 @@ pub(super) fn victims<'a>(
 }
 
 /// Whether `one` may be preempted for `other`.
-fn gives_way(one: &Pod, other: &Pod) -> bool {
+fn may_be_preempted_by(one: &Pod, other: &Pod) -> bool {
     if other.is_critical() && !one.is_critical() {
         return true;
     }
@@ -95,7 +96,7 @@ fn gives_way(one: &Pod, other: &Pod) -> bool {
 }
 
 /// Selects pods until nothing is lacking, each time the nearest.
-fn nearest<'a>(pods: &[&'a Pod], mut needs: Needs) -> Result<Vec<&'a Pod>, String> {
+fn nearest<'a>(pods: &[&'a Pod], mut needs: UnmetResources) -> Result<Vec<&'a Pod>, String> {
     let mut left = pods.to_vec();
     let mut chosen = Vec::new();
     while !needs.0.is_empty() {

@@ -100,12 +100,12 @@ impl AllowedSysctls {
     }
 
     /// The error for a sysctl that the pod may not set; None where all are allowed.
-    pub(super) fn refusal(&self, pod: &Pod) -> Option<String> {
+    pub(super) fn rejection(&self, pod: &Pod) -> Option<String> {
         let sysctls = &pod.spec.security_context.as_ref()?.sysctls;
-        sysctls.iter().find_map(|sysctl| self.refusal_of(pod, &sysctl.name))
+        sysctls.iter().find_map(|sysctl| self.rejection_of(pod, &sysctl.name))
     }
 
-    fn refusal_of(&self, pod: &Pod, name: &str) -> Option<String> {
+    fn rejection_of(&self, pod: &Pod, name: &str) -> Option<String> {
         let name = sysctl_name(name);
         let exact = self.names.iter().find(|(allowed, _)| *allowed == name);
         let found =

@@ -9,8 +9,8 @@ use pod_model::pod::scheduling::{
 };
 use pod_model::pod::spec::PodOs;
 
-fn room() -> NodeRoom {
-    NodeRoom {
+fn node_capacity() -> NodeCapacity {
+    NodeCapacity {
         name: "n1".to_owned(),
         labels: [("disk", "ssd"), ("cores", "8")].map(|(k, v)| (k.to_owned(), v.to_owned())).into(),
         pods: 3,
@@ -18,7 +18,7 @@ fn room() -> NodeRoom {
             .into_iter()
             .map(|(name, amount)| (name, Quantity::parse(amount).unwrap()))
             .collect(),
-        waits_for_ending: false,
+        waits_for_terminating_pods: false,
     }
 }
 
@@ -37,56 +37,86 @@ fn of_manifest(mut pod: Pod) -> Pod {
     pod
 }
 
-fn reason(verdict: &Verdict) -> &str {
-    match verdict {
-        Verdict::Admitted => "",
-        Verdict::AdmittedInPlaceOf(_) => "instead",
-        Verdict::AdmittedAfter(_) => "after",
-        Verdict::Rejected { reason, .. } => reason,
+fn reason(decision: &AdmissionDecision) -> &str {
+    match decision {
+        AdmissionDecision::Admitted => "",
+        AdmissionDecision::AdmittedByPreemption(_) => "instead",
+        AdmissionDecision::AdmittedAfterTermination(_) => "after",
+        AdmissionDecision::Rejected { reason, .. } => reason,
     }
 }
 
 #[test]
-fn room_is_counted_with_those_who_are_there() {
-    let (room, big) = (room(), pod("1500m", "1Mi"));
-    assert_eq!(judge(&big, &room, &[]), Verdict::Admitted);
-    assert_eq!(judge(&pod("500m", "1Mi"), &room, &[&big]), Verdict::Admitted, "it just fits");
+fn capacity_counts_the_present_pods() {
+    let (node_capacity, big) = (node_capacity(), pod("1500m", "1Mi"));
+    assert_eq!(admit(&big, &node_capacity, &[]), AdmissionDecision::Admitted);
+    assert_eq!(
+        admit(&pod("500m", "1Mi"), &node_capacity, &[&big]),
+        AdmissionDecision::Admitted,
+        "it just fits"
+    );
     let asking = pod("501m", "2Gi");
     let words = "Node didn't have enough resource: cpu, requested: 501, used: 1500, capacity: 2000";
-    assert_eq!(judge(&asking, &room, &[&big]), rejected("OutOfcpu", words), "the first is told");
+    assert_eq!(
+        admit(&asking, &node_capacity, &[&big]),
+        rejected("OutOfcpu", words),
+        "the first is told"
+    );
     let small = pod("0", "0");
-    assert_eq!(judge(&small, &room, &[&small, &small]), Verdict::Admitted);
+    assert_eq!(admit(&small, &node_capacity, &[&small, &small]), AdmissionDecision::Admitted);
     let too_big = pod("3", "2Gi");
-    assert_eq!(judge(&small, &room, &[&too_big]), Verdict::Admitted, "it wants none of that");
+    assert_eq!(
+        admit(&small, &node_capacity, &[&too_big]),
+        AdmissionDecision::Admitted,
+        "it wants none of that"
+    );
     let words = "Node didn't have enough resource: pods, requested: 1, used: 3, capacity: 3";
-    assert_eq!(judge(&small, &room, &[&small; 3]), rejected("OutOfpods", words));
+    assert_eq!(admit(&small, &node_capacity, &[&small; 3]), rejected("OutOfpods", words));
 }
 
 #[test]
-fn a_critical_pod_says_that_nobody_gives_way() {
+fn a_critical_pod_reports_that_no_pod_can_be_preempted() {
     let big = of_manifest(pod("1500m", "1Mi"));
     let asking = of_manifest(pod("501m", "2Gi"));
     let words = "Unexpected error while attempting to recover from admission failure: preemption: \
                  error finding a set of pods to preempt: no set of running pods found to reclaim \
                  resources: [(res: cpu, q: 1), (res: memory, q: 1074790400), ]";
-    assert_eq!(judge(&asking, &room(), &[&big]), rejected("UnexpectedAdmissionError", words));
-    assert_eq!(lacking(&asking, &room(), &[&big]).as_deref(), Some("cpu"), "the first of them");
-    assert_eq!(lacking(&asking, &room(), &[]).as_deref(), Some("memory"));
-    assert_eq!(lacking(&of_manifest(pod("501m", "1Mi")), &room(), &[]), None);
+    assert_eq!(
+        admit(&asking, &node_capacity(), &[&big]),
+        rejected("UnexpectedAdmissionError", words)
+    );
+    assert_eq!(
+        lacking(&asking, &node_capacity(), &[&big]).as_deref(),
+        Some("cpu"),
+        "the first of them"
+    );
+    assert_eq!(lacking(&asking, &node_capacity(), &[]).as_deref(), Some("memory"));
+    assert_eq!(lacking(&of_manifest(pod("501m", "1Mi")), &node_capacity(), &[]), None);
     let mut elsewhere = asking.clone();
     elsewhere.spec.node_selector.insert("disk", Box::from("hdd"));
-    assert_eq!(reason(&judge(&elsewhere, &room(), &[&big])), "NodeAffinity", "it lacks more");
+    assert_eq!(
+        reason(&admit(&elsewhere, &node_capacity(), &[&big])),
+        "NodeAffinity",
+        "it lacks more"
+    );
     let mut ours = pod("1500m", "1Mi");
     ours.metadata.uid = Box::from("of the API server");
-    let verdict = judge(&of_manifest(pod("501m", "1Mi")), &room(), &[&ours]);
-    assert_eq!(verdict, Verdict::AdmittedInPlaceOf(vec!["of the API server".to_owned()]));
+    let decision = admit(&of_manifest(pod("501m", "1Mi")), &node_capacity(), &[&ours]);
+    assert_eq!(
+        decision,
+        AdmissionDecision::AdmittedByPreemption(vec!["of the API server".to_owned()])
+    );
     elsewhere = of_manifest(pod("501m", "1Mi"));
     elsewhere.spec.node_name = Box::from("n2");
-    assert_eq!(reason(&judge(&elsewhere, &room(), &[&ours])), "NodeName", "nobody goes for it");
+    assert_eq!(
+        reason(&admit(&elsewhere, &node_capacity(), &[&ours])),
+        "NodeName",
+        "nobody goes for it"
+    );
 }
 
 #[test]
-fn what_a_node_does_not_have_is_lacking_but_for_plugins() {
+fn a_missing_resource_is_a_shortage_except_for_plugin_resources() {
     for (resource, expected) in [
         ("hugepages-2Mi", "OutOfhugepages-2Mi"),
         ("ephemeral-storage", "OutOfephemeral-storage"),
@@ -94,16 +124,20 @@ fn what_a_node_does_not_have_is_lacking_but_for_plugins() {
         ("example.com/gpu", ""),
         ("example.com/known", "OutOfexample.com/known"),
     ] {
-        let mut room = room();
-        room.allocatable.insert("example.com/known", Quantity::parse("1").unwrap());
+        let mut node_capacity = node_capacity();
+        node_capacity.allocatable.insert("example.com/known", Quantity::parse("1").unwrap());
         let mut asking = pod("0", "0");
         asking.spec.containers[0]
             .resources
             .requests
             .insert(resource, Quantity::parse("4Mi").unwrap());
-        assert_eq!(reason(&judge(&asking, &room, &[])), expected, "{resource}");
+        assert_eq!(reason(&admit(&asking, &node_capacity, &[])), expected, "{resource}");
         asking.spec.containers[0].resources.requests.insert(resource, Quantity::ZERO);
-        assert_eq!(judge(&asking, &room, &[]), Verdict::Admitted, "none of {resource}");
+        assert_eq!(
+            admit(&asking, &node_capacity, &[]),
+            AdmissionDecision::Admitted,
+            "none of {resource}"
+        );
     }
 }
 
@@ -111,21 +145,24 @@ fn what_a_node_does_not_have_is_lacking_but_for_plugins() {
 fn another_operating_system_is_refused() {
     let mut labelled = pod("0", "0");
     labelled.metadata.labels.insert(OS_LABEL, Box::from("windows"));
-    assert_eq!(reason(&judge(&labelled, &room(), &[])), "PodOSSelectorNodeLabelDoesNotMatch");
-    let mut said = pod("0", "0");
-    said.spec.os = Some(PodOs { name: OsName::Windows });
-    assert_eq!(reason(&judge(&said, &room(), &[])), "PodOSNotSupported");
-    said.spec.os = Some(PodOs { name: OsName::Linux });
-    assert_eq!(judge(&said, &room(), &[]), Verdict::Admitted);
+    assert_eq!(
+        reason(&admit(&labelled, &node_capacity(), &[])),
+        "PodOSSelectorNodeLabelDoesNotMatch"
+    );
+    let mut windows_pod = pod("0", "0");
+    windows_pod.spec.os = Some(PodOs { name: OsName::Windows });
+    assert_eq!(reason(&admit(&windows_pod, &node_capacity(), &[])), "PodOSNotSupported");
+    windows_pod.spec.os = Some(PodOs { name: OsName::Linux });
+    assert_eq!(admit(&windows_pod, &node_capacity(), &[]), AdmissionDecision::Admitted);
 }
 
 #[test]
 fn selectors_and_required_affinity_must_match() {
     let mut selecting = pod("0", "0");
     selecting.spec.node_selector.insert("disk", Box::from("ssd"));
-    assert_eq!(judge(&selecting, &room(), &[]), Verdict::Admitted);
+    assert_eq!(admit(&selecting, &node_capacity(), &[]), AdmissionDecision::Admitted);
     selecting.spec.node_selector.insert("disk", Box::from("hdd"));
-    assert_eq!(reason(&judge(&selecting, &room(), &[])), "NodeAffinity");
+    assert_eq!(reason(&admit(&selecting, &node_capacity(), &[])), "NodeAffinity");
 
     let rows = [
         ("disk", "In", vec!["hdd", "ssd"], true),
@@ -158,7 +195,11 @@ fn selectors_and_required_affinity_must_match() {
             pod
         };
         let asking = with(vec![requirement.clone()], Vec::new());
-        assert_eq!(judge(&asking, &room(), &[]) == Verdict::Admitted, expected, "{key} {operator}");
+        assert_eq!(
+            admit(&asking, &node_capacity(), &[]) == AdmissionDecision::Admitted,
+            expected,
+            "{key} {operator}"
+        );
         let named = NodeSelectorRequirement { key: Box::from("metadata.name"), ..requirement };
         let by_name = with(Vec::new(), vec![named]);
         assert_eq!(
@@ -172,7 +213,11 @@ fn selectors_and_required_affinity_must_match() {
     let nothing = NodeAffinity { required: Some(NodeSelector::default()), preferred: Vec::new() };
     empty.spec.affinity =
         Some(Box::new(Affinity { node_affinity: Some(Box::new(nothing)), ..Affinity::default() }));
-    assert_eq!(reason(&judge(&empty, &room(), &[])), "NodeAffinity", "no term matches nothing");
+    assert_eq!(
+        reason(&admit(&empty, &node_capacity(), &[])),
+        "NodeAffinity",
+        "no term matches nothing"
+    );
 }
 
 #[test]
@@ -200,10 +245,14 @@ fn ports_of_the_host_belong_to_one_pod() {
         (with(0, "", PortProtocol::Tcp), ""),
     ];
     for (asking, expected) in rows {
-        assert_eq!(reason(&judge(&asking, &room(), &[&taken])), expected);
+        assert_eq!(reason(&admit(&asking, &node_capacity(), &[&taken])), expected);
     }
     let none = with(0, "", PortProtocol::Tcp);
-    assert_eq!(judge(&none, &room(), &[&none]), Verdict::Admitted, "neither has any");
+    assert_eq!(
+        admit(&none, &node_capacity(), &[&none]),
+        AdmissionDecision::Admitted,
+        "neither has any"
+    );
 }
 
 #[test]
@@ -212,9 +261,9 @@ fn a_pod_waits_for_pods_that_are_ending_where_only_they_stand_against_it() {
     let small = pod("0", "0");
     let mut on_host = small.clone();
     on_host.spec.containers[0].ports = vec![ContainerPort { host_port: 80, ..Default::default() }];
-    let waiting = NodeRoom { waits_for_ending: true, ..room() };
+    let waiting = NodeCapacity { waits_for_terminating_pods: true, ..node_capacity() };
     let asks_for_more = pod("3", "1Mi");
-    for (what, of_waiting, of_reference, asked, staying, ending) in [
+    for (what, of_waiting, of_reference, asked, staying, terminating) in [
         ("there is room", "", "", &big, vec![], vec![&small]),
         ("resources", "after", "OutOfcpu", &big, vec![&small], vec![&big]),
         ("a number of pods", "after", "OutOfpods", &small, vec![&small; 2], vec![&small]),
@@ -224,17 +273,19 @@ fn a_pod_waits_for_pods_that_are_ending_where_only_they_stand_against_it() {
         ("never any room", "OutOfcpu", "OutOfcpu", &asks_for_more, vec![], vec![&small]),
         ("nothing ends", "OutOfpods", "OutOfpods", &small, vec![&small; 3], vec![]),
     ] {
-        let present = PresentPods { staying, ending };
-        let judge = |room| judge_beside(asked, room, &NodeAbilities::default(), &present);
-        assert_eq!(reason(&judge(&waiting)), of_waiting, "{what}");
-        assert_eq!(reason(&judge(&room())), of_reference, "{what}, as the reference does");
+        let present = PresentPods { staying, terminating };
+        let admit =
+            |node_capacity| admit_beside(asked, node_capacity, &NodeSupport::default(), &present);
+        assert_eq!(reason(&admit(&waiting)), of_waiting, "{what}");
+        assert_eq!(reason(&admit(&node_capacity())), of_reference, "{what}, as the reference does");
     }
     // One of a manifest, which would make others end: it waits before it does that.
     let mut low = small.clone();
     low.metadata.uid = Box::from("low");
-    let present = PresentPods { staying: vec![&low; 2], ending: vec![&small] };
-    let judge =
-        |room| judge_beside(&of_manifest(small.clone()), room, &NodeAbilities::default(), &present);
-    assert_eq!(reason(&judge(&waiting)), "after");
-    assert_eq!(reason(&judge(&room())), "instead");
+    let present = PresentPods { staying: vec![&low; 2], terminating: vec![&small] };
+    let admit = |node_capacity| {
+        admit_beside(&of_manifest(small.clone()), node_capacity, &NodeSupport::default(), &present)
+    };
+    assert_eq!(reason(&admit(&waiting)), "after");
+    assert_eq!(reason(&admit(&node_capacity())), "instead");
 }

@@ -4,19 +4,19 @@ use super::*;
 
 const V1: &str = VERSIONS[0];
 
-fn provider(places: &[&str]) -> CredentialProvider {
-    CredentialProvider {
+fn provider(places: &[&str]) -> CredentialPlugin {
+    CredentialPlugin {
         name: "p".to_owned(),
         match_images: places.iter().map(|place| (*place).to_owned()).collect(),
         default_cache_duration: GoDuration::from_secs(60),
         message_version: V1.to_owned(),
-        account_token: AccountToken::Unused,
+        service_account_token: ServiceAccountTokenUse::Unused,
     }
 }
 
-fn answer(more: &str) -> Result<Answer, String> {
+fn response(more: &str) -> Result<CredentialResponse, String> {
     let text = format!(r#"{{"apiVersion":"{V1}","kind":"{KIND}"{more}}}"#);
-    provider(&[]).read_answer(text.as_bytes())
+    provider(&[]).parse_response(text.as_bytes())
 }
 
 fn names(logins: Option<&RegistryLogins>, image: &str) -> Option<Vec<String>> {
@@ -24,7 +24,7 @@ fn names(logins: Option<&RegistryLogins>, image: &str) -> Option<Vec<String>> {
 }
 
 #[test]
-fn a_program_hears_only_of_images_that_its_patterns_name() {
+fn a_plugin_is_asked_only_for_images_that_match_its_patterns() {
     for (places, image, expected) in [
         (&["r.example"][..], "r.example/i", true),
         (&["s.example", "r.example"][..], "r.example/i", true),
@@ -39,13 +39,13 @@ fn a_program_hears_only_of_images_that_its_patterns_name() {
         (&["docker.io"][..], "docker.io/library/busybox", true),
         (&[][..], "r.example/i", false),
     ] {
-        assert_eq!(provider(places).is_asked(image, ""), Ok(expected), "{places:?} {image}");
+        assert_eq!(provider(places).applies_to(image, ""), Ok(expected), "{places:?} {image}");
     }
 }
 
 #[test]
-fn tokens_of_accounts_decide_who_is_asked() {
-    use AccountToken::{Optional, Required, Unused};
+fn service_account_tokens_decide_which_plugin_is_asked() {
+    use ServiceAccountTokenUse::{Optional, Required, Unused};
     for (token, account, expected) in [
         (Unused, "", Some(true)),
         (Unused, "builder", Some(true)),
@@ -54,13 +54,14 @@ fn tokens_of_accounts_decide_who_is_asked() {
         (Required, "", Some(false)),
         (Required, "builder", None),
     ] {
-        let provider = CredentialProvider { account_token: token, ..provider(&["r.example"]) };
-        let asked = provider.is_asked("r.example/i", account);
+        let provider =
+            CredentialPlugin { service_account_token: token, ..provider(&["r.example"]) };
+        let asked = provider.applies_to("r.example/i", account);
         assert_eq!(asked.as_ref().ok().copied(), expected, "{token:?} {account:?}: {asked:?}");
         if let Err(why) = asked {
             assert!(why.contains("tokenAttributes") && why.contains("builder"), "{why}");
         }
-        assert_eq!(provider.is_asked("s.example/i", account), Ok(false), "not its image");
+        assert_eq!(provider.applies_to("s.example/i", account), Ok(false), "not its image");
     }
 }
 
@@ -75,58 +76,61 @@ fn the_request_names_version_kind_and_image() {
 
 #[test]
 fn answers_are_read() {
-    let answer = answer(
+    let response = response(
         r#","cacheKeyType":"Registry","cacheDuration":"1h30m","auth":{
             "r.example":{"username":"all","password":"x"},
             "r.example/team":{"username":"team"},
             "*.example":{"password":""}}"#,
     );
-    let answer = answer.unwrap();
+    let response = response.unwrap();
     assert_eq!(
-        (answer.scope, answer.holds_for),
-        (Scope::Registry, Some(GoDuration::from_secs(5400)))
+        (response.scope, response.cache_duration),
+        (CredentialScope::Registry, Some(GoDuration::from_secs(5400)))
     );
-    assert_eq!(names(Some(&answer.logins), "r.example/team/i").unwrap(), ["team", "all", ""]);
+    assert_eq!(names(Some(&response.logins), "r.example/team/i").unwrap(), ["team", "all", ""]);
     for nothing in [r#","auth":null"#, r#","auth":{}"#, "", r#","cacheDuration":null"#] {
-        let read = self::answer(&format!(r#","cacheKeyType":"Image"{nothing}"#)).unwrap();
-        assert!(read.logins.is_empty() && read.holds_for.is_none(), "{nothing}");
+        let read = self::response(&format!(r#","cacheKeyType":"Image"{nothing}"#)).unwrap();
+        assert!(read.logins.is_empty() && read.cache_duration.is_none(), "{nothing}");
     }
 }
 
 #[test]
-fn answers_that_are_wrong_are_refused_and_nothing_of_them_is_told() {
+fn invalid_responses_are_refused_without_leaking_content() {
     let whole = |version: &str, rest: &str| {
-        provider(&[]).read_answer(format!(r#"{{"apiVersion":"{version}"{rest}}}"#).as_bytes())
+        provider(&[]).parse_response(format!(r#"{{"apiVersion":"{version}"{rest}}}"#).as_bytes())
     };
     let good = format!(r#","kind":"{KIND}","cacheKeyType":"Image""#);
     assert!(whole(V1, &good).is_ok());
     for (read, expected) in [
-        (provider(&[]).read_answer(b"se\ncret"), "not JSON (line 1)"),
-        (provider(&[]).read_answer(b""), "not JSON"),
-        (provider(&[]).read_answer(b"[\"secret\"]"), "expected an object"),
+        (provider(&[]).parse_response(b"se\ncret"), "not JSON (line 1)"),
+        (provider(&[]).parse_response(b""), "not JSON"),
+        (provider(&[]).parse_response(b"[\"secret\"]"), "expected an object"),
         (whole(VERSIONS[1], &good), "apiVersion: \"credentialprovider.kubelet.k8s.io/v1beta1\""),
         (whole("secret", &good), "apiVersion: expected \"credentialprovider.kubelet.k8s.io/v1\""),
-        (provider(&[]).read_answer(b"{}"), "apiVersion: expected"),
+        (provider(&[]).parse_response(b"{}"), "apiVersion: expected"),
         (whole(V1, r#","kind":"secret","cacheKeyType":"Image""#), "kind: expected"),
-        (answer(""), "cacheKeyType: expected Image, Registry or Global"),
-        (answer(r#","cacheKeyType":"secret""#), "cacheKeyType: expected"),
-        (answer(r#","cacheKeyType":5"#), "cacheKeyType: expected text"),
-        (answer(r#","cacheKeyType":"Image","cacheDuration":"secret""#), "cacheDuration: expected"),
-        (answer(r#","cacheKeyType":"Image","cacheDuration":5"#), "cacheDuration: expected"),
-        (answer(r#","cacheKeyType":"Image","auth":"secret""#), "auth: expected an object"),
-        (answer(r#","cacheKeyType":"Image","secret":"secret""#), "a field other than"),
+        (response(""), "cacheKeyType: expected Image, Registry or Global"),
+        (response(r#","cacheKeyType":"secret""#), "cacheKeyType: expected"),
+        (response(r#","cacheKeyType":5"#), "cacheKeyType: expected text"),
         (
-            answer(r#","cacheKeyType":"Image","auth":{"secret":"secret"}"#),
+            response(r#","cacheKeyType":"Image","cacheDuration":"secret""#),
+            "cacheDuration: expected",
+        ),
+        (response(r#","cacheKeyType":"Image","cacheDuration":5"#), "cacheDuration: expected"),
+        (response(r#","cacheKeyType":"Image","auth":"secret""#), "auth: expected an object"),
+        (response(r#","cacheKeyType":"Image","secret":"secret""#), "a field other than"),
+        (
+            response(r#","cacheKeyType":"Image","auth":{"secret":"secret"}"#),
             "auth, entry 1: expected an object",
         ),
         (
-            answer(
+            response(
                 r#","cacheKeyType":"Image","auth":{"r":{"username":"secret","email":"secret"}}"#,
             ),
             "auth, entry 1: a field other than username, password",
         ),
         (
-            answer(r#","cacheKeyType":"Image","auth":{"r":{"password":["secret"]}}"#),
+            response(r#","cacheKeyType":"Image","auth":{"r":{"password":["secret"]}}"#),
             "auth, entry 1: password: expected text",
         ),
     ] {
@@ -134,27 +138,27 @@ fn answers_that_are_wrong_are_refused_and_nothing_of_them_is_told() {
         assert!(why.contains(expected) && why.contains("provider p"), "{why} has {expected}");
         assert!(!why.contains("secret"), "{why}");
     }
-    let shown = answer(r#","cacheKeyType":"Image","auth":{"r":{"password":"secret"}}"#);
+    let shown = response(r#","cacheKeyType":"Image","auth":{"r":{"password":"secret"}}"#);
     assert!(!format!("{shown:?}").contains("secret"));
 }
 
 /// A response with the user "me" for every image, with this scope and cache duration.
-fn kept(scope: &str, duration: &str) -> Answer {
-    answer(&format!(
+fn entries(scope: &str, duration: &str) -> CredentialResponse {
+    response(&format!(
         r#","cacheKeyType":"{scope}"{duration},"auth":{{"*.example":{{"username":"me"}}}}"#
     ))
     .unwrap()
 }
 
 #[test]
-fn an_answer_holds_for_what_it_says() {
+fn a_response_is_cached_for_its_scope() {
     for (scope, same, registry, other) in [
         ("Image", true, false, false),
         ("Registry", true, true, false),
         ("Global", true, true, true),
     ] {
-        let mut cache = AnswerCache::default();
-        cache.keep(&provider(&[]), "r.example/i", &kept(scope, ""), Duration::ZERO);
+        let mut cache = CredentialCache::default();
+        cache.keep(&provider(&[]), "r.example/i", &entries(scope, ""), Duration::ZERO);
         let has = |provider: &str, image: &str| {
             names(cache.find(provider, image, Duration::ZERO), image).is_some()
         };
@@ -166,7 +170,7 @@ fn an_answer_holds_for_what_it_says() {
 }
 
 #[test]
-fn an_answer_holds_as_long_as_it_says() {
+fn a_response_is_cached_for_its_duration() {
     for (duration, default, expected) in [
         (r#","cacheDuration":"10s""#, 60, Some(10)),
         ("", 60, Some(60)),
@@ -175,13 +179,13 @@ fn an_answer_holds_as_long_as_it_says() {
         (r#","cacheDuration":"-1s""#, 60, None),
         ("", 0, None),
     ] {
-        let provider = CredentialProvider {
+        let provider = CredentialPlugin {
             default_cache_duration: GoDuration::from_secs(default),
             ..provider(&[])
         };
-        let mut cache = AnswerCache::default();
+        let mut cache = CredentialCache::default();
         let began = Duration::from_secs(1000);
-        cache.keep(&provider, "r.example/i", &kept("Image", duration), began);
+        cache.keep(&provider, "r.example/i", &entries("Image", duration), began);
         let has = |after: Duration| cache.find("p", "r.example/i", began + after).is_some();
         match expected {
             None => assert!(!has(Duration::ZERO), "{duration} {default}"),
@@ -195,26 +199,26 @@ fn an_answer_holds_as_long_as_it_says() {
 }
 
 #[test]
-fn a_newer_answer_replaces_the_older_and_what_is_over_goes() {
-    let mut cache = AnswerCache::default();
-    cache.keep(&provider(&[]), "r.example/i", &kept("Image", ""), Duration::ZERO);
-    let other = answer(r#","cacheKeyType":"Image","auth":{"r.example":{"username":"you"}}"#);
+fn a_newer_response_replaces_the_older_and_expired_ones_are_removed() {
+    let mut cache = CredentialCache::default();
+    cache.keep(&provider(&[]), "r.example/i", &entries("Image", ""), Duration::ZERO);
+    let other = response(r#","cacheKeyType":"Image","auth":{"r.example":{"username":"you"}}"#);
     cache.keep(&provider(&[]), "r.example/i", &other.unwrap(), Duration::from_secs(1));
     let found = cache.find("p", "r.example/i", Duration::from_secs(2));
     assert_eq!(names(found, "r.example/i").unwrap(), ["you"]);
-    cache.keep(&provider(&[]), "r.example/j", &kept("Image", ""), Duration::from_secs(600));
-    assert_eq!(cache.kept.len(), 1, "{:?}", cache.kept.keys());
+    cache.keep(&provider(&[]), "r.example/j", &entries("Image", ""), Duration::from_secs(600));
+    assert_eq!(cache.entries.len(), 1, "{:?}", cache.entries.keys());
 }
 
 #[test]
-fn what_is_kept_is_bounded() {
-    let mut cache = AnswerCache::default();
-    for at in 0..MOST_KEPT + 10 {
+fn the_cache_is_bounded() {
+    let mut cache = CredentialCache::default();
+    for at in 0..MAX_CACHED_RESPONSES + 10 {
         let now = Duration::from_nanos(at as u64);
-        cache.keep(&provider(&[]), &format!("r.example/i{at}"), &kept("Image", ""), now);
+        cache.keep(&provider(&[]), &format!("r.example/i{at}"), &entries("Image", ""), now);
     }
-    assert_eq!(cache.kept.len(), MOST_KEPT);
+    assert_eq!(cache.entries.len(), MAX_CACHED_RESPONSES);
     let now = Duration::from_secs(1);
     assert!(cache.find("p", "r.example/i0", now).is_none(), "the first to end makes room");
-    assert!(cache.find("p", &format!("r.example/i{}", MOST_KEPT + 9), now).is_some());
+    assert!(cache.find("p", &format!("r.example/i{}", MAX_CACHED_RESPONSES + 9), now).is_some());
 }

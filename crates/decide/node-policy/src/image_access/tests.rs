@@ -23,123 +23,127 @@ fn record(credentials: PullCredentials) -> PulledRecord {
     }
 }
 
-fn of(owner: LoginOwner) -> PullCredentials {
+fn of(owner: CredentialOwner) -> PullCredentials {
     PullCredentials::from(owner)
 }
 
 fn asked<'a>(
     image: &'a str,
     record: Option<&'a PulledRecord>,
-    owners: &'a [LoginOwner],
+    owners: &'a [CredentialOwner],
 ) -> AccessRequest<'a> {
     AccessRequest { image, record, is_being_pulled: false, owners }
 }
 
 fn policy(word: &str) -> Verification {
     let allowed = ["r.example/free".to_owned(), "s.example/team/*".to_owned()];
-    Verification::from_words(word, &allowed).unwrap()
+    Verification::from_config(word, &allowed).unwrap()
 }
 
 #[test]
-fn the_policy_says_whose_logins_are_looked_at() {
-    let ours = record(of(LoginOwner::Secret(secret("a", "1"))));
+fn the_policy_decides_which_images_are_verified() {
+    let ours = record(of(CredentialOwner::Secret(secret("a", "1"))));
     let allowed = "NeverVerifyAllowlistedImages";
     for (word, image, record, is_being_pulled, expected) in [
-        ("NeverVerify", "r.example/i:1", Some(&ours), false, Access::Granted),
-        ("NeverVerify", "r.example/i:1", None, true, Access::Granted),
-        ("NeverVerifyPreloadedImages", "r.example/i:1", None, false, Access::Granted),
-        ("NeverVerifyPreloadedImages", "r.example/i:1", Some(&ours), false, Access::Pull),
-        ("NeverVerifyPreloadedImages", "r.example/i:1", None, true, Access::Pull),
-        (allowed, "r.example/free:1", None, false, Access::Granted),
-        (allowed, "r.example/free@sha256:0", Some(&ours), false, Access::Granted),
-        (allowed, "r.example/freely", None, false, Access::Pull),
-        (allowed, "s.example/team/i:2", None, false, Access::Granted),
-        (allowed, "s.example/teams/i:2", None, false, Access::Pull),
-        (allowed, "r.example/i:1", None, false, Access::Pull),
-        ("AlwaysVerify", "r.example/i:1", None, false, Access::Pull),
-        ("AlwaysVerify", "r.example/free", None, false, Access::Pull),
+        ("NeverVerify", "r.example/i:1", Some(&ours), false, ImageAccess::Granted),
+        ("NeverVerify", "r.example/i:1", None, true, ImageAccess::Granted),
+        ("NeverVerifyPreloadedImages", "r.example/i:1", None, false, ImageAccess::Granted),
+        ("NeverVerifyPreloadedImages", "r.example/i:1", Some(&ours), false, ImageAccess::Pull),
+        ("NeverVerifyPreloadedImages", "r.example/i:1", None, true, ImageAccess::Pull),
+        (allowed, "r.example/free:1", None, false, ImageAccess::Granted),
+        (allowed, "r.example/free@sha256:0", Some(&ours), false, ImageAccess::Granted),
+        (allowed, "r.example/freely", None, false, ImageAccess::Pull),
+        (allowed, "s.example/team/i:2", None, false, ImageAccess::Granted),
+        (allowed, "s.example/teams/i:2", None, false, ImageAccess::Pull),
+        (allowed, "r.example/i:1", None, false, ImageAccess::Pull),
+        ("AlwaysVerify", "r.example/i:1", None, false, ImageAccess::Pull),
+        ("AlwaysVerify", "r.example/free", None, false, ImageAccess::Pull),
     ] {
         let request = AccessRequest { is_being_pulled, ..asked(image, record, &[]) };
-        assert_eq!(judge(&policy(word), &request), expected, "{word} {image}");
+        assert_eq!(check_access(&policy(word), &request), expected, "{word} {image}");
     }
-    assert!(Verification::from_words("Sometimes", &[]).unwrap_err().contains("Sometimes"));
+    assert!(Verification::from_config("Sometimes", &[]).unwrap_err().contains("Sometimes"));
 }
 
 #[test]
-fn nobody_rides_on_anothers_login() {
-    use Access::{Granted, GrantedAndNoted, Pull};
-    let owned = |name: &str, hash: &str| LoginOwner::Secret(secret(name, hash));
+fn a_pod_cannot_use_an_image_pulled_with_another_pods_credentials() {
+    use ImageAccess::{Granted, GrantedAndRecorded, Pull};
+    let owned = |name: &str, hash: &str| CredentialOwner::Secret(secret(name, hash));
     let nothing = PullCredentials::default();
     let by_secret = of(owned("a", "1"));
-    let by_account = of(LoginOwner::Account(account("builder")));
+    let by_account = of(CredentialOwner::Account(account("builder")));
     for (known, owners, expected) in [
-        (of(LoginOwner::Node), vec![], Granted),
-        (of(LoginOwner::Node), vec![owned("a", "1")], Granted),
+        (of(CredentialOwner::Node), vec![], Granted),
+        (of(CredentialOwner::Node), vec![owned("a", "1")], Granted),
         (nothing, vec![owned("a", "1")], Pull),
         (by_secret.clone(), vec![], Pull),
-        (by_secret.clone(), vec![LoginOwner::Node], Pull),
+        (by_secret.clone(), vec![CredentialOwner::Node], Pull),
         (by_secret.clone(), vec![owned("a", "1")], Granted),
-        (by_secret.clone(), vec![owned("b", "1")], GrantedAndNoted(secret("b", "1"))),
-        (by_secret.clone(), vec![owned("a", "2")], GrantedAndNoted(secret("a", "2"))),
+        (by_secret.clone(), vec![owned("b", "1")], GrantedAndRecorded(secret("b", "1"))),
+        (by_secret.clone(), vec![owned("a", "2")], GrantedAndRecorded(secret("a", "2"))),
         (by_secret.clone(), vec![owned("b", "2")], Pull),
         (by_secret.clone(), vec![owned("b", "2"), owned("a", "1")], Granted),
-        (by_secret.clone(), vec![LoginOwner::Account(account("a"))], Pull),
+        (by_secret.clone(), vec![CredentialOwner::Account(account("a"))], Pull),
         // A hash that could not be computed proves nothing.
         (of(owned("a", "")), vec![owned("b", "")], Pull),
-        (by_account.clone(), vec![LoginOwner::Account(account("builder"))], Granted),
-        (by_account.clone(), vec![LoginOwner::Account(account("other"))], Pull),
+        (by_account.clone(), vec![CredentialOwner::Account(account("builder"))], Granted),
+        (by_account.clone(), vec![CredentialOwner::Account(account("other"))], Pull),
         (by_account, vec![owned("builder", "1")], Pull),
     ] {
         let record = record(known);
-        let verdict =
-            judge(&Verification::NotForPreloaded, &asked("r.example/i:1", Some(&record), &owners));
-        assert_eq!(verdict, expected, "{record:?} {owners:?}");
+        let decision = check_access(
+            &Verification::ExceptPreloaded,
+            &asked("r.example/i:1", Some(&record), &owners),
+        );
+        assert_eq!(decision, expected, "{record:?} {owners:?}");
     }
-    let record = record(of(LoginOwner::Node));
+    let record = record(of(CredentialOwner::Node));
     for (image, expected) in
         [("r.example/i", Granted), ("r.example/i@sha256:0", Granted), ("r.example/j:1", Pull)]
     {
-        let verdict = judge(&Verification::NotForPreloaded, &asked(image, Some(&record), &[]));
-        assert_eq!(verdict, expected, "{image}: another name is another question");
+        let decision =
+            check_access(&Verification::ExceptPreloaded, &asked(image, Some(&record), &[]));
+        assert_eq!(decision, expected, "{image}: another name is another question");
     }
 }
 
 #[test]
-fn asking_does_not_note_without_end() {
+fn credentials_recorded_without_a_pull_are_bounded() {
     let secrets: Vec<PullSecret> =
-        (0..MOST_NOTED_BY_ASKING).map(|at| secret(&format!("s{at}"), "1")).collect();
+        (0..MAX_RECORDED_WITHOUT_PULL).map(|at| secret(&format!("s{at}"), "1")).collect();
     let full = record(PullCredentials { secrets, ..PullCredentials::default() });
-    let verdict = |own: PullSecret| {
-        let owners = [LoginOwner::Secret(own)];
-        judge(&Verification::Always, &asked("r.example/i", Some(&full), &owners))
+    let decision = |own: PullSecret| {
+        let owners = [CredentialOwner::Secret(own)];
+        check_access(&Verification::Always, &asked("r.example/i", Some(&full), &owners))
     };
-    assert_eq!(verdict(secret("other", "1")), Access::Granted);
-    assert_eq!(verdict(secret("s0", "2")), Access::Pull, "a changed login proves itself");
+    assert_eq!(decision(secret("other", "1")), ImageAccess::Granted);
+    assert_eq!(decision(secret("s0", "2")), ImageAccess::Pull, "a changed login proves itself");
 }
 
 #[test]
 fn pulls_are_written_down() {
     let now = ApiTime::from_nanos(9);
-    let first = noted(None, "sha256:1", ("r.example/i:1", Some(of(LoginOwner::Node))), now);
-    let expected = PulledRecord { updated: now, ..record(of(LoginOwner::Node)) };
+    let first =
+        with_credentials(None, "sha256:1", ("r.example/i:1", Some(of(CredentialOwner::Node))), now);
+    let expected = PulledRecord { updated: now, ..record(of(CredentialOwner::Node)) };
     assert_eq!(first, Some(expected));
-    let unproven = noted(None, "sha256:1", ("r.example/i:1", None), now).unwrap();
+    let unproven = with_credentials(None, "sha256:1", ("r.example/i:1", None), now).unwrap();
     assert!(unproven.credentials.is_empty());
 
-    let by = |name: &str, hash: &str| of(LoginOwner::Secret(secret(name, hash)));
+    let by = |name: &str, hash: &str| of(CredentialOwner::Secret(secret(name, hash)));
     let secrets = |list: &[(&str, &str)]| PullCredentials {
         secrets: list.iter().map(|(name, hash)| secret(name, hash)).collect(),
         ..PullCredentials::default()
     };
-    let by_account = |name: &str| of(LoginOwner::Account(account(name)));
+    let by_account = |name: &str| of(CredentialOwner::Account(account(name)));
     for (before, new, after) in [
         (by("a", "1"), None, None),
         (by("a", "1"), Some(by("a", "1")), None),
         (by("b", "1"), Some(by("a", "1")), Some(secrets(&[("a", "1"), ("b", "1")]))),
         (by("a", "1"), Some(by("a", "2")), Some(secrets(&[("a", "2")]))),
-        (by("a", "1"), Some(of(LoginOwner::Node)), Some(of(LoginOwner::Node))),
-        (of(LoginOwner::Node), Some(by("a", "1")), None),
-        (of(LoginOwner::Node), Some(of(LoginOwner::Node)), None),
+        (by("a", "1"), Some(of(CredentialOwner::Node)), Some(of(CredentialOwner::Node))),
+        (of(CredentialOwner::Node), Some(by("a", "1")), None),
+        (of(CredentialOwner::Node), Some(of(CredentialOwner::Node)), None),
         (by_account("a"), Some(by_account("a")), None),
         (
             by_account("b"),
@@ -156,28 +160,29 @@ fn pulls_are_written_down() {
         ),
     ] {
         let before = record(before);
-        let got = noted(Some(&before), "sha256:1", ("r.example/i", new.clone()), now);
+        let got = with_credentials(Some(&before), "sha256:1", ("r.example/i", new.clone()), now);
         let expected = after.map(|after| PulledRecord { updated: now, ..record(after) });
         assert_eq!(got, expected, "{before:?} {new:?}");
     }
-    let before = record(of(LoginOwner::Node));
-    let other = noted(Some(&before), "sha256:1", ("r.example/j:1", Some(by("a", "1"))), now);
+    let before = record(of(CredentialOwner::Node));
+    let other =
+        with_credentials(Some(&before), "sha256:1", ("r.example/j:1", Some(by("a", "1"))), now);
     let other = other.unwrap();
     assert_eq!(other.credentials.len(), 2);
     assert_eq!(other.credentials["r.example/j"], by("a", "1"));
     let nothing = Some(PullCredentials::default());
-    assert_eq!(noted(Some(&before), "sha256:1", ("r.example/j:1", nothing), now), None);
+    assert_eq!(with_credentials(Some(&before), "sha256:1", ("r.example/j:1", nothing), now), None);
 }
 
 #[test]
-fn records_of_images_that_are_gone_go() {
+fn records_of_removed_images_are_removed() {
     let at = |image_ref: &str, nanos| PulledRecord {
         image_ref: image_ref.to_owned(),
         updated: ApiTime::from_nanos(nanos),
         credentials: BTreeMap::new(),
     };
     let records = [at("here", 1), at("gone", 1), at("new", 5), at("newer", 6)];
-    assert_eq!(forgotten(&records, &["here"], ApiTime::from_nanos(5)), ["gone"]);
+    assert_eq!(records_of_removed_images(&records, &["here"], ApiTime::from_nanos(5)), ["gone"]);
 }
 
 #[test]
@@ -192,9 +197,13 @@ fn an_interrupted_pull_is_known_by_any_name_of_its_image() {
         ("r.example/i@sha256:0", "r.example/i@sha256:1", false),
         ("r.example/i@sha256:0", "r.example/i:1", false),
     ] {
-        assert_eq!(has_arrived(intended, ["x.example/x:1", name]), expected, "{intended} {name}");
+        assert_eq!(
+            has_pull_completed(intended, ["x.example/x:1", name]),
+            expected,
+            "{intended} {name}"
+        );
     }
-    assert!(!has_arrived("busybox", []));
+    assert!(!has_pull_completed("busybox", []));
 }
 
 #[test]
@@ -209,7 +218,7 @@ fn an_image_without_a_digest_of_its_repository_was_imported() {
         ("r.example/i:1", vec!["docker.io/library/import-2026-01-01@sha256:0"], false),
         ("r.example/i:1", vec!["r.example/j@sha256:0"], false),
     ] {
-        assert_eq!(is_of_pull(intended, digests.clone()), expected, "{intended} {digests:?}");
+        assert_eq!(matches_pull(intended, digests.clone()), expected, "{intended} {digests:?}");
     }
 }
 
@@ -220,10 +229,10 @@ fn records_are_written_as_the_reference_writes_them() {
     assert_eq!(text, format!("{expected}\n"));
     assert_eq!(read_intent(text.as_bytes()).as_deref(), Ok("r.example/i:1"));
 
-    let mut whole = record(of(LoginOwner::Secret(secret("a", "1"))));
+    let mut whole = record(of(CredentialOwner::Secret(secret("a", "1"))));
     whole.updated = ApiTime::from_nanos(1_700_000_000_000_000_000);
-    whole.credentials.insert("j".to_owned(), of(LoginOwner::Node));
-    whole.credentials.insert("k".to_owned(), of(LoginOwner::Account(account("b"))));
+    whole.credentials.insert("j".to_owned(), of(CredentialOwner::Node));
+    whole.credentials.insert("k".to_owned(), of(CredentialOwner::Account(account("b"))));
     let text = String::from_utf8(record_text(&whole)).unwrap();
     let expected = concat!(
         r#"{"kind":"ImagePulledRecord","apiVersion":"kubelet.config.k8s.io/v1beta1","#,
@@ -238,7 +247,7 @@ fn records_are_written_as_the_reference_writes_them() {
 }
 
 #[test]
-fn records_that_are_not_understood_are_refused() {
+fn unreadable_records_are_refused() {
     let older = r#"{"kind":"ImagePulledRecord","apiVersion":"kubelet.config.k8s.io/v1alpha1","lastUpdatedTime":null,"imageRef":"x"}"#;
     let read = read_record(older.as_bytes()).unwrap();
     assert_eq!((read.image_ref.as_str(), read.updated), ("x", ApiTime::default()));

@@ -55,7 +55,7 @@ fn the_older_ones_are_packed_and_the_oldest_go() {
 }
 
 #[test]
-fn what_a_broken_rotation_left_goes_first_and_counts_once() {
+fn leftovers_of_a_broken_rotation_are_removed_first_and_counted_once() {
     let names = [
         "0.log.20260101-000001",
         "0.log.20260101-000001.gz",

@@ -38,7 +38,7 @@ fn entries_are_read_plain_and_encoded() {
 }
 
 #[test]
-fn what_cannot_be_read_is_refused_and_nothing_of_it_is_told() {
+fn unreadable_logins_are_refused_without_leaking_content() {
     for bad in [
         "secret",
         "[]",

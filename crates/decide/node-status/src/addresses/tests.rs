@@ -10,12 +10,12 @@ fn ips(texts: &[&str]) -> Vec<IpAddr> {
     texts.iter().map(|text| ip(text)).collect()
 }
 
-fn host() -> AddressFacts {
-    AddressFacts {
+fn host() -> HostAddressSources {
+    HostAddressSources {
         of_host: ips(&["127.0.0.1", "10.0.0.5", "fd00::5", "169.254.1.1"]).into_iter().collect(),
         default_v4: Some(ip("10.0.0.5")),
         default_v6: Some(ip("fd00::5")),
-        ..AddressFacts::default()
+        ..HostAddressSources::default()
     }
 }
 
@@ -27,7 +27,7 @@ const REQUEST: AddressRequest<'static> = AddressRequest {
 };
 
 /// Addresses as `Type=address`, or the error.
-fn chosen(request: AddressRequest<'_>, facts: &AddressFacts) -> Result<Vec<String>, String> {
+fn chosen(request: AddressRequest<'_>, facts: &HostAddressSources) -> Result<Vec<String>, String> {
     let chosen = choose(request, facts).map_err(|error| error.to_string())?;
     Ok(chosen.addresses.iter().map(|one| format!("{}={}", one.kind, one.address)).collect())
 }
@@ -48,7 +48,7 @@ fn addresses_come_from_the_flag_then_the_name_then_the_default_route() {
         (&[], &[], &["10.0.0.5"]),
     ];
     for (node_ips, by_name, expected) in rows {
-        let facts = AddressFacts { node_ips: ips(node_ips), by_name: ips(by_name), ..host() };
+        let facts = HostAddressSources { node_ips: ips(node_ips), by_name: ips(by_name), ..host() };
         let mut all: Vec<String> = expected.iter().map(|ip| format!("InternalIP={ip}")).collect();
         all.push("Hostname=n1.local".to_owned());
         assert_eq!(chosen(REQUEST, &facts), Ok(all), "{node_ips:?} {by_name:?}");
@@ -71,13 +71,13 @@ fn an_address_that_cannot_be_the_nodes_is_refused_with_the_reason() {
         ("fe80::1", "link-local"),
         ("10.0.0.6", "no interface"),
     ] {
-        let facts = AddressFacts { node_ips: ips(&[node_ip]), ..host() };
+        let facts = HostAddressSources { node_ips: ips(&[node_ip]), ..host() };
         let error = chosen(REQUEST, &facts).expect_err(node_ip);
         assert!(error.contains(reason) && error.contains(node_ip), "{error}");
     }
-    let second = AddressFacts { node_ips: ips(&["10.0.0.5", "fd00::6"]), ..host() };
+    let second = HostAddressSources { node_ips: ips(&["10.0.0.5", "fd00::6"]), ..host() };
     assert!(chosen(REQUEST, &second).is_err());
-    let nothing = chosen(REQUEST, &AddressFacts::default()).expect_err("no address");
+    let nothing = chosen(REQUEST, &HostAddressSources::default()).expect_err("no address");
     assert!(nothing.contains("n1") && nothing.contains("--node-ip"), "{nothing}");
 }
 
@@ -102,13 +102,13 @@ fn a_cloud_provider_sets_the_addresses_and_the_flag_is_an_annotation() {
         (&["0.0.0.0"], &[], &["InternalIP=10.0.0.5", "Hostname=n1.local"], None),
     ];
     for (node_ips, existing, expected, annotation) in rows {
-        let facts = AddressFacts { node_ips: ips(node_ips), ..host() };
+        let facts = HostAddressSources { node_ips: ips(node_ips), ..host() };
         let request = AddressRequest { existing, ..cloud };
         let reported = chosen(request, &facts).expect("addresses");
         assert_eq!(reported, *expected, "{node_ips:?}");
         let found = choose(request, &facts).expect("addresses").annotation;
         assert_eq!(found.as_deref(), *annotation, "{node_ips:?}");
     }
-    let facts = AddressFacts { node_ips: ips(&["10.0.0.5"]), ..host() };
+    let facts = HostAddressSources { node_ips: ips(&["10.0.0.5"]), ..host() };
     assert_eq!(choose(REQUEST, &facts).expect("addresses").annotation, None);
 }

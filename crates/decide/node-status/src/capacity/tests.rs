@@ -19,15 +19,15 @@ fn expected<'a>(of: &[(&'a str, &str)]) -> BTreeMap<&'a str, String> {
     of.iter().map(|(name, text)| (*name, (*text).to_owned())).collect()
 }
 
-fn facts() -> NodeFacts {
-    NodeFacts {
-        machine: Some(Machine { cpus: 4, memory: 8 << 30, ..Machine::default() }),
+fn facts() -> NodeStatusInputs {
+    NodeStatusInputs {
+        machine: Some(MachineResources { cpus: 4, memory: 8 << 30, ..MachineResources::default() }),
         ephemeral_storage: Some(100 << 20),
-        ..NodeFacts::default()
+        ..NodeStatusInputs::default()
     }
 }
 
-fn filled(settings: &NodeSettings, facts: &NodeFacts) -> FullNodeStatus {
+fn filled(settings: &NodeSettings, facts: &NodeStatusInputs) -> FullNodeStatus {
     let mut status = FullNodeStatus::default();
     fill(&mut status, settings, facts);
     status
@@ -103,7 +103,7 @@ fn devices_are_added_a_removed_one_is_zero_and_resources_of_others_stay() {
 #[test]
 fn a_machine_that_cannot_be_read_has_nothing_but_its_number_of_pods() {
     let settings = NodeSettings { max_pods: 110, pods_per_core: 3, ..NodeSettings::default() };
-    let status = filled(&settings, &NodeFacts { machine: None, ..facts() });
+    let status = filled(&settings, &NodeStatusInputs { machine: None, ..facts() });
     assert_eq!(
         texts(&status.capacity),
         expected(&[("cpu", "0"), ("memory", "0"), ("pods", "110")])

@@ -1,7 +1,7 @@
 //! Conditions, their times and their events.
 
 use super::*;
-use crate::object::Pressure;
+use crate::object::NodePressure;
 
 const NOW: ApiTime = ApiTime::from_nanos(2_000_000_000);
 const BEFORE: ApiTime = ApiTime::from_nanos(1_000_000_000);
@@ -16,14 +16,14 @@ fn with_capacity() -> FullNodeStatus {
     FullNodeStatus { capacity: capacity.into(), ..FullNodeStatus::default() }
 }
 
-fn reasons(events: &[NodeEvent]) -> Vec<&str> {
+fn reasons(events: &[NodeStatusEvent]) -> Vec<&str> {
     events.iter().map(|event| event.reason).collect()
 }
 
 #[test]
 fn a_new_node_gets_four_conditions_with_ready_last_and_three_events() {
     let mut status = with_capacity();
-    let events = fill(&mut status, &settings(), &NodeFacts::default(), NOW);
+    let events = fill(&mut status, &settings(), &NodeStatusInputs::default(), NOW);
     let shown: Vec<String> = status
         .conditions
         .iter()
@@ -48,23 +48,30 @@ fn a_new_node_gets_four_conditions_with_ready_last_and_three_events() {
 #[test]
 fn only_a_change_of_status_moves_the_time_of_transition_and_makes_an_event() {
     let mut status = with_capacity();
-    fill(&mut status, &settings(), &NodeFacts::default(), BEFORE);
+    fill(&mut status, &settings(), &NodeStatusInputs::default(), BEFORE);
     let foreign = condition("NetworkUnavailable", "False", ("Other", "set by others"), BEFORE);
     status.conditions.insert(0, foreign.clone());
     // (facts, events, types of the conditions whose transition is now)
-    let pressed = |pressure| NodeFacts { pressure, ..NodeFacts::default() };
-    let none = Pressure::default();
-    let rows: [(NodeFacts, &[&str], &[&str]); 5] = [
-        (NodeFacts::default(), &[], &[]),
+    let pressed = |pressure| NodeStatusInputs { pressure, ..NodeStatusInputs::default() };
+    let none = NodePressure::default();
+    let rows: [(NodeStatusInputs, &[&str], &[&str]); 5] = [
+        (NodeStatusInputs::default(), &[], &[]),
         (
-            pressed(Pressure { memory: true, ..none }),
+            pressed(NodePressure { memory: true, ..none }),
             &["NodeHasInsufficientMemory"],
             &["MemoryPressure"],
         ),
-        (pressed(Pressure { disk: true, ..none }), &["NodeHasDiskPressure"], &["DiskPressure"]),
-        (pressed(Pressure { pid: true, ..none }), &["NodeHasInsufficientPID"], &["PIDPressure"]),
+        (pressed(NodePressure { disk: true, ..none }), &["NodeHasDiskPressure"], &["DiskPressure"]),
         (
-            NodeFacts { errors: vec!["runtime is down".to_owned()], ..NodeFacts::default() },
+            pressed(NodePressure { pid: true, ..none }),
+            &["NodeHasInsufficientPID"],
+            &["PIDPressure"],
+        ),
+        (
+            NodeStatusInputs {
+                errors: vec!["runtime is down".to_owned()],
+                ..NodeStatusInputs::default()
+            },
             &["NodeNotReady"],
             &["Ready"],
         ),
@@ -84,13 +91,13 @@ fn only_a_change_of_status_moves_the_time_of_transition_and_makes_an_event() {
         let beats = after.conditions[1..].iter().all(|one| one.last_heartbeat_time == Some(NOW));
         assert!(beats, "{after:?}");
         // And back again, with the events of getting well.
-        let back = fill(&mut after, &settings(), &NodeFacts::default(), NOW);
+        let back = fill(&mut after, &settings(), &NodeStatusInputs::default(), NOW);
         assert_eq!(back.len(), events.len());
     }
 }
 
 #[test]
-fn ready_says_every_error_once_and_what_is_missing() {
+fn ready_lists_every_error_once_and_missing_capacity() {
     // (errors, warning, counts local storage, message)
     let rows: &[(&[&str], Option<&str>, bool, &str)] = &[
         (&["a"], None, false, "a"),
@@ -101,10 +108,10 @@ fn ready_says_every_error_once_and_what_is_missing() {
         (&["a"], Some("w"), false, "a. WARNING: w"),
     ];
     for (errors, warning, counts_local_storage, message) in rows {
-        let facts = NodeFacts {
+        let facts = NodeStatusInputs {
             errors: errors.iter().map(|error| (*error).to_owned()).collect(),
             warning: warning.map(ToOwned::to_owned),
-            ..NodeFacts::default()
+            ..NodeStatusInputs::default()
         };
         let settings = NodeSettings { counts_local_storage: *counts_local_storage, ..settings() };
         let mut status = with_capacity();

@@ -14,7 +14,7 @@ fn event(name: &str, reason: &str, message: &str) -> ClusterEvent {
             name: name.to_owned(),
             ..ObjectReference::default()
         },
-        kind: EventKind::Normal,
+        kind: ClusterEventType::Normal,
         reason: reason.to_owned(),
         message: message.to_owned(),
         component: "kubelet".to_owned(),
@@ -28,7 +28,7 @@ fn send(correlator: &mut EventCorrelator, event: ClusterEvent, now: ApiTime) -> 
     match correlator.correlate(event, now) {
         Correlated::Dropped => "dropped".to_owned(),
         Correlated::Create { key, event } => {
-            let stored = ToldEvent { namespace: String::new(), name: event.message.clone() };
+            let stored = StoredEvent { namespace: String::new(), name: event.message.clone() };
             correlator.stored(key, stored, 1);
             format!("create {}", event.message)
         }
@@ -106,7 +106,7 @@ fn an_event_that_expired_on_the_server_is_created_again() {
 }
 
 #[test]
-fn what_is_remembered_is_bounded() {
+fn remembered_events_are_bounded() {
     let mut correlator = EventCorrelator::default();
     for number in 0..MAX_ENTRIES + 10 {
         let name = format!("pod-{number}");

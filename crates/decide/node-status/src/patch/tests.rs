@@ -3,7 +3,7 @@
 use super::*;
 use crate::object::{NodeImage, NodeSwap};
 
-type Change = fn(&mut NodeObject);
+type PatchCase = fn(&mut NodeObject);
 
 fn node() -> NodeObject {
     serde_json::from_value(json!({
@@ -25,7 +25,7 @@ fn node() -> NodeObject {
 
 #[test]
 fn a_patch_has_what_differs_and_nothing_else() {
-    let rows: [(&str, Change, Value); 8] = [
+    let rows: [(&str, PatchCase, Value); 8] = [
         (
             "labels",
             |node| {
@@ -93,7 +93,7 @@ fn a_patch_has_what_differs_and_nothing_else() {
 }
 
 #[test]
-fn nothing_is_sent_where_nothing_differs_and_the_spec_never_is() {
+fn no_patch_is_sent_without_a_difference_and_never_for_the_spec() {
     let mut after = node();
     assert_eq!(status_patch(&node(), &after), None);
     after.spec.unschedulable = false;

@@ -9,7 +9,7 @@ use crate::object::FullNodeStatus;
 
 const NOW: ApiTime = ApiTime::from_nanos(100_000_000_000);
 
-type Change = fn(&mut NodeObject);
+type RegistrationCase = fn(&mut NodeObject);
 
 fn map(of: &[(&str, &str)]) -> BTreeMap<String, String> {
     of.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
@@ -27,7 +27,7 @@ fn settings() -> NodeSettings {
 }
 
 fn initial(settings: &NodeSettings) -> NodeObject {
-    initial_node(settings, &NodeFacts::default(), NOW).0
+    initial_node(settings, &NodeStatusInputs::default(), NOW).0
 }
 
 #[test]
@@ -48,7 +48,7 @@ fn a_node_registers_with_default_labels_and_those_of_the_flag_on_top() {
         ])
     );
     assert_eq!(node.metadata.annotations, map(&[(ATTACH_ANNOTATION, "true")]));
-    let (_, events, errors) = initial_node(&settings(), &NodeFacts::default(), NOW);
+    let (_, events, errors) = initial_node(&settings(), &NodeStatusInputs::default(), NOW);
     assert_eq!(events.len(), 3, "{events:?}");
     assert_eq!(errors.len(), 2, "addresses and images: {errors:?}");
 }
@@ -92,14 +92,14 @@ fn the_body_of_a_create_has_the_whole_status_and_nothing_of_the_servers() {
 }
 
 #[test]
-fn of_an_existing_node_only_the_agents_own_is_made_right() {
+fn only_fields_owned_by_the_agent_are_reconciled_on_an_existing_node() {
     let fresh = initial(&settings());
     let mut existing = fresh.clone();
     existing.metadata.labels.insert("team".to_owned(), "blue".to_owned());
     existing.metadata.labels.remove("disk");
     existing.spec.taints.push(taint("by-hand", ""));
     assert_eq!(reconciled(&fresh, &existing, false), None, "labels of the flag are set once only");
-    let changes: [(&str, Change); 4] = [
+    let changes: [(&str, RegistrationCase); 4] = [
         ("host name", |node| {
             node.metadata.labels.insert(HOSTNAME_LABEL.to_owned(), "old".to_owned());
         }),
@@ -154,7 +154,7 @@ fn only_another_machine_that_is_alive_keeps_its_name() {
     existing.status.node_info.system_uuid = "S-1".to_owned();
     let lease = |seconds_ago: i64| {
         let renewed = ApiTime::from_nanos(NOW.nanos() - seconds_ago * 1_000_000_000);
-        Some(LeaseSeen { renewed, duration_seconds: 40 })
+        Some(ObservedLease { renewed, duration_seconds: 40 })
     };
     // (machine id, system uuid, lease, held)
     for (machine_id, system_uuid, lease, held) in [
@@ -166,12 +166,12 @@ fn only_another_machine_that_is_alive_keeps_its_name() {
         ("m-1", "s-2", lease(5), false),
         ("", "s-2", lease(5), false),
     ] {
-        let machine = Machine {
+        let machine = MachineResources {
             machine_id: machine_id.to_owned(),
             system_uuid: system_uuid.to_owned(),
-            ..Machine::default()
+            ..MachineResources::default()
         };
-        let found = held_by_another(&existing, &machine, lease, NOW);
+        let found = name_conflict(&existing, &machine, lease, NOW);
         assert_eq!(found.is_some(), held, "{machine_id} {system_uuid} {lease:?}");
         assert!(found.is_none_or(|text| text.contains("n1") && text.contains("5 s ago")));
     }

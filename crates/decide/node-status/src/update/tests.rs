@@ -1,12 +1,12 @@
 //! Updates: what counts as a change, images, versions, and events of the node itself.
 
 use super::*;
-use crate::object::{Machine, RuntimeHandler};
+use crate::object::{MachineResources, RuntimeHandler};
 
 const NOW: ApiTime = ApiTime::from_nanos(5_000_000_000);
 const LATER: ApiTime = ApiTime::from_nanos(9_000_000_000);
 
-type Change = fn(&mut NodeFacts);
+type UpdateCase = fn(&mut NodeStatusInputs);
 
 fn settings() -> NodeSettings {
     NodeSettings {
@@ -21,57 +21,57 @@ fn settings() -> NodeSettings {
     }
 }
 
-fn facts() -> NodeFacts {
-    let mut facts = NodeFacts {
-        machine: Some(Machine {
+fn facts() -> NodeStatusInputs {
+    let mut facts = NodeStatusInputs {
+        machine: Some(MachineResources {
             cpus: 2,
             memory: 1 << 30,
             boot_id: "b-1".to_owned(),
-            ..Machine::default()
+            ..MachineResources::default()
         }),
         runtime_name: "containerd".to_owned(),
         runtime_version: Some("v2.2.2".to_owned()),
         images: Some(Vec::new()),
-        ..NodeFacts::default()
+        ..NodeStatusInputs::default()
     };
     facts.addresses.default_v4 = pod_model::parse_ip("10.0.0.5").ok();
     facts
 }
 
 /// A node whose status is as these facts make it.
-fn settled(facts: &NodeFacts) -> NodeObject {
-    let mut memory = UpdateMemory::default();
+fn settled(facts: &NodeStatusInputs) -> NodeObject {
+    let mut memory = UpdateState::default();
     update(&settings(), facts, &NodeObject::default(), &mut memory, NOW).node
 }
 
-fn reasons(update: &Update) -> Vec<&str> {
+fn reasons(update: &NodeUpdate) -> Vec<&str> {
     update.events.iter().map(|event| event.reason).collect()
 }
 
 #[test]
 fn heartbeats_alone_are_no_change() {
     let node = settled(&facts());
-    let again = update(&settings(), &facts(), &node, &mut UpdateMemory::default(), LATER);
+    let again = update(&settings(), &facts(), &node, &mut UpdateState::default(), LATER);
     assert!(!again.changed);
     assert_eq!(again.events, []);
     assert_eq!(again.errors, [] as [String; 0]);
     assert_eq!(again.node.status.conditions[0].last_heartbeat_time, Some(LATER));
     let mut turned = node.clone();
     turned.status.conditions.reverse();
-    assert!(!update(&settings(), &facts(), &turned, &mut UpdateMemory::default(), LATER).changed);
+    assert!(!update(&settings(), &facts(), &turned, &mut UpdateState::default(), LATER).changed);
 }
 
 #[test]
 fn each_fact_that_differs_is_a_change() {
     let node = settled(&facts());
-    let changes: [(&str, Change); 8] = [
+    let changes: [(&str, UpdateCase); 8] = [
         ("memory", |facts| facts.machine.as_mut().expect("a machine").memory = 2 << 30),
         ("runtime version", |facts| facts.runtime_version = None),
         ("kernel", |facts| facts.kernel_version = "6.18".to_owned()),
         ("pressure", |facts| facts.pressure.disk = true),
         ("error", |facts| facts.errors.push("no network".to_owned())),
         ("image", |facts| {
-            facts.images = Some(vec![ImageFact { size_bytes: 1, ..ImageFact::default() }]);
+            facts.images = Some(vec![ImageSummary { size_bytes: 1, ..ImageSummary::default() }]);
         }),
         ("handler", |facts| facts.runtime_handlers.push(RuntimeHandler::default())),
         ("volume", |facts| facts.volumes_in_use = Some(vec!["v".to_owned()])),
@@ -79,19 +79,19 @@ fn each_fact_that_differs_is_a_change() {
     for (name, change) in changes {
         let mut facts = facts();
         change(&mut facts);
-        let found = update(&settings(), &facts, &node, &mut UpdateMemory::default(), LATER);
+        let found = update(&settings(), &facts, &node, &mut UpdateState::default(), LATER);
         assert!(found.changed, "{name}");
     }
     let mut mislabelled = node;
     mislabelled.metadata.labels.insert(OS_LABEL.to_owned(), "plan9".to_owned());
-    let found = update(&settings(), &facts(), &mislabelled, &mut UpdateMemory::default(), LATER);
+    let found = update(&settings(), &facts(), &mislabelled, &mut UpdateState::default(), LATER);
     assert!(found.changed);
     assert_eq!(found.node.metadata.labels[OS_LABEL], "linux");
 }
 
 #[test]
 fn the_largest_images_are_listed_with_at_most_five_names() {
-    let image = |id: &str, size_bytes, names: usize| ImageFact {
+    let image = |id: &str, size_bytes, names: usize| ImageSummary {
         id: id.to_owned(),
         size_bytes,
         digests: vec![format!("{id}@sha256:1")],
@@ -108,17 +108,17 @@ fn the_largest_images_are_listed_with_at_most_five_names() {
         let first: Vec<&str> = found.iter().map(|image| image.names[0].as_str()).collect();
         assert_eq!(first, listed, "{most}");
     }
-    assert_eq!(image_list(&images, -1)[1].names.len(), MOST_NAMES_OF_AN_IMAGE);
+    assert_eq!(image_list(&images, -1)[1].names.len(), MAX_NAMES_PER_IMAGE);
 }
 
 #[test]
-fn what_cannot_be_read_is_an_error_and_the_rest_is_updated() {
-    let unreadable = NodeFacts { images: None, addresses: Default::default(), ..facts() };
-    let mut memory = UpdateMemory::default();
+fn unreadable_inputs_are_errors_and_the_rest_is_updated() {
+    let unreadable = NodeStatusInputs { images: None, addresses: Default::default(), ..facts() };
+    let mut memory = UpdateState::default();
     let found = update(&settings(), &unreadable, &NodeObject::default(), &mut memory, NOW);
     assert_eq!(found.errors.len(), 2, "{:?}", found.errors);
     assert_eq!(found.node.status.node_info.container_runtime_version, "containerd://2.2.2");
-    let silent = NodeFacts { runtime_version: None, ..facts() };
+    let silent = NodeStatusInputs { runtime_version: None, ..facts() };
     let found = update(&settings(), &silent, &NodeObject::default(), &mut memory, NOW);
     assert_eq!(found.node.status.node_info.container_runtime_version, "containerd://Unknown");
 }
@@ -126,7 +126,7 @@ fn what_cannot_be_read_is_an_error_and_the_rest_is_updated() {
 #[test]
 fn a_reboot_and_a_cordon_are_reported_once_each() {
     let mut node = settled(&facts());
-    let mut memory = UpdateMemory::default();
+    let mut memory = UpdateState::default();
     let mut rebooted = facts();
     rebooted.machine.as_mut().expect("a machine").boot_id = "b-2".to_owned();
     let first = update(&settings(), &rebooted, &node, &mut memory, LATER);

@@ -5,8 +5,8 @@
 use pod_manifest::static_pod::SourceKind;
 use serde::{Deserialize, Serialize};
 
-use super::MANIFESTS_FOLDER;
-use crate::record::{Record, record_name};
+use super::MANIFESTS_DIR;
+use crate::record::{RecordChange, record_name};
 
 #[cfg(test)]
 mod tests;
@@ -14,7 +14,7 @@ mod tests;
 const VERSION: u32 = 1;
 
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) struct Saved {
+pub(super) struct SavedManifest {
     version: u32,
     pub(super) source: String,
     pub(super) file: String,
@@ -26,22 +26,22 @@ fn name(kind: SourceKind, file: &str) -> String {
 }
 
 /// None where the manifest is not text; such a one has no pods either.
-pub(super) fn kept(kind: SourceKind, file: &str, bytes: &[u8]) -> Option<Record> {
-    let saved = Saved {
+pub(super) fn saved_record(kind: SourceKind, file: &str, bytes: &[u8]) -> Option<RecordChange> {
+    let saved = SavedManifest {
         version: VERSION,
         source: kind.word().to_owned(),
         file: file.to_owned(),
         manifest: String::from_utf8(bytes.to_vec()).ok()?,
     };
     let content = serde_json::to_vec(&saved).ok()?;
-    Some(Record { folder: MANIFESTS_FOLDER, name: name(kind, file), content: Some(content) })
+    Some(RecordChange { dir: MANIFESTS_DIR, name: name(kind, file), content: Some(content) })
 }
 
-pub(super) fn forgotten(kind: SourceKind, file: &str) -> Record {
-    Record { folder: MANIFESTS_FOLDER, name: name(kind, file), content: None }
+pub(super) fn removed_record(kind: SourceKind, file: &str) -> RecordChange {
+    RecordChange { dir: MANIFESTS_DIR, name: name(kind, file), content: None }
 }
 
-pub(super) fn read(content: &[u8]) -> Option<Saved> {
-    let saved: Saved = serde_json::from_slice(content).ok()?;
+pub(super) fn read(content: &[u8]) -> Option<SavedManifest> {
+    let saved: SavedManifest = serde_json::from_slice(content).ok()?;
     (saved.version == VERSION).then_some(saved)
 }

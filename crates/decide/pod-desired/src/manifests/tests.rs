@@ -22,41 +22,43 @@ fn unreadable(name: &str) -> ManifestFile {
 }
 
 fn manifests() -> Manifests {
-    let reading = Reading { node_name: "node".to_owned(), gates: PodGates::default() };
+    let reading = ManifestOptions { node_name: "node".to_owned(), gates: PodGates::default() };
     Manifests::new(reading, &[SourceKind::File, SourceKind::Url])
 }
 
-fn tell(manifests: &mut Manifests, at: usize, files: &[ManifestFile]) -> Taken {
-    manifests.tell(at, &SourceTelling::All(files.to_vec()))
+fn apply_snapshot(manifests: &mut Manifests, at: usize, files: &[ManifestFile]) -> SourceUpdate {
+    manifests.apply_snapshot(at, &SourceSnapshot::All(files.to_vec()))
 }
 
 fn offered(manifests: &mut Manifests) -> Vec<String> {
-    let (offers, _) = manifests.offers();
-    let show =
-        |each: &Offer| format!("{} {}", each.pod.full_name(), each.pod.spec.containers[0].image);
-    offers.iter().map(show).collect()
+    let (candidates, _) = manifests.candidates();
+    let show = |each: &PodCandidate| {
+        format!("{} {}", each.pod.full_name(), each.pod.spec.containers[0].image)
+    };
+    candidates.iter().map(show).collect()
 }
 
 #[test]
-fn nothing_may_be_removed_until_every_source_has_told_what_it_has() {
+fn no_pod_is_removed_until_every_source_has_reported() {
     let mut manifests = manifests();
-    assert!(!manifests.all_have_spoken());
-    tell(&mut manifests, 0, &[file("/m/a.yaml", &pod_text("a", "i:1"))]);
-    assert!(!manifests.all_have_spoken());
-    let told = manifests.tell(1, &SourceTelling::Unreachable("http://x does not answer".into()));
-    assert!(told.notices[0].text().contains("kept"), "{told:?}");
-    assert!(!manifests.all_have_spoken(), "a source that cannot be read has not spoken");
+    assert!(!manifests.all_sources_reported());
+    apply_snapshot(&mut manifests, 0, &[file("/m/a.yaml", &pod_text("a", "i:1"))]);
+    assert!(!manifests.all_sources_reported());
+    let result = manifests
+        .apply_snapshot(1, &SourceSnapshot::Unreachable("http://x does not answer".into()));
+    assert!(result.notices[0].text().contains("kept"), "{result:?}");
+    assert!(!manifests.all_sources_reported(), "a source that cannot be read has not spoken");
     assert_eq!(offered(&mut manifests), ["a-node_default i:1"], "but others run meanwhile");
-    assert!(manifests.troubles()[0].starts_with("http://x does not answer;"));
-    tell(&mut manifests, 1, &[]);
-    assert!(manifests.all_have_spoken());
-    assert!(manifests.troubles().is_empty(), "what is over is not told on");
+    assert!(manifests.source_errors()[0].starts_with("http://x does not answer;"));
+    apply_snapshot(&mut manifests, 1, &[]);
+    assert!(manifests.all_sources_reported());
+    assert!(manifests.source_errors().is_empty(), "what is over is not told on");
 }
 
 #[test]
-fn a_broken_manifest_keeps_the_pod_of_its_last_good_version_and_says_so() {
+fn a_broken_manifest_keeps_the_pod_of_its_last_good_version_and_is_reported() {
     let mut manifests = manifests();
-    let good = tell(&mut manifests, 0, &[file("/m/a", &pod_text("a", "i:1"))]);
+    let good = apply_snapshot(&mut manifests, 0, &[file("/m/a", &pod_text("a", "i:1"))]);
     assert_eq!(good.records.len(), 1, "{good:?}");
     let broken = [
         file("/m/a", "{"),
@@ -66,53 +68,56 @@ fn a_broken_manifest_keeps_the_pod_of_its_last_good_version_and_says_so() {
         unreadable("/m/a"),
     ];
     for bad in broken {
-        let taken = tell(&mut manifests, 0, std::slice::from_ref(&bad));
-        let text = taken.notices.iter().find(|each| each.is_error()).map(Notice::text);
+        let update = apply_snapshot(&mut manifests, 0, std::slice::from_ref(&bad));
+        let text = update.notices.iter().find(|each| each.is_error()).map(Notice::text);
         assert!(
             text.is_some_and(|text| text.contains("/m/a") && text.contains("a-node_default kept")),
-            "{bad:?} {taken:?}"
+            "{bad:?} {update:?}"
         );
-        assert!(taken.records.is_empty(), "the good version stays saved: {taken:?}");
+        assert!(update.records.is_empty(), "the good version stays saved: {update:?}");
         assert_eq!(offered(&mut manifests), ["a-node_default i:1"]);
-        assert_eq!(manifests.troubles().len(), 1);
-        let again = tell(&mut manifests, 0, &[bad]);
-        assert_eq!(again, Taken::default(), "said once");
+        assert_eq!(manifests.source_errors().len(), 1);
+        let again = apply_snapshot(&mut manifests, 0, &[bad]);
+        assert_eq!(again, SourceUpdate::default(), "said once");
     }
-    tell(&mut manifests, 0, &[file("/m/a", &pod_text("a", "i:2"))]);
+    apply_snapshot(&mut manifests, 0, &[file("/m/a", &pod_text("a", "i:2"))]);
     assert_eq!(offered(&mut manifests), ["a-node_default i:2"]);
-    assert!(manifests.troubles().is_empty());
+    assert!(manifests.source_errors().is_empty());
 }
 
 #[test]
 fn a_manifest_that_was_never_good_names_the_pod_that_is_not_run() {
     let mut manifests = manifests();
     let bad = pod_text("a", "i:1").replace("name: main", "name: Main_");
-    tell(&mut manifests, 0, &[file("/m/x", &bad)]);
-    assert!(manifests.troubles()[0].ends_with("; not run: pod a-node_default"));
-    tell(&mut manifests, 0, &[file("/m/x", "{")]);
-    assert!(manifests.troubles()[0].ends_with("; no pod runs from it"), "nobody knows its name");
+    apply_snapshot(&mut manifests, 0, &[file("/m/x", &bad)]);
+    assert!(manifests.source_errors()[0].ends_with("; not run: pod a-node_default"));
+    apply_snapshot(&mut manifests, 0, &[file("/m/x", "{")]);
+    assert!(
+        manifests.source_errors()[0].ends_with("; no pod runs from it"),
+        "nobody knows its name"
+    );
 }
 
 #[test]
-fn pods_of_an_earlier_agent_are_known_before_their_source_is_heard() {
+fn saved_pods_are_known_before_their_source_reports() {
     let mut first = manifests();
-    let good = tell(&mut first, 0, &[file("/m/a", &pod_text("a", "i:1"))]);
+    let good = apply_snapshot(&mut first, 0, &[file("/m/a", &pod_text("a", "i:1"))]);
     let record = good.records[0].clone();
     let mut next = manifests();
-    next.recall(&[(record.name, record.content.unwrap())]);
+    next.restore(&[(record.name, record.content.unwrap())]);
     assert!(offered(&mut next).is_empty(), "not to be run yet");
     let names = |manifests: &Manifests| -> Vec<String> {
-        manifests.all().map(|offer| offer.pod.full_name()).collect()
+        manifests.all().map(|candidate| candidate.pod.full_name()).collect()
     };
     assert_eq!(names(&next), ["a-node_default"]);
-    tell(&mut next, 0, &[]);
+    apply_snapshot(&mut next, 0, &[]);
     assert!(names(&next).is_empty());
 }
 
 #[test]
 fn a_file_that_is_gone_takes_its_pod_with_it_and_so_does_a_pod_gone_from_a_list() {
     let mut manifests = manifests();
-    tell(&mut manifests, 0, &[file("/m/a", &pod_text("a", "i:1"))]);
+    apply_snapshot(&mut manifests, 0, &[file("/m/a", &pod_text("a", "i:1"))]);
     let list = |names: &[&str]| {
         let items: Vec<String> = names
             .iter()
@@ -125,11 +130,11 @@ fn a_file_that_is_gone_takes_its_pod_with_it_and_so_does_a_pod_gone_from_a_list(
             .collect();
         format!("{{\"apiVersion\":\"v1\",\"kind\":\"PodList\",\"items\":[{}]}}", items.join(","))
     };
-    tell(&mut manifests, 1, &[file("http://h/l", &list(&["b", "c"]))]);
+    apply_snapshot(&mut manifests, 1, &[file("http://h/l", &list(&["b", "c"]))]);
     assert_eq!(offered(&mut manifests).len(), 3);
-    tell(&mut manifests, 1, &[file("http://h/l", &list(&["b"]))]);
+    apply_snapshot(&mut manifests, 1, &[file("http://h/l", &list(&["b"]))]);
     assert_eq!(offered(&mut manifests), ["a-node_default i:1", "b-node_default i:1"]);
-    let gone = tell(&mut manifests, 0, &[]);
+    let gone = apply_snapshot(&mut manifests, 0, &[]);
     assert_eq!(offered(&mut manifests), ["b-node_default i:1"]);
     assert_eq!(gone.records.len(), 1);
     assert_eq!(gone.records[0].content, None);
@@ -138,41 +143,41 @@ fn a_file_that_is_gone_takes_its_pod_with_it_and_so_does_a_pod_gone_from_a_list(
 #[test]
 fn an_agent_that_starts_over_a_broken_manifest_knows_its_last_good_version() {
     let mut first = manifests();
-    let taken = tell(&mut first, 0, &[file("/m/a", &pod_text("a", "i:1"))]);
-    let record = &taken.records[0];
+    let update = apply_snapshot(&mut first, 0, &[file("/m/a", &pod_text("a", "i:1"))]);
+    let record = &update.records[0];
     let saved = (record.name.clone(), record.content.clone().unwrap_or_default());
 
     let mut second = manifests();
-    assert!(second.recall(std::slice::from_ref(&saved)).is_empty());
+    assert!(second.restore(std::slice::from_ref(&saved)).is_empty());
     assert!(offered(&mut second).is_empty(), "not before the source was heard");
-    tell(&mut second, 0, &[file("/m/a", "nonsense: [")]);
+    apply_snapshot(&mut second, 0, &[file("/m/a", "nonsense: [")]);
     assert_eq!(offered(&mut second), ["a-node_default i:1"]);
 
     let mut third = manifests();
-    third.recall(std::slice::from_ref(&saved));
-    let taken = tell(&mut third, 0, &[]);
+    third.restore(std::slice::from_ref(&saved));
+    let update = apply_snapshot(&mut third, 0, &[]);
     assert!(offered(&mut third).is_empty(), "removed while no agent ran");
-    assert_eq!(taken.records.len(), 1);
+    assert_eq!(update.records.len(), 1);
 
     let mut fourth = manifests();
-    let notices = fourth.recall(&[("x".to_owned(), b"{\"version\":9}".to_vec())]);
+    let notices = fourth.restore(&[("x".to_owned(), b"{\"version\":9}".to_vec())]);
     assert_eq!(notices.len(), 1);
 }
 
 #[test]
-fn of_two_manifests_with_the_same_pod_the_one_that_has_it_keeps_it() {
+fn the_first_of_two_manifests_with_the_same_pod_keeps_it() {
     let mut manifests = manifests();
     let b = file("/m/b", &pod_text("same", "b:1"));
-    tell(&mut manifests, 0, std::slice::from_ref(&b));
+    apply_snapshot(&mut manifests, 0, std::slice::from_ref(&b));
     assert_eq!(offered(&mut manifests), ["same-node_default b:1"]);
     let a = file("/m/a", &pod_text("same", "a:1"));
-    tell(&mut manifests, 0, &[a.clone(), b]);
-    let (offers, notices) = manifests.offers();
-    assert_eq!(offers[0].manifest, "/m/b");
+    apply_snapshot(&mut manifests, 0, &[a.clone(), b]);
+    let (candidates, notices) = manifests.candidates();
+    assert_eq!(candidates[0].manifest, "/m/b");
     assert!(notices[0].text().contains("/m/a") && notices[0].is_error(), "{notices:?}");
-    assert!(manifests.offers().1.is_empty(), "said once");
-    assert_eq!(manifests.troubles().len(), 1);
-    tell(&mut manifests, 0, &[a]);
+    assert!(manifests.candidates().1.is_empty(), "said once");
+    assert_eq!(manifests.source_errors().len(), 1);
+    apply_snapshot(&mut manifests, 0, &[a]);
     assert_eq!(offered(&mut manifests), ["same-node_default a:1"]);
 }
 
@@ -180,18 +185,18 @@ fn of_two_manifests_with_the_same_pod_the_one_that_has_it_keeps_it() {
 fn a_manifest_that_had_a_pod_before_the_agent_started_keeps_it() {
     let both = [file("/m/a", &pod_text("same", "a:1")), file("/m/b", &pod_text("same", "b:1"))];
     let mut first = manifests();
-    tell(&mut first, 0, &both);
+    apply_snapshot(&mut first, 0, &both);
     assert_eq!(offered(&mut first), ["same-node_default a:1"], "the first, where nobody had it");
     let mut next = manifests();
-    next.recall_holder("same-node_default", "/m/b");
+    next.restore_owner("same-node_default", "/m/b");
     assert!(offered(&mut next).is_empty(), "asked before anybody has spoken");
-    tell(&mut next, 0, &both);
+    apply_snapshot(&mut next, 0, &both);
     assert_eq!(offered(&mut next), ["same-node_default b:1"]);
-    tell(&mut next, 1, &[]);
+    apply_snapshot(&mut next, 1, &[]);
     assert_eq!(offered(&mut next), ["same-node_default b:1"]);
-    tell(&mut next, 0, &[]);
+    apply_snapshot(&mut next, 0, &[]);
     assert!(offered(&mut next).is_empty());
-    tell(&mut next, 0, &both);
+    apply_snapshot(&mut next, 0, &both);
     assert_eq!(offered(&mut next), ["same-node_default a:1"], "what nobody has is the first's");
 }
 
@@ -199,25 +204,25 @@ fn a_manifest_that_had_a_pod_before_the_agent_started_keeps_it() {
 fn a_name_waits_for_the_source_that_had_it() {
     let ours = file("http://h/l", &pod_text("same", "url:1"));
     let mut first = manifests();
-    let saved = tell(&mut first, 1, std::slice::from_ref(&ours)).records.remove(0);
+    let saved = apply_snapshot(&mut first, 1, std::slice::from_ref(&ours)).records.remove(0);
     let saved = (saved.name, saved.content.expect("a record"));
-    for (telling, expected) in [
-        (SourceTelling::All(vec![ours.clone()]), "same-node_default url:1"),
-        (SourceTelling::Unreachable("away".to_owned()), "same-node_default url:1"),
-        (SourceTelling::All(Vec::new()), "same-node_default a:1"),
+    for (snapshot, expected) in [
+        (SourceSnapshot::All(vec![ours.clone()]), "same-node_default url:1"),
+        (SourceSnapshot::Unreachable("away".to_owned()), "same-node_default url:1"),
+        (SourceSnapshot::All(Vec::new()), "same-node_default a:1"),
     ] {
         let mut next = manifests();
-        next.recall(std::slice::from_ref(&saved));
-        next.recall_holder("same-node_default", "http://h/l");
-        tell(&mut next, 0, &[file("/m/a", &pod_text("same", "a:1"))]);
+        next.restore(std::slice::from_ref(&saved));
+        next.restore_owner("same-node_default", "http://h/l");
+        apply_snapshot(&mut next, 0, &[file("/m/a", &pod_text("same", "a:1"))]);
         assert!(offered(&mut next).is_empty(), "it may still come");
-        next.tell(1, &telling);
-        assert_eq!(offered(&mut next), [expected], "{telling:?}");
+        next.apply_snapshot(1, &snapshot);
+        assert_eq!(offered(&mut next), [expected], "{snapshot:?}");
     }
 }
 
 #[test]
-fn of_a_list_with_one_broken_pod_only_that_one_stays_as_it_was() {
+fn in_a_list_only_the_broken_pod_keeps_its_last_good_version() {
     let list = |image: &str, second: &str| {
         let pod = |name: &str, container: &str| {
             format!(
@@ -229,38 +234,42 @@ fn of_a_list_with_one_broken_pod_only_that_one_stays_as_it_was() {
         format!("{{\"apiVersion\":\"v1\",\"kind\":\"PodList\",\"items\":[{pods}]}}")
     };
     let mut manifests = manifests();
-    tell(&mut manifests, 1, &[file("http://h/l", &list("i:1", "c"))]);
-    let taken = tell(&mut manifests, 1, &[file("http://h/l", &list("i:2", "C_"))]);
+    apply_snapshot(&mut manifests, 1, &[file("http://h/l", &list("i:1", "c"))]);
+    let update = apply_snapshot(&mut manifests, 1, &[file("http://h/l", &list("i:2", "C_"))]);
     assert_eq!(offered(&mut manifests), ["b-node_default i:2", "c-node_default i:1"]);
-    let text = taken.notices.iter().find(|each| each.is_error()).map_or("", Notice::text);
+    let text = update.notices.iter().find(|each| each.is_error()).map_or("", Notice::text);
     assert!(text.ends_with("; pod c-node_default kept as its last good version said"), "{text}");
 }
 
 #[test]
-fn a_manifest_that_is_gone_is_told_of_though_it_never_had_a_pod() {
+fn a_removed_manifest_is_reported_even_if_it_never_had_a_pod() {
     let mut manifests = manifests();
-    tell(&mut manifests, 0, &[file("/m/a", "{")]);
-    let gone = tell(&mut manifests, 0, &[]);
+    apply_snapshot(&mut manifests, 0, &[file("/m/a", "{")]);
+    let gone = apply_snapshot(&mut manifests, 0, &[]);
     let text = "manifest /m/a is gone, and with it no pod".to_owned();
     assert_eq!(gone.notices, [Notice::Information(text)]);
     assert!(!gone.notices[0].is_error(), "that is no mistake of anybody");
     assert_eq!(gone.records.len(), 1, "what an earlier agent saved of it goes too");
-    assert!(manifests.troubles().is_empty());
+    assert!(manifests.source_errors().is_empty());
 }
 
 #[test]
-fn a_file_that_says_what_an_unreadable_one_is_said_to_be_is_another() {
+fn a_file_with_the_text_of_a_read_error_is_a_different_file() {
     let mut manifests = manifests();
-    tell(&mut manifests, 0, &[file("/m/a", "permission denied")]);
-    let read = manifests.troubles();
-    let taken = tell(&mut manifests, 0, &[unreadable("/m/a")]);
-    assert_eq!(taken.notices.len(), 1);
-    assert_ne!(manifests.troubles(), read);
-    assert!(manifests.troubles()[0].contains("permission denied"), "{:?}", manifests.troubles());
+    apply_snapshot(&mut manifests, 0, &[file("/m/a", "permission denied")]);
+    let read = manifests.source_errors();
+    let update = apply_snapshot(&mut manifests, 0, &[unreadable("/m/a")]);
+    assert_eq!(update.notices.len(), 1);
+    assert_ne!(manifests.source_errors(), read);
+    assert!(
+        manifests.source_errors()[0].contains("permission denied"),
+        "{:?}",
+        manifests.source_errors()
+    );
 }
 
 #[test]
-fn of_many_errors_ten_are_told_and_how_many_more_there_are() {
+fn ten_errors_are_listed_and_the_rest_is_counted() {
     for (errors, more) in
         [(9, None), (10, None), (11, Some("and 1 more")), (14, Some("and 4 more"))]
     {
@@ -271,11 +280,11 @@ fn of_many_errors_ten_are_told_and_how_many_more_there_are() {
             containers.join(", ")
         );
         let mut manifests = manifests();
-        tell(&mut manifests, 0, &[file("/m/a", &text)]);
-        let trouble = manifests.troubles().remove(0);
-        assert_eq!(trouble.matches(".name: Bad").count(), errors.min(10), "{trouble}");
-        assert_eq!(more.is_some(), trouble.contains(" more"), "{trouble}");
-        assert!(more.is_none_or(|more| trouble.contains(more)), "{trouble}");
+        apply_snapshot(&mut manifests, 0, &[file("/m/a", &text)]);
+        let source_error = manifests.source_errors().remove(0);
+        assert_eq!(source_error.matches(".name: Bad").count(), errors.min(10), "{source_error}");
+        assert_eq!(more.is_some(), source_error.contains(" more"), "{source_error}");
+        assert!(more.is_none_or(|more| source_error.contains(more)), "{source_error}");
     }
 }
 
@@ -284,11 +293,11 @@ fn each_file_of_each_source_has_a_record_of_its_own() {
     let mut manifests = manifests();
     let mut names = BTreeSet::new();
     for (at, path) in [(0, "/m/a"), (0, "/m/b"), (1, "/m/a")] {
-        let taken = tell(&mut manifests, at, &[file(path, &pod_text("a", "i:1"))]);
-        let kept = taken.records.iter().find(|record| record.content.is_some()).unwrap();
+        let update = apply_snapshot(&mut manifests, at, &[file(path, &pod_text("a", "i:1"))]);
+        let kept = update.records.iter().find(|record| record.content.is_some()).unwrap();
         assert_eq!(kept.name.len(), 32);
         names.insert(kept.name.clone());
-        let gone = tell(&mut manifests, at, &[]);
+        let gone = apply_snapshot(&mut manifests, at, &[]);
         assert_eq!(gone.records[0].name, kept.name, "and it is that one which goes");
     }
     assert_eq!(names.len(), 3);
@@ -301,8 +310,12 @@ fn two_pods_with_one_stated_uid_do_not_both_run() {
         let named = pod_text(name, "i:1");
         named.replace("metadata: {", "metadata: {uid: 0a0a0a0a-1111-2222-3333-444444444444, ")
     };
-    tell(&mut manifests, 0, &[file("/m/a", &with_uid("a")), file("/m/b", &with_uid("b"))]);
-    let (offers, notices) = manifests.offers();
-    assert_eq!((offers.len(), notices.len()), (1, 1), "{notices:?}");
-    assert_eq!(offers[0].manifest, "/m/a");
+    apply_snapshot(
+        &mut manifests,
+        0,
+        &[file("/m/a", &with_uid("a")), file("/m/b", &with_uid("b"))],
+    );
+    let (candidates, notices) = manifests.candidates();
+    assert_eq!((candidates.len(), notices.len()), (1, 1), "{notices:?}");
+    assert_eq!(candidates[0].manifest, "/m/a");
 }

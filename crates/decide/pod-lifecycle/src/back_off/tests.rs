@@ -1,8 +1,8 @@
 //! Restart back-off.
 
-use crate::testing::{Row, check};
+use crate::testing::{PlanCaseRow, check};
 
-const WHEN_A_CONTAINER_IS_STARTED_AGAIN: &[Row] = &[
+const BACK_OFF_DECIDES_WHEN_A_CONTAINER_RESTARTS: &[PlanCaseRow] = &[
     (
         "the first restart is at once",
         "pod: Always app:web\nseen: s0; web#0 exited 1 done=-1",
@@ -101,11 +101,11 @@ const WHEN_A_CONTAINER_IS_STARTED_AGAIN: &[Row] = &[
 ];
 
 #[test]
-fn when_a_container_is_started_again() {
-    check(WHEN_A_CONTAINER_IS_STARTED_AGAIN);
+fn back_off_decides_when_a_container_restarts() {
+    check(BACK_OFF_DECIDES_WHEN_A_CONTAINER_RESTARTS);
 }
 
-const CONTAINERS_THAT_WE_STOPPED_OURSELVES_ARE_JUDGED_BY_THE_ONE_BEFORE: &[Row] = &[
+const A_CONTAINER_STOPPED_BY_THE_AGENT_KEEPS_THE_PREVIOUS_BACK_OFF: &[PlanCaseRow] = &[
     (
         "no one before: at once",
         "pod: Always app:web(live)\nseen: s0; web#0 exited 137 done=-1\nmemory: killed web web0; backoff web 10 -3",
@@ -129,24 +129,26 @@ const CONTAINERS_THAT_WE_STOPPED_OURSELVES_ARE_JUDGED_BY_THE_ONE_BEFORE: &[Row] 
 ];
 
 #[test]
-fn containers_that_we_stopped_ourselves_are_judged_by_the_one_before() {
-    check(CONTAINERS_THAT_WE_STOPPED_OURSELVES_ARE_JUDGED_BY_THE_ONE_BEFORE);
+fn a_container_stopped_by_the_agent_keeps_the_previous_back_off() {
+    check(A_CONTAINER_STOPPED_BY_THE_AGENT_KEEPS_THE_PREVIOUS_BACK_OFF);
 }
 
 /// Restarts in a row: each entry is how long the container waits before its start.
 #[test]
 fn delays_double_up_to_the_cap() {
     use super::*;
-    use crate::testing::{Case, at};
+    use crate::testing::{PlanCase, at};
 
     for (cap, expected) in [
         (300, vec![0, 10, 20, 40, 80, 160, 300, 300]),
         (30, vec![0, 10, 20, 30, 30]),
         (1, vec![0, 1, 1, 1]),
     ] {
-        let mut case = Case::read("pod: Always app:web\nseen: s0; web#0 exited 1 done=0");
-        let settings =
-            Settings { max_restart_period: Duration::from_secs(cap), ..Settings::default() };
+        let mut case = PlanCase::read("pod: Always app:web\nseen: s0; web#0 exited 1 done=0");
+        let settings = PodLifecycleSettings {
+            max_restart_period: Duration::from_secs(cap),
+            ..PodLifecycleSettings::default()
+        };
         let container = case.desired.pod.spec.containers[0].clone();
         let mut now = at(0);
         let mut waited = Vec::new();
@@ -154,15 +156,16 @@ fn delays_double_up_to_the_cap() {
             let finished = now;
             case.observed.containers[0].record.finished_at = finished.nanos();
             loop {
-                let lineup = Lineup::new(&case.observed);
+                let containers_by_name = ContainersByName::new(&case.observed);
                 let memory = case.memory.container("web");
-                match pace(&container, &lineup, memory, &settings, now) {
-                    Pace::Wait { until, .. } => {
+                match start_timing(&container, &containers_by_name, memory, &settings, now) {
+                    StartTiming::Wait { until, .. } => {
                         assert!(until > now, "waits for what is over");
                         now = until;
                     }
-                    Pace::Now(next) => {
-                        let memory = case.memory.kept.containers.entry("web".into()).or_default();
+                    StartTiming::Now(next) => {
+                        let memory =
+                            case.memory.persisted.containers.entry("web".into()).or_default();
                         memory.back_off = next;
                         break;
                     }
@@ -175,7 +178,7 @@ fn delays_double_up_to_the_cap() {
 }
 
 #[test]
-fn a_crash_loop_of_another_agent_goes_on_where_it_was() {
+fn a_crash_loop_continues_after_an_agent_restart() {
     use super::*;
     use crate::testing::{at, pods};
 
@@ -189,22 +192,27 @@ fn a_crash_loop_of_another_agent_goes_on_where_it_was() {
         (6, Some(300)),
         (4_000_000, Some(300)),
     ] {
-        let found = BackOff::presumed(container, restarts, at(-5), &Settings::default());
+        let found = RestartBackOff::reconstructed(
+            container,
+            restarts,
+            at(-5),
+            &PodLifecycleSettings::default(),
+        );
         assert_eq!(found.map(|found| found.delay_nanos / 1_000_000_000), delay, "{restarts}");
     }
-    let short = Settings {
+    let short = PodLifecycleSettings {
         base_restart_period: Duration::from_secs(1),
         max_restart_period: Duration::from_secs(3),
-        ..Settings::default()
+        ..PodLifecycleSettings::default()
     };
     for (restarts, delay) in [(1, 1), (2, 2), (3, 3), (9, 3)] {
-        let found = BackOff::presumed(container, restarts, at(-5), &short).unwrap();
+        let found = RestartBackOff::reconstructed(container, restarts, at(-5), &short).unwrap();
         assert_eq!(found.delay_nanos / 1_000_000_000, delay, "as configured: {restarts}");
     }
 }
 
 #[test]
-fn what_a_back_off_is_kept_under() {
+fn a_back_off_is_keyed_by_image_and_resources() {
     use super::key;
     use crate::testing::pods;
     use pod_model::Quantity;

@@ -4,11 +4,11 @@
 
 use pod_model::pod::Pod;
 
-use crate::happening::{EventKind, PodEvent};
-use crate::words::field_path;
+use crate::input::{EventType, PodEvent};
+use crate::status_text::field_path;
 
 /// An event about the pod.
-pub(super) fn about_pod(kind: EventKind, reason: &str, message: impl Into<String>) -> PodEvent {
+pub(super) fn about_pod(kind: EventType, reason: &str, message: impl Into<String>) -> PodEvent {
     PodEvent { kind, reason: reason.to_owned(), message: message.into(), field_path: None }
 }
 
@@ -16,7 +16,7 @@ pub(super) fn about_pod(kind: EventKind, reason: &str, message: impl Into<String
 pub(super) fn about_container(
     pod: &Pod,
     name: &str,
-    kind: EventKind,
+    kind: EventType,
     reason: &str,
     message: impl Into<String>,
 ) -> PodEvent {

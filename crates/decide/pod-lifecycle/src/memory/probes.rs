@@ -8,13 +8,13 @@
 
 use pod_model::pod::Pod;
 
-use crate::happening::{EventKind, ProbeKind, ProbeResult, Told};
+use crate::input::{EventType, PodEffects, ProbeKind, ProbeResult};
 
 use super::events::about_container;
 use super::{PodMemory, Streak};
 
 /// One result.
-pub(super) struct Tried<'a> {
+pub(super) struct ProbeAttempt<'a> {
     pub(super) container: &'a str,
     pub(super) container_id: &'a str,
     pub(super) kind: ProbeKind,
@@ -22,44 +22,54 @@ pub(super) struct Tried<'a> {
 }
 
 impl PodMemory {
-    pub(super) fn probe(&mut self, pod: &Pod, tried: &Tried<'_>, told: &mut Told) {
-        let Some(probe) = tried.kind.of(pod, tried.container) else { return };
-        let mut say = |reason: &str, text: String| {
-            let event = about_container(pod, tried.container, EventKind::Warning, reason, text);
-            told.events.push(event);
+    pub(super) fn probe(
+        &mut self,
+        pod: &Pod,
+        probe_attempt: &ProbeAttempt<'_>,
+        emitted: &mut PodEffects,
+    ) {
+        let Some(probe) = probe_attempt.kind.of(pod, probe_attempt.container) else { return };
+        let mut emit_warning = |reason: &str, text: String| {
+            let event =
+                about_container(pod, probe_attempt.container, EventType::Warning, reason, text);
+            emitted.events.push(event);
         };
-        let title = tried.kind.title();
-        let success = match tried.result {
+        let title = probe_attempt.kind.title();
+        let success = match probe_attempt.result {
             ProbeResult::Success => true,
             ProbeResult::Warning(output) => {
-                say("ProbeWarning", format!("{title} probe warning: {output}"));
+                emit_warning("ProbeWarning", format!("{title} probe warning: {output}"));
                 true
             }
             ProbeResult::Failure(output) => {
-                say("Unhealthy", format!("{title} probe failed: {output}"));
+                emit_warning("Unhealthy", format!("{title} probe failed: {output}"));
                 false
             }
             ProbeResult::Unknown(error) => {
                 let text = format!("{title} probe errored and resulted in unknown state: {error}");
-                say("Unhealthy", text);
+                emit_warning("Unhealthy", text);
                 return;
             }
         };
         let threshold = if success { probe.success_threshold } else { probe.failure_threshold };
-        self.count(tried, success, u32::try_from(threshold).unwrap_or(0).max(1));
+        self.count(probe_attempt, success, u32::try_from(threshold).unwrap_or(0).max(1));
     }
 
-    fn count(&mut self, tried: &Tried<'_>, success: bool, threshold: u32) {
-        let id = tried.container_id;
-        let decided = self.container(tried.container).is_some_and(|memory| {
+    fn count(&mut self, probe_attempt: &ProbeAttempt<'_>, success: bool, threshold: u32) {
+        let id = probe_attempt.container_id;
+        let decided = self.container(probe_attempt.container).is_some_and(|memory| {
             let passed = memory.startup_passed.as_deref() == Some(id);
             let failed = memory.failed_probe.as_ref().is_some_and(|(failed, _)| failed == id);
-            failed || (passed && tried.kind == ProbeKind::Startup)
+            failed || (passed && probe_attempt.kind == ProbeKind::Startup)
         });
-        if decided && tried.kind != ProbeKind::Readiness {
+        if decided && probe_attempt.kind != ProbeKind::Readiness {
             return;
         }
-        let streak = self.passing_mut(tried.container).streaks.entry(tried.kind).or_default();
+        let streak = self
+            .transient_mut(probe_attempt.container)
+            .streaks
+            .entry(probe_attempt.kind)
+            .or_default();
         if streak.container_id == id && streak.success == success {
             streak.length = streak.length.saturating_add(1);
         } else {
@@ -68,12 +78,12 @@ impl PodMemory {
         if streak.length < threshold {
             return;
         }
-        let memory = self.container_mut(tried.container);
-        match (tried.kind, success) {
+        let memory = self.container_mut(probe_attempt.container);
+        match (probe_attempt.kind, success) {
             (ProbeKind::Readiness, _) => memory.readiness = Some((id.to_owned(), success)),
             (ProbeKind::Startup, true) => memory.startup_passed = Some(id.to_owned()),
             (ProbeKind::Liveness | ProbeKind::Startup, false) => {
-                memory.failed_probe = Some((id.to_owned(), tried.kind));
+                memory.failed_probe = Some((id.to_owned(), probe_attempt.kind));
             }
             (ProbeKind::Liveness, true) => {}
         }

@@ -10,29 +10,29 @@ use ports::ApiTime;
 use ports::runtime_objects::ContainerState;
 use serde::{Deserialize, Serialize};
 
-use crate::back_off::BackOff;
-use crate::happening::Mark;
-use crate::lineup::{self, Lineup, restart_count};
+use crate::back_off::RestartBackOff;
+use crate::containers_by_name::{self, ContainersByName, restart_count};
+use crate::input::Milestone;
 use crate::time::{between, plus, seconds};
-use crate::view::{DesiredPod, ObservedPod, Settings};
+use crate::view::{DesiredPod, ObservedPod, PodLifecycleSettings};
 
-use super::ended::LONGEST_RETRY;
-use super::{ContainerMemory, Kept, PodMemory, Verdict};
+use super::action_ended::MAX_START_RETRY_DELAY;
+use super::{ContainerMemory, PersistedMemory, PodMemory, TerminalStatus};
 
 const VERSION: u32 = 1;
 /// The default grace period.
 const USUAL_GRACE_SECONDS: i64 = 30;
 
 #[derive(Serialize)]
-pub(super) struct SavedOut<'a> {
+pub(super) struct SavedMemoryRef<'a> {
     pub(super) version: u32,
-    pub(super) pod: &'a Kept,
+    pub(super) pod: &'a PersistedMemory,
 }
 
 #[derive(Deserialize)]
-pub(super) struct SavedIn {
+pub(super) struct SavedMemoryDocument {
     pub(super) version: u32,
-    pub(super) pod: Kept,
+    pub(super) pod: PersistedMemory,
 }
 
 impl PodMemory {
@@ -42,22 +42,22 @@ impl PodMemory {
         desired: &DesiredPod,
         observed: &ObservedPod,
         saved: Option<&[u8]>,
-        settings: &Settings,
+        settings: &PodLifecycleSettings,
         now: ApiTime,
     ) -> Self {
-        let mut kept = saved.and_then(read).unwrap_or_default();
-        kept.bring_back(&desired.pod, now);
-        let mut memory = Self { kept, ..Self::default() };
-        if memory.kept.start_time.is_none() {
+        let mut persisted = saved.and_then(read).unwrap_or_default();
+        persisted.clamp_future_times(&desired.pod, now);
+        let mut memory = Self { persisted, ..Self::default() };
+        if memory.persisted.start_time.is_none() {
             let api = desired.pod.status.start_time.map(|at| at.0.saturating_mul(1_000_000_000));
             let oldest = observed.sandboxes.iter().map(|sandbox| sandbox.created_at).min();
-            memory.kept.start_time = api.or(oldest).map(|at| at.min(now.nanos()));
+            memory.persisted.start_time = api.or(oldest).map(|at| at.min(now.nanos()));
         }
         let api = &desired.pod.status;
-        if memory.kept.verdict.is_none()
+        if memory.persisted.terminal_status.is_none()
             && matches!(api.phase, PodPhase::Succeeded | PodPhase::Failed)
         {
-            memory.kept.verdict = Some(Verdict {
+            memory.persisted.terminal_status = Some(TerminalStatus {
                 failed: api.phase == PodPhase::Failed,
                 reason: api.reason.to_string(),
                 message: api.message.to_string(),
@@ -65,25 +65,26 @@ impl PodMemory {
                 disruption: None,
             });
         }
-        let lineup = Lineup::new(observed);
-        for name in lineup.names() {
-            if !memory.kept.containers.contains_key(name)
-                && let Some(presumed) = presume((desired, settings), &lineup, name, now)
+        let containers_by_name = ContainersByName::new(observed);
+        for name in containers_by_name.names() {
+            if !memory.persisted.containers.contains_key(name)
+                && let Some(reconstructed) =
+                    reconstruct_container((desired, settings), &containers_by_name, name, now)
             {
-                memory.kept.containers.insert(name.to_owned(), Box::new(presumed));
+                memory.persisted.containers.insert(name.to_owned(), Box::new(reconstructed));
             }
         }
-        memory.remember_numbers(observed);
+        memory.record_restart_counts(observed);
         // Milestones from before the agent's restart are not recorded again.
         if !observed.sandboxes.is_empty() {
-            memory.marked.extend([Mark::Seen, Mark::Admitted, Mark::FirstReady]);
+            memory.marked.extend([Milestone::Seen, Milestone::Admitted, Milestone::FirstReady]);
         }
         memory
     }
 
     /// The state that cannot be observed, as versioned JSON.
     pub fn to_saved(&self) -> Vec<u8> {
-        let saved = SavedOut { version: VERSION, pod: &self.kept };
+        let saved = SavedMemoryRef { version: VERSION, pod: &self.persisted };
         serde_json::to_vec(&saved).unwrap_or_default()
     }
 
@@ -92,8 +93,8 @@ impl PodMemory {
     ///
     /// upstream: kubelet.go (HandlePodAdditions): of a static pod only the status manager knows
     pub fn was_rejected(saved: &[u8]) -> bool {
-        let verdict = read(saved).and_then(|kept| kept.verdict);
-        verdict.is_some_and(|verdict| verdict.rejection().is_some())
+        let terminal_status = read(saved).and_then(|persisted| persisted.terminal_status);
+        terminal_status.is_some_and(|terminal_status| terminal_status.rejection().is_some())
     }
 
     /// Whether the pod was terminating because it was removed, so that it may be created anew once
@@ -102,49 +103,53 @@ impl PodMemory {
     /// A pod that ends by itself has its terminal phase from the first step of its termination. A
     /// removed pod may get one too, when its containers have exited: then only the record
     /// distinguishes the two.
-    pub fn is_end_by_removal(saved: &[u8], is_written_down: bool) -> bool {
-        let is_asked = |kept: &Kept| is_written_down || kept.verdict.is_none();
-        read(saved).is_some_and(|kept| kept.ending.is_some() && is_asked(&kept))
+    pub fn is_terminating_by_removal(saved: &[u8], is_written_down: bool) -> bool {
+        let is_asked =
+            |persisted: &PersistedMemory| is_written_down || persisted.terminal_status.is_none();
+        read(saved).is_some_and(|persisted| persisted.termination.is_some() && is_asked(&persisted))
     }
 }
 
 /// None where it was not written by an agent of this version.
-fn read(saved: &[u8]) -> Option<Kept> {
-    let saved = serde_json::from_slice::<SavedIn>(saved).ok()?;
+fn read(saved: &[u8]) -> Option<PersistedMemory> {
+    let saved = serde_json::from_slice::<SavedMemoryDocument>(saved).ok()?;
     (saved.version == VERSION).then_some(saved.pod)
 }
 
-impl Kept {
+impl PersistedMemory {
     /// Clamps times in the future to now: the clock was set back since, and delays that began then
     /// begin again now. Otherwise they would last until the old time is reached.
-    fn bring_back(&mut self, pod: &Pod, now: ApiTime) {
+    fn clamp_future_times(&mut self, pod: &Pod, now: ApiTime) {
         let now_nanos = now.nanos();
         self.start_time = self.start_time.map(|at| at.min(now_nanos));
         for condition in self.conditions.values_mut() {
             condition.since = condition.since.min(now_nanos);
         }
-        for ending in [&mut self.ending, &mut self.clearing].into_iter().flatten() {
-            let ahead = ending.since.saturating_sub(now_nanos).max(0);
-            ending.since = ending.since.saturating_sub(ahead);
-            ending.deadline = ending.deadline.saturating_sub(ahead);
+        for termination in [&mut self.termination, &mut self.clearing].into_iter().flatten() {
+            let ahead = termination.since.saturating_sub(now_nanos).max(0);
+            termination.since = termination.since.saturating_sub(ahead);
+            termination.deadline = termination.deadline.saturating_sub(ahead);
         }
-        let endings = [&self.ending, &self.clearing].into_iter().flatten();
-        let said =
+        let endings = [&self.termination, &self.clearing].into_iter().flatten();
+        let probe_graces =
             [pod.spec.termination_grace_period_seconds, pod.metadata.deletion_grace_period_seconds];
-        let graces = endings.map(|ending| ending.grace_seconds).chain(said.into_iter().flatten());
+        let graces = endings
+            .map(|termination| termination.grace_seconds)
+            .chain(probe_graces.into_iter().flatten());
         let longest = graces.fold(USUAL_GRACE_SECONDS, i64::max);
         for (name, container) in &mut self.containers {
             if let Some(back_off) = &mut container.back_off {
                 back_off.updated_at = back_off.updated_at.min(now_nanos);
             }
             if let Some(stop) = &mut container.stop {
-                let own = lineup::find(pod, name).map_or(0, |(_, spec)| longest_probe_grace(spec));
+                let own = containers_by_name::find(pod, name)
+                    .map_or(0, |(_, spec)| longest_probe_grace(spec));
                 let most = plus(now, seconds(longest.max(own)));
                 stop.deadline = stop.deadline.min(most.nanos());
             }
-            if let Some(trouble) = &mut container.start_failure {
-                let most = plus(now, LONGEST_RETRY).nanos();
-                trouble.retry_at = trouble.retry_at.map(|at| at.min(most));
+            if let Some(start_blocker) = &mut container.start_failure {
+                let most = plus(now, MAX_START_RETRY_DELAY).nanos();
+                start_blocker.retry_at = start_blocker.retry_at.map(|at| at.min(most));
             }
         }
     }
@@ -159,19 +164,19 @@ fn longest_probe_grace(container: &Container) -> i64 {
 }
 
 /// The presumed memory of a container without saved state.
-fn presume(
-    (desired, settings): (&DesiredPod, &Settings),
-    lineup: &Lineup<'_>,
+fn reconstruct_container(
+    (desired, settings): (&DesiredPod, &PodLifecycleSettings),
+    containers_by_name: &ContainersByName<'_>,
     name: &str,
     now: ApiTime,
 ) -> Option<ContainerMemory> {
-    let (_, container) = lineup::find(&desired.pod, name)?;
-    let record = lineup.latest(name)?;
+    let (_, container) = containers_by_name::find(&desired.pod, name)?;
+    let record = containers_by_name.latest(name)?;
     let restarts = restart_count(record);
     let started = ApiTime::from_nanos(record.started_at);
     let mut memory = ContainerMemory {
         restart_count: restarts,
-        back_off: BackOff::presumed(container, restarts, started, settings),
+        back_off: RestartBackOff::reconstructed(container, restarts, started, settings),
         ..ContainerMemory::default()
     };
     // One that has run for longer than its startup probe allows must have passed it.

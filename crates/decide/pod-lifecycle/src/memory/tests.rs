@@ -1,21 +1,22 @@
 //! Events applied to the memory.
 
-use crate::happening::{Happening, Outcome, Told};
-use crate::testing::Case;
+use crate::input::{ActionOutcome, PodEffects, PodInput};
+use crate::testing::PlanCase;
 
 mod actions;
 mod golden;
-mod happenings;
+mod inputs;
 mod probing;
 mod recovery;
 
-fn absorb(case: &mut Case, happening: &Happening<'_>) -> Told {
+fn apply_input(case: &mut PlanCase, input: &PodInput<'_>) -> PodEffects {
     let desired = case.desired.clone();
-    case.memory.absorb(&desired, happening, case.now)
+    case.memory.apply_input(&desired, input, case.now)
 }
 
-fn said(told: &Told) -> Vec<String> {
-    told.events
+fn event_texts(emitted: &PodEffects) -> Vec<String> {
+    emitted
+        .events
         .iter()
         .map(|event| {
             let about = event.field_path.as_deref().unwrap_or("pod");
@@ -25,10 +26,10 @@ fn said(told: &Told) -> Vec<String> {
 }
 
 /// Plans, begins the plan's only action, and finishes it with this outcome.
-fn carry_out(case: &mut Case, outcome: Outcome) -> Told {
+fn carry_out(case: &mut PlanCase, outcome: ActionOutcome) -> PodEffects {
     let plan = case.plan();
-    absorb(case, &Happening::Planned(&plan));
+    apply_input(case, &PodInput::Planned(&plan));
     let action = plan.actions.first().expect("an action").clone();
-    absorb(case, &Happening::Began(&action));
-    absorb(case, &Happening::Ended { key: action.key(), outcome })
+    apply_input(case, &PodInput::ActionBegun(&action));
+    apply_input(case, &PodInput::Ended { key: action.key(), outcome })
 }

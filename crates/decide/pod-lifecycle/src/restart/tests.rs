@@ -42,14 +42,15 @@ const AFTER_EXIT: &[(&str, i32, bool)] = &[
 fn policies_and_rules_after_an_exit() {
     for (text, code, expected) in AFTER_EXIT {
         let pod = pods::read(text);
-        let found = after_exit(&pod.spec.containers[0], &pod.spec, *code, &Settings::default());
+        let found =
+            after_exit(&pod.spec.containers[0], &pod.spec, *code, &PodLifecycleSettings::default());
         assert_eq!(found, *expected, "{text} exits with {code}");
     }
 }
 
 #[test]
 fn with_the_gates_off_only_the_pod_counts() {
-    let off = Settings { restart_rules: false, ..Settings::default() };
+    let off = PodLifecycleSettings { restart_rules: false, ..PodLifecycleSettings::default() };
     for (text, code, expected) in [
         ("Always app:a(policy=Never)", 1, true),
         ("Never app:a(policy=Always)", 1, false),
@@ -65,7 +66,7 @@ fn with_the_gates_off_only_the_pod_counts() {
             "{text}"
         );
     }
-    let no_all = Settings { restart_all: false, ..Settings::default() };
+    let no_all = PodLifecycleSettings { restart_all: false, ..PodLifecycleSettings::default() };
     let pod = pods::read("Always app:a(policy=Never,in3=RestartAllContainers)");
     let container = &pod.spec.containers[0];
     assert!(!after_exit(container, &pod.spec, 3, &no_all), "falls back to the policy");
@@ -74,7 +75,7 @@ fn with_the_gates_off_only_the_pod_counts() {
 }
 
 #[test]
-fn which_containers_are_done_for_good_once_they_succeed() {
+fn a_container_that_must_succeed_once_is_not_restarted() {
     // (pod, with the gate, without it)
     for (text, expected, without) in [
         ("Always app:a", false, false),
@@ -86,14 +87,14 @@ fn which_containers_are_done_for_good_once_they_succeed() {
     ] {
         let pod = pods::read(text);
         let done = |settings| runs_until_success(&pod.spec.containers[0], &pod.spec, &settings);
-        assert_eq!(done(Settings::default()), expected, "{text}");
-        let off = Settings { restart_rules: false, ..Settings::default() };
+        assert_eq!(done(PodLifecycleSettings::default()), expected, "{text}");
+        let off = PodLifecycleSettings { restart_rules: false, ..PodLifecycleSettings::default() };
         assert_eq!(done(off), without, "{text}");
     }
 }
 
 #[test]
-fn whether_a_container_comes_back_after_we_stopped_it() {
+fn policy_decides_whether_a_stopped_container_restarts() {
     for (text, expected) in [
         ("Always app:a", true),
         ("OnFailure app:a", true),
@@ -105,13 +106,14 @@ fn whether_a_container_comes_back_after_we_stopped_it() {
         ("Always app:a(policy=Never,notin0=Restart)", false),
     ] {
         let pod = pods::read(text);
-        let found = after_kill(&pod.spec.containers[0], &pod.spec, &Settings::default());
+        let found =
+            after_kill(&pod.spec.containers[0], &pod.spec, &PodLifecycleSettings::default());
         assert_eq!(found, expected, "{text}");
     }
 }
 
 #[test]
-fn which_exits_restart_all() {
+fn exit_codes_that_restart_all_containers() {
     for (text, code, expected) in [
         ("Always app:a(policy=Never,in3=RestartAllContainers)", 3, true),
         ("Always app:a(policy=Never,in3=RestartAllContainers)", 0, false),
@@ -120,7 +122,7 @@ fn which_exits_restart_all() {
         ("Always app:a(in3=RestartAllContainers)", 3, true),
     ] {
         let pod = pods::read(text);
-        let found = restarts_all(&pod.spec.containers[0], code, &Settings::default());
+        let found = restarts_all(&pod.spec.containers[0], code, &PodLifecycleSettings::default());
         assert_eq!(found, expected, "{text} {code}");
     }
     for (text, expected) in [
@@ -130,6 +132,10 @@ fn which_exits_restart_all() {
         ("Always app:b init:a(policy=Never,in3=RestartAllContainers)", true),
     ] {
         let pod = pods::read(text);
-        assert_eq!(could_restart_all(&pod.spec, &Settings::default()), expected, "{text}");
+        assert_eq!(
+            could_restart_all(&pod.spec, &PodLifecycleSettings::default()),
+            expected,
+            "{text}"
+        );
     }
 }

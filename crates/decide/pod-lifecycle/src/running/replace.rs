@@ -8,81 +8,89 @@ use ports::runtime_objects::SandboxRecord;
 
 use crate::action::{Action, ActionKey};
 use crate::plan::{Draft, Rank};
+use crate::plan_context::PlanContext;
 use crate::restart;
-use crate::scene::Scene;
 use crate::status::has_succeeded;
 
-use super::{at, clear, is_prepared, lane};
+use super::{at, is_prepared, start_order, stop_all_containers};
 
-pub(crate) struct New<'a> {
+pub(crate) struct CreateSandbox<'a> {
     pub(crate) attempt: u32,
     pub(crate) replaces: Option<&'a SandboxRecord>,
     pub(crate) why: &'static str,
 }
 
-pub(crate) fn plan(scene: &Scene<'_>, draft: &mut Draft, new: &New<'_>) {
-    let memory = scene.view.memory;
-    if memory.is_busy(&ActionKey::Sandbox) {
+pub(crate) fn plan(
+    plan_context: &PlanContext<'_>,
+    draft: &mut Draft,
+    create_sandbox: &CreateSandbox<'_>,
+) {
+    let memory = plan_context.view.memory;
+    if memory.is_in_flight(&ActionKey::Sandbox) {
         draft.wait(Rank::Pod, "its sandbox is being made", "nothing is to be done");
         return;
     }
-    let wanted = is_wanted(scene, new);
-    let cleared = clear(scene, draft);
+    let wanted = is_wanted(plan_context, create_sandbox);
+    let cleared = stop_all_containers(plan_context, draft);
     if !wanted {
         let why = "its sandbox is gone, and its restart policy allows no new one";
         draft.wait(Rank::Pod, why, "delete the pod, or its manifest, and make it again");
         return;
     }
-    if let Some(old) = new.replaces {
+    if let Some(old) = create_sandbox.replaces {
         draft.notes.sandbox_changed = Some(old.id.clone());
     }
-    if cleared && purge(scene, draft) {
-        make(scene, draft, new);
+    if cleared && remove_init_records(plan_context, draft) {
+        make(plan_context, draft, create_sandbox);
     }
-    draft.wait(Rank::Passing, format!("it needs a new sandbox: {}", new.why), "it is being made");
+    draft.wait(
+        Rank::Passing,
+        format!("it needs a new sandbox: {}", create_sandbox.why),
+        "it is being made",
+    );
 }
 
-fn make(scene: &Scene<'_>, draft: &mut Draft, new: &New<'_>) {
+fn make(plan_context: &PlanContext<'_>, draft: &mut Draft, create_sandbox: &CreateSandbox<'_>) {
     // Images are requested while the sandbox is created.
-    lane::want_images(scene, draft, &first_starts(scene));
-    let prepared = is_prepared(scene, draft);
-    if let Err(problem) = &scene.view.facts.network_ready
-        && !scene.pod.spec.host_network
+    start_order::require_images(plan_context, draft, &first_starts(plan_context));
+    let prepared = is_prepared(plan_context, draft);
+    if let Err(problem) = &plan_context.view.facts.network_ready
+        && !plan_context.pod.spec.host_network
     {
         draft.notes.network_problem = Some(problem.clone());
         let why = format!("the network of the node is not ready: {problem}");
         draft.wait(Rank::Node, why, "see to the network plugin; the pod goes on by itself then");
         return;
     }
-    if !prepared || draft.holds_back(scene, &ActionKey::Sandbox, "making its sandbox") {
+    if !prepared || draft.is_backing_off(plan_context, &ActionKey::Sandbox, "making its sandbox") {
         return;
     }
-    draft.act(scene, Action::RunSandbox { attempt: new.attempt });
+    draft.act(plan_context, Action::RunSandbox { attempt: create_sandbox.attempt });
 }
 
-fn is_wanted(scene: &Scene<'_>, new: &New<'_>) -> bool {
-    let spec = &scene.pod.spec;
-    let had_containers = scene.lineup.everything().next().is_some();
-    if !restart::pod_restarts(spec) && new.attempt != 0 && had_containers {
+fn is_wanted(plan_context: &PlanContext<'_>, create_sandbox: &CreateSandbox<'_>) -> bool {
+    let spec = &plan_context.pod.spec;
+    let had_containers = plan_context.containers_by_name.everything().next().is_some();
+    if !restart::pod_restarts(spec) && create_sandbox.attempt != 0 && had_containers {
         return false;
     }
     let all_done = spec.containers.iter().all(|container| {
-        restart::runs_until_success(container, spec, scene.settings)
-            && scene.lineup.latest(&container.name).is_some_and(has_succeeded)
+        restart::runs_until_success(container, spec, plan_context.settings)
+            && plan_context.containers_by_name.latest(&container.name).is_some_and(has_succeeded)
     });
-    !(all_done && scene.lineup.has_regular(scene.pod))
+    !(all_done && plan_context.containers_by_name.has_regular(plan_context.pod))
 }
 
 /// Removes the records of all init containers; true when none is left.
-fn purge(scene: &Scene<'_>, draft: &mut Draft) -> bool {
+fn remove_init_records(plan_context: &PlanContext<'_>, draft: &mut Draft) -> bool {
     let mut left = false;
-    for container in &scene.pod.spec.init_containers {
-        for observed in scene.lineup.all(&container.name) {
+    for container in &plan_context.pod.spec.init_containers {
+        for observed in plan_context.containers_by_name.all(&container.name) {
             left = true;
             let (id, name) = (observed.record.id.clone(), observed.record.name.clone());
             let key = ActionKey::Container(name.clone());
-            if !draft.holds_back(scene, &key, &format!("removing container {name}")) {
-                draft.act(scene, Action::RemoveContainer { id, name, keep_logs: false });
+            if !draft.is_backing_off(plan_context, &key, &format!("removing container {name}")) {
+                draft.act(plan_context, Action::RemoveContainer { id, name, keep_logs: false });
             }
         }
     }
@@ -94,14 +102,16 @@ fn purge(scene: &Scene<'_>, draft: &mut Draft) -> bool {
 }
 
 /// The containers that will be started first in the new sandbox.
-fn first_starts(scene: &Scene<'_>) -> Vec<String> {
-    let spec = &scene.pod.spec;
+fn first_starts(plan_context: &PlanContext<'_>) -> Vec<String> {
+    let spec = &plan_context.pod.spec;
     if let Some(first) = spec.init_containers.first() {
         return vec![first.name.to_string()];
     }
     spec.containers
         .iter()
-        .filter(|container| scene.should_start(container) || scene.begins_again(container))
+        .filter(|container| {
+            plan_context.should_start(container) || plan_context.restarts_in_new_sandbox(container)
+        })
         .map(|container| container.name.to_string())
         .collect()
 }

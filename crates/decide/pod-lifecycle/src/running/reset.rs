@@ -10,10 +10,10 @@ use ports::runtime_objects::ContainerState;
 
 use crate::action::{Action, ActionKey, KillReason};
 use crate::plan::{Draft, Rank};
+use crate::plan_context::PlanContext;
 use crate::restart;
-use crate::scene::Scene;
 
-pub(crate) fn plan(scene: &Scene<'_>, draft: &mut Draft) {
+pub(crate) fn plan(plan_context: &PlanContext<'_>, draft: &mut Draft) {
     draft.wait(
         Rank::Pod,
         "all its containers start again, because one exited with a code whose restart rule says so",
@@ -21,27 +21,32 @@ pub(crate) fn plan(scene: &Scene<'_>, draft: &mut Draft) {
     );
     let mut sources = Vec::new();
     let mut others = false;
-    for container in scene.own_containers() {
+    for container in plan_context.own_containers() {
         let name = container.name.to_string();
         let key = ActionKey::Container(name.clone());
-        if scene.view.memory.is_busy(&key) {
+        if plan_context.view.memory.is_in_flight(&key) {
             others = true;
             continue;
         }
-        for observed in scene.lineup.all(&name) {
+        for observed in plan_context.containers_by_name.all(&name) {
             let record = &observed.record;
             let id = record.id.clone();
             let is_source = record.state == ContainerState::Exited
-                && restart::restarts_all(container, record.exit_code, scene.settings);
+                && restart::restarts_all(container, record.exit_code, plan_context.settings);
             if is_source {
                 sources.push((name.clone(), id));
                 continue;
             }
             others = true;
-            if draft.holds_back(scene, &key, &format!("stopping or removing container {name}")) {
+            if draft.is_backing_off(
+                plan_context,
+                &key,
+                &format!("stopping or removing container {name}"),
+            ) {
                 continue;
             }
-            let action = if scene.may_run(record) && !scene.was_stopped(record) {
+            let action = if plan_context.may_be_running(record) && !plan_context.was_stopped(record)
+            {
                 Action::StopContainer {
                     id,
                     name: name.clone(),
@@ -54,7 +59,7 @@ pub(crate) fn plan(scene: &Scene<'_>, draft: &mut Draft) {
             } else {
                 Action::RemoveContainer { id, name: name.clone(), keep_logs: true }
             };
-            draft.act(scene, action);
+            draft.act(plan_context, action);
         }
     }
     if others {
@@ -62,8 +67,8 @@ pub(crate) fn plan(scene: &Scene<'_>, draft: &mut Draft) {
     }
     for (name, id) in sources {
         let key = ActionKey::Container(name.clone());
-        if !draft.holds_back(scene, &key, &format!("removing container {name}")) {
-            draft.act(scene, Action::RemoveContainer { id, name, keep_logs: true });
+        if !draft.is_backing_off(plan_context, &key, &format!("removing container {name}")) {
+            draft.act(plan_context, Action::RemoveContainer { id, name, keep_logs: true });
         }
     }
 }

@@ -3,6 +3,6 @@
 mod containers;
 mod first_start;
 mod initialization;
-mod lane;
 mod probes;
 mod restart_all;
+mod start_order;

@@ -1,9 +1,9 @@
 //! When a sandbox is replaced, and the effect on the pod.
 
 use super::*;
-use crate::testing::{Row, check};
+use crate::testing::{PlanCaseRow, check};
 
-const WHEN_A_NEW_ONE_IS_NEEDED: &[Row] = &[
+const CONDITIONS_THAT_REQUIRE_A_NEW_SANDBOX: &[PlanCaseRow] = &[
     ("none", "pod: Always app:web", "do: sandbox 0\nPodReadyToStartContainers: False"),
     (
         "ready",
@@ -90,11 +90,11 @@ const WHEN_A_NEW_ONE_IS_NEEDED: &[Row] = &[
 ];
 
 #[test]
-fn when_a_new_one_is_needed() {
-    check(WHEN_A_NEW_ONE_IS_NEEDED);
+fn conditions_that_require_a_new_sandbox() {
+    check(CONDITIONS_THAT_REQUIRE_A_NEW_SANDBOX);
 }
 
-const WHAT_IS_CLEARED_AWAY_FIRST: &[Row] = &[
+const CONTAINERS_AND_SANDBOXES_REMOVED_BEFORE_A_NEW_SANDBOX: &[PlanCaseRow] = &[
     (
         "containers that still run are stopped first",
         "pod: Always app:web\nseen: s0 dead; web#0 running",
@@ -138,11 +138,11 @@ const WHAT_IS_CLEARED_AWAY_FIRST: &[Row] = &[
 ];
 
 #[test]
-fn what_is_cleared_away_first() {
-    check(WHAT_IS_CLEARED_AWAY_FIRST);
+fn containers_and_sandboxes_removed_before_a_new_sandbox() {
+    check(CONTAINERS_AND_SANDBOXES_REMOVED_BEFORE_A_NEW_SANDBOX);
 }
 
-const WHICH_PODS_GET_A_NEW_ONE: &[Row] = &[
+const PODS_THAT_GET_A_NEW_SANDBOX: &[PlanCaseRow] = &[
     (
         "Never, and it had containers",
         "pod: Never app:web app:log\nseen: s0 dead; web#0 exited 0\nmemory: stopped s0",
@@ -237,8 +237,8 @@ const WHICH_PODS_GET_A_NEW_ONE: &[Row] = &[
 ];
 
 #[test]
-fn which_pods_get_a_new_one() {
-    check(WHICH_PODS_GET_A_NEW_ONE);
+fn pods_that_get_a_new_sandbox() {
+    check(PODS_THAT_GET_A_NEW_SANDBOX);
 }
 
 #[test]

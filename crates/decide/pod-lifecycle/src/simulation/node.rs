@@ -7,25 +7,25 @@ use pod_model::pod::{Pod, container_hash_text};
 use ports::ApiTime;
 use ports::runtime_objects::{ContainerRecord, ContainerState, SandboxRecord};
 
-use crate::lineup::{HASH, RESTART_COUNT};
+use crate::containers_by_name::{HASH, RESTART_COUNT};
 use crate::view::{ObservedContainer, ObservedPod};
 
-use super::dice::Dice;
+use super::rng::SimulationRng;
 
 #[derive(Default)]
-pub(super) struct Node {
+pub(super) struct SimulatedRuntime {
     pub(super) now: i64,
     pub(super) sandboxes: Vec<SandboxRecord>,
     pub(super) containers: Vec<ContainerRecord>,
     /// When a running container exits by itself, and with which code.
-    pub(super) fates: BTreeMap<String, (i64, i32)>,
+    pub(super) scheduled_exits: BTreeMap<String, (i64, i32)>,
     pub(super) ids: u32,
     /// The highest count with which a container of each name was started.
     pub(super) started: BTreeMap<String, u32>,
     pub(super) starts: BTreeMap<String, u32>,
 }
 
-impl Node {
+impl SimulatedRuntime {
     pub(super) fn observe(&self) -> ObservedPod {
         ObservedPod {
             as_of: ApiTime::from_nanos(self.now),
@@ -121,7 +121,11 @@ impl Node {
     }
 
     /// Starts a created container. Its exit is random.
-    pub(super) fn start(&mut self, id: &str, fate: Option<(i64, i32)>) -> Result<(), String> {
+    pub(super) fn start(
+        &mut self,
+        id: &str,
+        scheduled_exit: Option<(i64, i32)>,
+    ) -> Result<(), String> {
         let now = self.now;
         let found = self.containers.iter_mut().find(|each| each.id == id);
         let Some(record) = found else { return Err("no such container".to_owned()) };
@@ -135,15 +139,15 @@ impl Node {
         let highest = self.started.entry(name.clone()).or_insert(attempt);
         *highest = (*highest).max(attempt);
         *self.starts.entry(name).or_default() += 1;
-        if let Some(fate) = fate {
-            self.fates.insert(id.to_owned(), fate);
+        if let Some(scheduled_exit) = scheduled_exit {
+            self.scheduled_exits.insert(id.to_owned(), scheduled_exit);
         }
         Ok(())
     }
 
     pub(super) fn end(&mut self, id: &str, code: i32) {
         let now = self.now;
-        self.fates.remove(id);
+        self.scheduled_exits.remove(id);
         let running =
             |each: &&mut ContainerRecord| each.id == id && each.state == ContainerState::Running;
         for record in self.containers.iter_mut().filter(running) {
@@ -155,14 +159,14 @@ impl Node {
     }
 
     pub(super) fn remove(&mut self, id: &str) {
-        self.fates.remove(id);
+        self.scheduled_exits.remove(id);
         self.containers.retain(|each| each.id != id);
     }
 
     /// Containers whose time has come exit.
-    pub(super) fn let_live(&mut self) -> bool {
+    pub(super) fn exit_due_containers(&mut self) -> bool {
         let due: Vec<(String, i32)> = self
-            .fates
+            .scheduled_exits
             .iter()
             .filter(|(_, (at, _))| *at <= self.now)
             .map(|(id, (_, code))| (id.clone(), *code))
@@ -175,20 +179,20 @@ impl Node {
 
     /// How a container of this name behaves: init containers complete, jobs complete, others mostly
     /// keep running.
-    pub(super) fn fate(
+    pub(super) fn scheduled_exit(
         &self,
         name: &str,
         is_init: bool,
-        dice: &mut Dice,
+        rng: &mut SimulationRng,
         calm: bool,
     ) -> Option<(i64, i32)> {
         let ends =
             is_init || name.starts_with("job") || name.starts_with("other") || name == "more";
         if ends {
-            let code = if calm || dice.percent(60) { 0 } else { [1, 3][dice.below(2) as usize] };
-            return Some((self.now + dice.millis(500, 8_000), code));
+            let code = if calm || rng.percent(60) { 0 } else { [1, 3][rng.below(2) as usize] };
+            return Some((self.now + rng.millis(500, 8_000), code));
         }
-        let code = [1, 0, 3][dice.below(3) as usize];
-        (!calm && dice.percent(35)).then(|| (self.now + dice.millis(500, 60_000), code))
+        let code = [1, 0, 3][rng.below(3) as usize];
+        (!calm && rng.percent(35)).then(|| (self.now + rng.millis(500, 60_000), code))
     }
 }

@@ -7,14 +7,14 @@ use pod_model::pod::status::ConditionStatus;
 use ports::ApiTime;
 use ports::runtime_objects::ContainerState;
 
-use crate::plan::{PodPlan, Stage, plan};
+use crate::plan::{PodPlan, PodStage, plan};
 use crate::testing::{at, pods};
-use crate::view::{DesiredPod, EndCause, EndWish, Wish};
+use crate::view::{DesiredPod, DesiredState, TerminationCause, TerminationRequest};
 
-use super::dice::Dice;
-use super::laws::Laws;
-use super::node::Node;
-use super::worker::Worker;
+use super::invariants::Invariants;
+use super::node::SimulatedRuntime;
+use super::rng::SimulationRng;
+use super::worker::SimulatedWorker;
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Chaos {
@@ -24,11 +24,11 @@ pub(super) enum Chaos {
     Everything,
 }
 
-struct Run {
-    node: Node,
-    worker: Worker,
-    dice: Dice,
-    laws: Laws,
+struct SimulationRun {
+    node: SimulatedRuntime,
+    worker: SimulatedWorker,
+    rng: SimulationRng,
+    invariants: Invariants,
     chaos: Chaos,
     is_calm: bool,
     last_look: i64,
@@ -47,16 +47,16 @@ pub(super) fn run(pod: &str, seed: u64, chaos: Chaos) {
 }
 
 fn attempt(pod: &str, seed: u64, chaos: Chaos, tracing: bool) -> Result<(), String> {
-    let desired = DesiredPod { pod: Arc::new(pods::read(pod)), wish: Wish::Run };
-    let node = Node { now: at(0).nanos(), ..Node::default() };
-    let mut worker = Worker::new(desired, &node);
+    let desired = DesiredPod { pod: Arc::new(pods::read(pod)), desired_state: DesiredState::Run };
+    let node = SimulatedRuntime { now: at(0).nanos(), ..SimulatedRuntime::default() };
+    let mut worker = SimulatedWorker::new(desired, &node);
     worker.tracing = tracing;
-    let mut run = Run {
+    let mut run = SimulationRun {
         last_look: node.now,
         node,
         worker,
-        dice: Dice::new(seed),
-        laws: Laws::default(),
+        rng: SimulationRng::new(seed),
+        invariants: Invariants::default(),
         chaos,
         is_calm: chaos == Chaos::None,
         kills: 0,
@@ -67,33 +67,33 @@ fn attempt(pod: &str, seed: u64, chaos: Chaos, tracing: bool) -> Result<(), Stri
     })
 }
 
-impl Run {
+impl SimulationRun {
     fn whole(&mut self) -> Result<(), String> {
-        let rough_until = self.node.now + self.dice.millis(10_000, 300_000);
-        let early_end = self.dice.percent(30);
+        let rough_until = self.node.now + self.rng.millis(10_000, 300_000);
+        let early_end = self.rng.percent(30);
         while self.node.now < rough_until {
             self.step()?;
-            if early_end && self.dice.percent(3) {
-                self.ask_end();
+            if early_end && self.rng.percent(3) {
+                self.request_termination();
             }
         }
         self.is_calm = true;
-        if matches!(self.worker.desired.wish, Wish::Run) {
+        if matches!(self.worker.desired.desired_state, DesiredState::Run) {
             self.settle()?;
-            self.ask_end();
+            self.request_termination();
             self.step()?;
-            if self.dice.percent(50) {
+            if self.rng.percent(50) {
                 // A grace period that becomes shorter.
-                self.ask_end();
+                self.request_termination();
             }
         }
-        let give_up = self.node.now + 1200 * SECOND;
+        let timeout_at = self.node.now + 1200 * SECOND;
         loop {
             let made = self.step()?;
-            if made.stage == Stage::Finished {
+            if made.stage == PodStage::Finished {
                 break;
             }
-            if self.node.now > give_up {
+            if self.node.now > timeout_at {
                 return Err(format!("does not end: {:?} {:?}", made.stage, made.waiting_on));
             }
         }
@@ -108,46 +108,47 @@ impl Run {
         }
     }
 
-    fn ask_end(&mut self) {
-        let grace_seconds = self.dice.percent(50).then(|| self.dice.below(20) as i64);
-        let asked_at = ApiTime::from_nanos(self.node.now);
-        let cause = EndCause::ManifestRemoved;
-        let wish = Wish::End(EndWish { cause, grace_seconds, asked_at });
-        self.worker.wish(&self.node, wish);
+    fn request_termination(&mut self) {
+        let grace_seconds = self.rng.percent(50).then(|| self.rng.below(20) as i64);
+        let requested_at = ApiTime::from_nanos(self.node.now);
+        let cause = TerminationCause::ManifestRemoved;
+        let desired_state =
+            DesiredState::End(TerminationRequest { cause, grace_seconds, requested_at });
+        self.worker.desired_state(&self.node, desired_state);
     }
 
     /// Without faults, the pod reaches its desired state and stays there without another action.
     fn settle(&mut self) -> Result<(), String> {
         for record in &self.node.containers {
             if record.state == ContainerState::Running && !record.name.starts_with("job") {
-                self.node.fates.remove(&record.id);
+                self.node.scheduled_exits.remove(&record.id);
             }
         }
-        let ids: Vec<String> = self.node.fates.keys().cloned().collect();
+        let ids: Vec<String> = self.node.scheduled_exits.keys().cloned().collect();
         for id in ids {
-            if let Some(fate) = self.node.fates.get_mut(&id) {
-                fate.1 = 0;
+            if let Some(scheduled_exit) = self.node.scheduled_exits.get_mut(&id) {
+                scheduled_exit.1 = 0;
             }
         }
-        let give_up = self.node.now + 3600 * SECOND;
+        let timeout_at = self.node.now + 3600 * SECOND;
         loop {
             let made = self.step()?;
             let ready = made
                 .status
                 .condition("Ready")
                 .is_some_and(|ready| ready.status == ConditionStatus::True);
-            let finished = made.stage == Stage::Finished;
+            let finished = made.stage == PodStage::Finished;
             if (ready || finished || is_stuck_by_design(&made))
                 && made.actions.is_empty()
                 && self.worker.doing.is_empty()
             {
                 self.worker.look(&self.node);
-                let fresh = self.worker.work(&self.node, &mut self.dice);
+                let fresh = self.worker.work(&self.node, &mut self.rng);
                 if fresh.actions.is_empty() && fresh.status == made.status {
                     return self.stay_quiet(&fresh);
                 }
             }
-            if self.node.now > give_up {
+            if self.node.now > timeout_at {
                 return Err(format!(
                     "does not settle: {:?} {:?} {:?}",
                     made.stage, made.waiting_on, made.status.container_statuses
@@ -160,7 +161,7 @@ impl Run {
     fn stay_quiet(&mut self, settled: &PodPlan) -> Result<(), String> {
         self.node.now += SECOND;
         self.worker.look(&self.node);
-        let again = self.worker.work(&self.node, &mut self.dice);
+        let again = self.worker.work(&self.node, &mut self.rng);
         if !again.actions.is_empty() {
             return Err(format!("not quiet: {:?}", again.actions));
         }
@@ -174,31 +175,31 @@ impl Run {
         let rough = !self.is_calm;
         self.worker.failing = self.fails();
         self.worker.crashing = rough;
-        let made = self.worker.work(&self.node, &mut self.dice);
-        self.laws.check(&self.worker, &self.node, &made)?;
-        if rough && self.chaos >= Chaos::Kills && self.dice.percent(8) {
+        let made = self.worker.work(&self.node, &mut self.rng);
+        self.invariants.check(&self.worker, &self.node, &made)?;
+        if rough && self.chaos >= Chaos::Kills && self.rng.percent(8) {
             self.kill()?;
         }
         self.move_time(&made);
-        let ended = self.worker.advance(&mut self.node, &mut self.dice);
-        let changed = self.node.let_live();
-        if self.fails() && self.dice.percent(2) {
+        let ended = self.worker.advance(&mut self.node, &mut self.rng);
+        let changed = self.node.exit_due_containers();
+        if self.fails() && self.rng.percent(2) {
             self.break_something();
         }
-        if self.dice.percent(30) {
-            self.worker.probe(&self.node, &mut self.dice);
+        if self.rng.percent(30) {
+            self.worker.probe(&self.node, &mut self.rng);
         }
-        if self.worker.unsaved && self.dice.percent(60) {
+        if self.worker.unsaved && self.rng.percent(60) {
             self.worker.save();
         }
         // After an action the pod is always observed; other changes arrive as runtime events, which
         // can be lost or late.
-        let hears = !rough || self.chaos == Chaos::None || self.dice.percent(40);
+        let event_arrives = !rough || self.chaos == Chaos::None || self.rng.percent(40);
         let relist = self.node.now - self.last_look > 300 * SECOND;
         if ended {
             self.node.now += 1;
         }
-        if ended || relist || (changed && hears) || (rough && self.dice.percent(5)) {
+        if ended || relist || (changed && event_arrives) || (rough && self.rng.percent(5)) {
             self.worker.look(&self.node);
             self.last_look = self.node.now;
         }
@@ -214,38 +215,38 @@ impl Run {
         self.kills += 1;
         if idle {
             self.worker.look(&self.node);
-            let made = self.worker.work(&self.node, &mut self.dice);
+            let made = self.worker.work(&self.node, &mut self.rng);
             if made.actions.is_empty() {
                 self.worker.save();
-                self.worker.die(&mut self.node, &mut self.dice);
-                return Laws::check_non_event(&self.worker, &self.node, &made.status);
+                self.worker.crash(&mut self.node, &mut self.rng);
+                return Invariants::check_non_event(&self.worker, &self.node, &made.status);
             }
         }
         if self.worker.unsaved || self.worker.before_start.is_some() {
-            self.laws.forget_times();
+            self.invariants.forget_times();
         }
-        self.worker.die(&mut self.node, &mut self.dice);
+        self.worker.crash(&mut self.node, &mut self.rng);
         Ok(())
     }
 
     /// Advances to the next event, or a little.
     fn move_time(&mut self, made: &PodPlan) {
-        let mut next = self.node.now + self.dice.millis(5_000, 60_000);
-        let moments = self
+        let mut next = self.node.now + self.rng.millis(5_000, 60_000);
+        let wake_times = self
             .worker
             .doing
             .iter()
             .flat_map(|each| [each.half_at, each.done_at])
-            .chain(self.node.fates.values().map(|(at, _)| *at))
+            .chain(self.node.scheduled_exits.values().map(|(at, _)| *at))
             .chain(made.wake_at.map(ApiTime::nanos));
-        for moment in moments.filter(|moment| *moment > self.node.now) {
-            next = next.min(moment);
+        for wake_time in wake_times.filter(|wake_time| *wake_time > self.node.now) {
+            next = next.min(wake_time);
         }
         self.node.now = next.max(self.node.now + 1_000_000);
     }
 
     fn break_something(&mut self) {
-        match self.dice.below(3) {
+        match self.rng.below(3) {
             0 => {
                 if let Some(sandbox) = self.node.sandboxes.last().map(|each| each.id.clone()) {
                     self.worker.note(&self.node, "the sandbox dies");
@@ -265,7 +266,7 @@ impl Run {
             }
             _ => {
                 self.worker.facts.runtime_ready = Err("away".to_owned());
-                self.worker.work(&self.node, &mut self.dice);
+                self.worker.work(&self.node, &mut self.rng);
                 self.worker.facts.runtime_ready = Ok(());
             }
         }

@@ -7,20 +7,22 @@ use ports::ApiTime;
 use ports::runtime_objects::ContainerState;
 
 use crate::action::{Action, ActionKey};
-use crate::happening::{
-    Happening, Outcome, ProbeKind, ProbeResult, Save, StartFailure, StartStage, Told,
+use crate::input::{
+    ActionOutcome, PodEffects, PodInput, ProbeKind, ProbeResult, SaveUrgency, StartFailure,
+    StartStage,
 };
 use crate::memory::PodMemory;
 use crate::plan::{PodPlan, plan};
 use crate::view::{
-    Admission, DesiredPod, Facts, ImageFact, ImageState, ObservedPod, View, VolumesFact, Wish,
+    Admission, AttemptImage, DesiredPod, DesiredState, ImageState, LifecycleFacts, ObservedPod,
+    PodView, VolumesState,
 };
 
-use super::dice::Dice;
-use super::node::Node;
+use super::node::SimulatedRuntime;
+use super::rng::SimulationRng;
 
 /// An action in flight in the runtime.
-pub(super) struct Doing {
+pub(super) struct PendingAction {
     pub(super) action: Action,
     pub(super) done_at: i64,
     pub(super) half_at: i64,
@@ -28,17 +30,17 @@ pub(super) struct Doing {
     pub(super) fails: bool,
 }
 
-pub(super) struct Worker {
+pub(super) struct SimulatedWorker {
     pub(super) desired: DesiredPod,
     pub(super) memory: PodMemory,
     pub(super) observed: ObservedPod,
-    pub(super) facts: Facts,
+    pub(super) facts: LifecycleFacts,
     pub(super) saved: Option<Vec<u8>>,
     /// The state saved for a start that has just begun: it is written while the container is
     /// created, so that a kill may come first. Nothing else happens to the pod until it is written.
     pub(super) before_start: Option<Option<Vec<u8>>>,
     pub(super) unsaved: bool,
-    pub(super) doing: Vec<Doing>,
+    pub(super) doing: Vec<PendingAction>,
     pub(super) last: Option<PodPlan>,
     pub(super) trace: Vec<String>,
     /// Tracing takes most of the time, so only the repetition of a failed run does it.
@@ -49,12 +51,12 @@ pub(super) struct Worker {
     pub(super) crashing: bool,
 }
 
-impl Worker {
-    pub(super) fn new(desired: DesiredPod, node: &Node) -> Self {
-        let facts = Facts {
+impl SimulatedWorker {
+    pub(super) fn new(desired: DesiredPod, node: &SimulatedRuntime) -> Self {
+        let facts = LifecycleFacts {
             admission: Admission::Admitted,
-            volumes: VolumesFact::Ready,
-            ..Facts::default()
+            volumes: VolumesState::Ready,
+            ..LifecycleFacts::default()
         };
         let observed = node.observe();
         let memory = PodMemory::recover(
@@ -81,14 +83,14 @@ impl Worker {
         }
     }
 
-    pub(super) fn note(&mut self, node: &Node, text: impl std::fmt::Display) {
+    pub(super) fn note(&mut self, node: &SimulatedRuntime, text: impl std::fmt::Display) {
         if self.tracing {
             self.trace.push(format!("{:>10.3} {text}", node.now as f64 / 1e9));
         }
     }
 
-    pub(super) fn view(&self, node: &Node) -> View<'_> {
-        View {
+    pub(super) fn view(&self, node: &SimulatedRuntime) -> PodView<'_> {
+        PodView {
             desired: &self.desired,
             observed: &self.observed,
             memory: &self.memory,
@@ -97,22 +99,26 @@ impl Worker {
         }
     }
 
-    pub(super) fn absorb(&mut self, node: &Node, happening: &Happening<'_>) -> Told {
+    pub(super) fn apply_input(
+        &mut self,
+        node: &SimulatedRuntime,
+        input: &PodInput<'_>,
+    ) -> PodEffects {
         let now = ApiTime::from_nanos(node.now);
         let desired = self.desired.clone();
-        self.before_start = match happening {
-            Happening::Began(Action::StartContainer { .. }) => Some(self.saved.clone()),
+        self.before_start = match input {
+            PodInput::ActionBegun(Action::StartContainer { .. }) => Some(self.saved.clone()),
             _ => None,
         };
-        let told = self.memory.absorb(&desired, happening, now);
-        self.unsaved |= told.save == Save::Soon;
-        if told.save == Save::BeforeGoingOn {
+        let effects = self.memory.apply_input(&desired, input, now);
+        self.unsaved |= effects.save == SaveUrgency::Soon;
+        if effects.save == SaveUrgency::BeforeNextAction {
             self.save();
         }
-        for event in &told.events {
+        for event in &effects.events {
             self.note(node, format_args!("event {} {}", event.reason, event.message));
         }
-        told
+        effects
     }
 
     pub(super) fn save(&mut self) {
@@ -120,20 +126,20 @@ impl Worker {
         self.unsaved = false;
     }
 
-    pub(super) fn look(&mut self, node: &Node) {
+    pub(super) fn look(&mut self, node: &SimulatedRuntime) {
         self.observed = node.observe();
         let observed = self.observed.clone();
-        self.absorb(node, &Happening::Observed(&observed));
+        self.apply_input(node, &PodInput::Observed(&observed));
     }
 
     /// Plans and begins what the plan says.
-    pub(super) fn work(&mut self, node: &Node, dice: &mut Dice) -> PodPlan {
+    pub(super) fn work(&mut self, node: &SimulatedRuntime, rng: &mut SimulationRng) -> PodPlan {
         let plan = plan(&self.view(node));
-        self.absorb(node, &Happening::Planned(&plan));
-        for want in &plan.wants.images {
+        self.apply_input(node, &PodInput::Planned(&plan));
+        for required in &plan.requirements.images {
             let state = ImageState::Present { image_ref: "ref".to_owned() };
-            let fact = ImageFact { attempt: want.attempt, state };
-            self.facts.images.insert(want.container.clone(), Box::new(fact));
+            let fact = AttemptImage { attempt: required.attempt, state };
+            self.facts.images.insert(required.container.clone(), Box::new(fact));
         }
         for action in &plan.actions {
             self.note(node, format_args!("do {action:?}"));
@@ -141,20 +147,20 @@ impl Worker {
                 let key = action.key();
                 self.doing.retain(|each| each.action.key() != key);
             }
-            self.absorb(node, &Happening::Began(action));
+            self.apply_input(node, &PodInput::ActionBegun(action));
             let took = match action {
                 Action::StopContainer { grace, .. } => {
                     let most = (grace.as_millis() as u64).max(2_000);
-                    dice.millis(50, most.max(100))
+                    rng.millis(50, most.max(100))
                 }
-                _ => dice.millis(20, 700),
+                _ => rng.millis(20, 700),
             };
-            self.doing.push(Doing {
+            self.doing.push(PendingAction {
                 action: action.clone(),
                 done_at: node.now + took,
                 half_at: node.now + took / 2,
                 made: None,
-                fails: self.failing && dice.percent(10),
+                fails: self.failing && rng.percent(10),
             });
         }
         self.last = Some(plan.clone());
@@ -162,7 +168,7 @@ impl Worker {
     }
 
     /// Advances actions in the runtime; true when one finished.
-    pub(super) fn advance(&mut self, node: &mut Node, dice: &mut Dice) -> bool {
+    pub(super) fn advance(&mut self, node: &mut SimulatedRuntime, rng: &mut SimulationRng) -> bool {
         let pod = Arc::clone(&self.desired.pod);
         for each in &mut self.doing {
             if let Action::StartContainer { name, attempt, sandbox_id, .. } = &each.action
@@ -176,38 +182,38 @@ impl Worker {
                 }
             }
         }
-        let (over, doing): (Vec<Doing>, Vec<Doing>) =
+        let (over, doing): (Vec<PendingAction>, Vec<PendingAction>) =
             self.doing.drain(..).partition(|each| each.done_at <= node.now);
         self.doing = doing;
         let ended = !over.is_empty();
         for each in over {
-            let outcome = finish(&pod, node, dice, &each, !self.crashing);
+            let outcome = finish(&pod, node, rng, &each, !self.crashing);
             let key = each.action.key();
             self.note(node, format_args!("ended {key:?} {outcome:?}"));
-            self.absorb(node, &Happening::Ended { key: key.clone(), outcome: outcome.clone() });
-            if self.failing && dice.percent(10) {
+            self.apply_input(node, &PodInput::Ended { key: key.clone(), outcome: outcome.clone() });
+            if self.failing && rng.percent(10) {
                 // A duplicate.
-                self.absorb(node, &Happening::Ended { key, outcome });
+                self.apply_input(node, &PodInput::Ended { key, outcome });
             }
         }
         ended
     }
 
-    pub(super) fn probe(&mut self, node: &Node, dice: &mut Dice) {
+    pub(super) fn probe(&mut self, node: &SimulatedRuntime, rng: &mut SimulationRng) {
         let Some(plan) = &self.last else { return };
-        for want in plan.wants.probes.clone() {
-            let fails = if want.kind == ProbeKind::Liveness { 5 } else { 20 };
-            let result = if self.crashing && dice.percent(fails) {
+        for required in plan.requirements.probes.clone() {
+            let fails = if required.kind == ProbeKind::Liveness { 5 } else { 20 };
+            let result = if self.crashing && rng.percent(fails) {
                 ProbeResult::Failure("no".to_owned())
             } else {
                 ProbeResult::Success
             };
-            self.absorb(
+            self.apply_input(
                 node,
-                &Happening::Probe {
-                    container: want.container,
-                    container_id: want.container_id,
-                    kind: want.kind,
+                &PodInput::Probe {
+                    container: required.container,
+                    container_id: required.container_id,
+                    kind: required.kind,
                     result,
                 },
             );
@@ -215,16 +221,16 @@ impl Worker {
     }
 
     /// The agent is killed. Actions in flight have taken effect, or half of it, or none.
-    pub(super) fn die(&mut self, node: &mut Node, dice: &mut Dice) {
+    pub(super) fn crash(&mut self, node: &mut SimulatedRuntime, rng: &mut SimulationRng) {
         self.note(node, "KILLED");
         let pod = Arc::clone(&self.desired.pod);
         let doing = std::mem::take(&mut self.doing);
         // Not written yet: then the container of the last start may have been created, no more.
-        let unwritten = self.before_start.take().filter(|_| dice.percent(50));
+        let unwritten = self.before_start.take().filter(|_| rng.percent(50));
         let begun_last = doing.len().saturating_sub(1);
         for (place, mut each) in doing.into_iter().enumerate() {
             let is_unwritten = unwritten.is_some() && place == begun_last;
-            match dice.below(if is_unwritten { 2 } else { 3 }) {
+            match rng.below(if is_unwritten { 2 } else { 3 }) {
                 0 => {}
                 1 => {
                     if let Action::StartContainer { name, attempt, sandbox_id, .. } = &each.action
@@ -240,7 +246,7 @@ impl Worker {
                         each.made = node.create(&pod, name, *attempt, sandbox_id).ok();
                         each.fails |= each.made.is_none();
                     }
-                    let _ = finish(&pod, node, dice, &each, false);
+                    let _ = finish(&pod, node, rng, &each, false);
                 }
             }
         }
@@ -260,26 +266,26 @@ impl Worker {
         self.last = None;
     }
 
-    pub(super) fn wish(&mut self, node: &Node, wish: Wish) {
-        self.note(node, format_args!("wish {wish:?}"));
-        self.desired.wish = wish;
-        self.absorb(node, &Happening::WishChanged);
+    pub(super) fn desired_state(&mut self, node: &SimulatedRuntime, desired_state: DesiredState) {
+        self.note(node, format_args!("wish {desired_state:?}"));
+        self.desired.desired_state = desired_state;
+        self.apply_input(node, &PodInput::DesiredStateChanged);
     }
 }
 
 /// The effect of an action, and its outcome.
 fn finish(
     pod: &pod_model::pod::Pod,
-    node: &mut Node,
-    dice: &mut Dice,
-    each: &Doing,
+    node: &mut SimulatedRuntime,
+    rng: &mut SimulationRng,
+    each: &PendingAction,
     calm: bool,
-) -> Outcome {
+) -> ActionOutcome {
     let failed = || Err("it went wrong".to_owned());
     match &each.action {
         Action::StartContainer { name, .. } => {
             let Some(id) = each.made.clone().filter(|_| !each.fails) else {
-                return Outcome::ContainerStarted(Err(StartFailure {
+                return ActionOutcome::ContainerStarted(Err(StartFailure {
                     stage: StartStage::Create,
                     message: "cannot create".to_owned(),
                     id: None,
@@ -290,61 +296,61 @@ fn finish(
                 .init_containers
                 .iter()
                 .any(|each| &*each.name == name && !each.is_restarted_always());
-            let fate = node.fate(name, is_init, dice, calm);
-            if node.start(&id, fate).is_err() {
-                return Outcome::ContainerStarted(Err(StartFailure {
+            let scheduled_exit = node.scheduled_exit(name, is_init, rng, calm);
+            if node.start(&id, scheduled_exit).is_err() {
+                return ActionOutcome::ContainerStarted(Err(StartFailure {
                     stage: StartStage::Start,
                     message: "cannot start".to_owned(),
                     id: Some(id),
                 }));
             }
-            let hook = crate::lineup::find(pod, name)
+            let hook = crate::containers_by_name::find(pod, name)
                 .and_then(|(_, container)| container.lifecycle.as_ref())
                 .is_some_and(|lifecycle| lifecycle.post_start.is_some());
-            if hook && !calm && dice.percent(20) {
-                return Outcome::ContainerStarted(Err(StartFailure {
+            if hook && !calm && rng.percent(20) {
+                return ActionOutcome::ContainerStarted(Err(StartFailure {
                     stage: StartStage::PostStart,
                     message: "hook".to_owned(),
                     id: Some(id),
                 }));
             }
-            Outcome::ContainerStarted(Ok(id))
+            ActionOutcome::ContainerStarted(Ok(id))
         }
         Action::StopContainer { id, .. } => {
             let result = if each.fails { failed() } else { Ok(()) };
-            if !each.fails || dice.percent(50) {
-                node.end(id, if dice.percent(50) { 0 } else { 143 });
+            if !each.fails || rng.percent(50) {
+                node.end(id, if rng.percent(50) { 0 } else { 143 });
             }
-            Outcome::ContainerStopped { hook_failed: false, result }
+            ActionOutcome::ContainerStopped { hook_failed: false, result }
         }
         Action::RunPreStop { .. } => {
-            Outcome::ContainerStopped { hook_failed: each.fails, result: Ok(()) }
+            ActionOutcome::ContainerStopped { hook_failed: each.fails, result: Ok(()) }
         }
         _ if each.fails => match each.action {
-            Action::RunSandbox { .. } => Outcome::SandboxRun(Err("it went wrong".to_owned())),
-            _ => Outcome::Done(failed()),
+            Action::RunSandbox { .. } => ActionOutcome::SandboxRun(Err("it went wrong".to_owned())),
+            _ => ActionOutcome::Done(failed()),
         },
         Action::RunSandbox { attempt } => {
-            Outcome::SandboxRun(node.run_sandbox(*attempt, pod.spec.host_network))
+            ActionOutcome::SandboxRun(node.run_sandbox(*attempt, pod.spec.host_network))
         }
         Action::StopSandbox { id } => {
             node.stop_sandbox(id);
-            Outcome::Done(Ok(()))
+            ActionOutcome::Done(Ok(()))
         }
         Action::RemoveSandbox { id } => {
             node.remove_sandbox(id);
-            Outcome::Done(Ok(()))
+            ActionOutcome::Done(Ok(()))
         }
         Action::RemoveContainer { id, .. } => {
             node.remove(id);
-            Outcome::Done(Ok(()))
+            ActionOutcome::Done(Ok(()))
         }
-        Action::PreparePod | Action::CleanUpPod { .. } => Outcome::Done(Ok(())),
+        Action::PreparePod | Action::CleanUpPod { .. } => ActionOutcome::Done(Ok(())),
     }
 }
 
 /// Whether two containers of one name run.
-pub(super) fn has_twins(node: &Node) -> bool {
+pub(super) fn has_twins(node: &SimulatedRuntime) -> bool {
     let mut names: Vec<&str> = node
         .containers
         .iter()

@@ -8,41 +8,41 @@ use pod_model::pod::spec::PodPhase;
 use pod_model::pod::status::{ConditionStatus, ContainerStatus, PodCondition, PodStatus};
 use ports::ApiTime;
 
+use crate::plan_context::PlanContext;
 use crate::restart;
-use crate::sandbox::{self, SandboxNeed};
-use crate::scene::Scene;
+use crate::sandbox::{self, SandboxDecision};
+use crate::status_text::condition;
 use crate::time::timestamp;
-use crate::words::condition;
 
-pub(super) fn all(scene: &Scene<'_>, status: &PodStatus) -> Vec<PodCondition> {
-    let mut conditions = scene.view.facts.foreign_conditions.clone();
-    let owned: Vec<Found> = [
-        disruption_target(scene),
-        Some(ready_to_start(scene)),
-        Some(initialized(scene, status)),
-        Some(ready(scene, status)),
-        Some(containers_ready(scene, status)),
-        Some(Found::met(condition::SCHEDULED)),
-        all_restarting(scene, status),
+pub(super) fn all(plan_context: &PlanContext<'_>, status: &PodStatus) -> Vec<PodCondition> {
+    let mut conditions = plan_context.view.facts.external_conditions.clone();
+    let owned: Vec<ConditionDraft> = [
+        disruption_target(plan_context),
+        Some(ready_to_start(plan_context)),
+        Some(initialized(plan_context, status)),
+        Some(ready(plan_context, status)),
+        Some(containers_ready(plan_context, status)),
+        Some(ConditionDraft::met(condition::SCHEDULED)),
+        all_restarting(plan_context, status),
     ]
     .into_iter()
     .flatten()
     .collect();
     for found in owned {
         conditions.retain(|each| &*each.kind != found.kind);
-        conditions.push(found.write(scene));
+        conditions.push(found.write(plan_context));
     }
     conditions
 }
 
-struct Found {
+struct ConditionDraft {
     kind: &'static str,
     met: bool,
     reason: String,
     message: String,
 }
 
-impl Found {
+impl ConditionDraft {
     fn met(kind: &'static str) -> Self {
         Self { kind, met: true, reason: String::new(), message: String::new() }
     }
@@ -51,14 +51,14 @@ impl Found {
         Self { kind, met: false, reason: reason.to_owned(), message: message.into() }
     }
 
-    fn write(self, scene: &Scene<'_>) -> PodCondition {
-        let since = match scene.view.memory.kept.conditions.get(self.kind) {
+    fn write(self, plan_context: &PlanContext<'_>) -> PodCondition {
+        let since = match plan_context.view.memory.persisted.conditions.get(self.kind) {
             Some(known) if known.met == self.met => ApiTime::from_nanos(known.since),
-            _ => scene.view.now,
+            _ => plan_context.view.now,
         };
         PodCondition {
             kind: self.kind.into(),
-            observed_generation: scene.pod.metadata.generation,
+            observed_generation: plan_context.pod.metadata.generation,
             status: if self.met { ConditionStatus::True } else { ConditionStatus::False },
             last_probe_time: None,
             last_transition_time: Some(timestamp(since)),
@@ -68,33 +68,33 @@ impl Found {
     }
 }
 
-fn disruption_target(scene: &Scene<'_>) -> Option<Found> {
-    let kept = scene.view.memory.kept.verdict.as_ref();
-    let kept = kept.and_then(|verdict| verdict.disruption.as_ref());
-    let told = kept.or(scene.view.desired.disruption())?;
-    Some(Found {
+fn disruption_target(plan_context: &PlanContext<'_>) -> Option<ConditionDraft> {
+    let persisted = plan_context.view.memory.persisted.terminal_status.as_ref();
+    let persisted = persisted.and_then(|terminal_status| terminal_status.disruption.as_ref());
+    let effects = persisted.or(plan_context.view.desired.disruption())?;
+    Some(ConditionDraft {
         kind: condition::DISRUPTION_TARGET,
         met: true,
-        reason: told.reason.clone(),
-        message: told.message.clone(),
+        reason: effects.reason.clone(),
+        message: effects.message.clone(),
     })
 }
 
-fn ready_to_start(scene: &Scene<'_>) -> Found {
-    match sandbox::need(scene.pod, scene.view.observed) {
-        SandboxNeed::Keep(_) => Found::met(condition::READY_TO_START),
-        SandboxNeed::New { .. } => Found::not(condition::READY_TO_START, "", ""),
+fn ready_to_start(plan_context: &PlanContext<'_>) -> ConditionDraft {
+    match sandbox::decide(plan_context.pod, plan_context.view.observed) {
+        SandboxDecision::Keep(_) => ConditionDraft::met(condition::READY_TO_START),
+        SandboxDecision::New { .. } => ConditionDraft::not(condition::READY_TO_START, "", ""),
     }
 }
 
-fn containers_ready(scene: &Scene<'_>, status: &PodStatus) -> Found {
+fn containers_ready(plan_context: &PlanContext<'_>, status: &PodStatus) -> ConditionDraft {
     let kind = condition::CONTAINERS_READY;
     match status.phase {
-        PodPhase::Succeeded => return Found::not(kind, "PodCompleted", ""),
-        PodPhase::Failed => return Found::not(kind, "PodFailed", ""),
+        PodPhase::Succeeded => return ConditionDraft::not(kind, "PodCompleted", ""),
+        PodPhase::Failed => return ConditionDraft::not(kind, "PodFailed", ""),
         _ => {}
     }
-    let spec = &scene.pod.spec;
+    let spec = &plan_context.pod.spec;
     let sidecars = spec.init_containers.iter().filter(|each| each.is_restarted_always());
     let unready: Vec<&str> = sidecars
         .chain(&spec.containers)
@@ -102,33 +102,33 @@ fn containers_ready(scene: &Scene<'_>, status: &PodStatus) -> Found {
         .map(|each| &*each.name)
         .collect();
     if unready.is_empty() {
-        return Found::met(kind);
+        return ConditionDraft::met(kind);
     }
     let message = format!("containers with unready status: {}", go_list(&unready));
-    Found::not(kind, "ContainersNotReady", message)
+    ConditionDraft::not(kind, "ContainersNotReady", message)
 }
 
-fn ready(scene: &Scene<'_>, status: &PodStatus) -> Found {
+fn ready(plan_context: &PlanContext<'_>, status: &PodStatus) -> ConditionDraft {
     let kind = condition::READY;
-    let containers = containers_ready(scene, status);
+    let containers = containers_ready(plan_context, status);
     if !containers.met {
-        return Found { kind, ..containers };
+        return ConditionDraft { kind, ..containers };
     }
-    let problems: Vec<String> = scene
+    let problems: Vec<String> = plan_context
         .pod
         .spec
         .readiness_gates
         .iter()
-        .filter_map(|gate| gate_problem(scene, &gate.condition_type))
+        .filter_map(|gate| gate_problem(plan_context, &gate.condition_type))
         .collect();
     if problems.is_empty() {
-        return Found::met(kind);
+        return ConditionDraft::met(kind);
     }
-    Found::not(kind, "ReadinessGatesNotReady", problems.join(", "))
+    ConditionDraft::not(kind, "ReadinessGatesNotReady", problems.join(", "))
 }
 
-fn gate_problem(scene: &Scene<'_>, gate: &str) -> Option<String> {
-    let found = scene.view.facts.foreign_conditions.iter().find(|each| &*each.kind == gate);
+fn gate_problem(plan_context: &PlanContext<'_>, gate: &str) -> Option<String> {
+    let found = plan_context.view.facts.external_conditions.iter().find(|each| &*each.kind == gate);
     match found {
         None => {
             Some(format!("corresponding condition of pod readiness gate {gate:?} does not exist."))
@@ -141,22 +141,22 @@ fn gate_problem(scene: &Scene<'_>, gate: &str) -> Option<String> {
     }
 }
 
-fn initialized(scene: &Scene<'_>, status: &PodStatus) -> Found {
+fn initialized(plan_context: &PlanContext<'_>, status: &PodStatus) -> ConditionDraft {
     let kind = condition::INITIALIZED;
     if status.phase == PodPhase::Succeeded {
-        return Found { reason: "PodCompleted".to_owned(), ..Found::met(kind) };
+        return ConditionDraft { reason: "PodCompleted".to_owned(), ..ConditionDraft::met(kind) };
     }
     let has_begun =
         |each: &ContainerStatus| each.state.running.is_some() || each.state.terminated.is_some();
     if status.container_statuses.iter().any(has_begun) {
-        return Found::met(kind);
+        return ConditionDraft::met(kind);
     }
     let is_done = |container: &Container| {
         status.container(&container.name).is_some_and(|found| {
             if container.is_restarted_always() { found.started == Some(true) } else { found.ready }
         })
     };
-    let incomplete: Vec<&str> = scene
+    let incomplete: Vec<&str> = plan_context
         .pod
         .spec
         .init_containers
@@ -165,30 +165,30 @@ fn initialized(scene: &Scene<'_>, status: &PodStatus) -> Found {
         .map(|container| &*container.name)
         .collect();
     // An initialized pod stays so while all its containers are restarted.
-    let was = scene.settings.restart_all
-        && scene.view.memory.kept.conditions.get(kind).is_some_and(|known| known.met);
+    let was = plan_context.settings.restart_all
+        && plan_context.view.memory.persisted.conditions.get(kind).is_some_and(|known| known.met);
     if incomplete.is_empty() || was {
-        return Found::met(kind);
+        return ConditionDraft::met(kind);
     }
     let message = format!("containers with incomplete status: {}", go_list(&incomplete));
-    Found::not(kind, "ContainersNotInitialized", message)
+    ConditionDraft::not(kind, "ContainersNotInitialized", message)
 }
 
-fn all_restarting(scene: &Scene<'_>, status: &PodStatus) -> Option<Found> {
-    if !restart::could_restart_all(&scene.pod.spec, scene.settings) {
+fn all_restarting(plan_context: &PlanContext<'_>, status: &PodStatus) -> Option<ConditionDraft> {
+    if !restart::could_restart_all(&plan_context.pod.spec, plan_context.settings) {
         return None;
     }
     let kind = condition::ALL_RESTARTING;
     Some(match status.phase {
-        PodPhase::Succeeded => Found::not(kind, "PodCompleted", ""),
-        PodPhase::Failed => Found::not(kind, "PodFailed", ""),
-        _ if scene.restarts_all() && !scene.is_cleared() => Found {
+        PodPhase::Succeeded => ConditionDraft::not(kind, "PodCompleted", ""),
+        PodPhase::Failed => ConditionDraft::not(kind, "PodFailed", ""),
+        _ if plan_context.restarts_all() && !plan_context.is_cleared() => ConditionDraft {
             kind,
             met: true,
             reason: "RestartAllContainersStarted".to_owned(),
             message: "container exited with restart policy rule".to_owned(),
         },
-        _ => Found::not(kind, "", ""),
+        _ => ConditionDraft::not(kind, "", ""),
     })
 }
 

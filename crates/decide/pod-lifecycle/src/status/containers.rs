@@ -17,33 +17,39 @@ use pod_model::pod::status::{
 use ports::runtime_objects::{ContainerRecord, ContainerState};
 
 use crate::action::ContainerKind;
-use crate::lineup::{self, restart_count};
-use crate::memory::{ContainerMemory, Exit, Reported};
-use crate::scene::Scene;
-use crate::time::stamp;
-use crate::view::ObservedContainer;
-use crate::words::{
+use crate::containers_by_name::{self, restart_count};
+use crate::memory::{ContainerExit, ContainerMemory, Reported};
+use crate::plan_context::PlanContext;
+use crate::status_text::{
     CONTAINER_CREATING, LOST_AT_THE_END, LOST_WHILE_RUNNING, POD_INITIALIZING, PRESUMED_COMPLETED,
     RESTARTING_ALL, RESTARTING_ALL_MESSAGE, STATUS_UNKNOWN,
 };
+use crate::time::stamp;
+use crate::view::ObservedContainer;
 
-use super::{memory_kills, resources};
+use super::{oom_kills, resources};
 
 /// In the order of the specification.
-pub(super) fn init(scene: &Scene<'_>) -> Vec<ContainerStatus> {
-    let containers = &scene.pod.spec.init_containers;
-    containers.iter().map(|container| one(scene, ContainerList::Init, container)).collect()
+pub(super) fn init(plan_context: &PlanContext<'_>) -> Vec<ContainerStatus> {
+    let containers = &plan_context.pod.spec.init_containers;
+    containers.iter().map(|container| one(plan_context, ContainerList::Init, container)).collect()
 }
 
 /// In the order of their names, as all but init containers are.
-pub(super) fn regular(scene: &Scene<'_>) -> Vec<ContainerStatus> {
-    let containers = scene.pod.spec.containers.iter();
-    sorted(containers.map(|container| one(scene, ContainerList::Regular, container)).collect())
+pub(super) fn regular(plan_context: &PlanContext<'_>) -> Vec<ContainerStatus> {
+    let containers = plan_context.pod.spec.containers.iter();
+    sorted(
+        containers.map(|container| one(plan_context, ContainerList::Regular, container)).collect(),
+    )
 }
 
-pub(super) fn ephemeral(scene: &Scene<'_>) -> Vec<ContainerStatus> {
-    let containers = scene.pod.spec.ephemeral_containers.iter().map(|each| &each.container);
-    sorted(containers.map(|container| one(scene, ContainerList::Ephemeral, container)).collect())
+pub(super) fn ephemeral(plan_context: &PlanContext<'_>) -> Vec<ContainerStatus> {
+    let containers = plan_context.pod.spec.ephemeral_containers.iter().map(|each| &each.container);
+    sorted(
+        containers
+            .map(|container| one(plan_context, ContainerList::Ephemeral, container))
+            .collect(),
+    )
 }
 
 fn sorted(mut statuses: Vec<ContainerStatus>) -> Vec<ContainerStatus> {
@@ -51,41 +57,45 @@ fn sorted(mut statuses: Vec<ContainerStatus>) -> Vec<ContainerStatus> {
     statuses
 }
 
-fn one(scene: &Scene<'_>, list: ContainerList, container: &Container) -> ContainerStatus {
-    let mut records = scene.lineup.all(&container.name);
+fn one(
+    plan_context: &PlanContext<'_>,
+    list: ContainerList,
+    container: &Container,
+) -> ContainerStatus {
+    let mut records = plan_context.containers_by_name.all(&container.name);
     if let Some((newest, older)) = records.split_first()
-        && scene.lacks_post_start(container, &newest.record)
+        && plan_context.is_post_start_pending(container, &newest.record)
     {
         records = older;
     }
-    let old = scene.memory(&container.name);
+    let old = plan_context.memory(&container.name);
     let mut status = match records.first() {
-        Some(newest) => observed(scene, newest, old),
-        None => vanished(scene, container, old),
+        Some(newest) => observed(plan_context, newest, old),
+        None => missing_in_runtime(plan_context, container, old),
     };
     if let Some(before) = records.get(1) {
-        status.last_state = observed(scene, before, old).state;
+        status.last_state = observed(plan_context, before, old).state;
     }
     status.name = container.name.clone();
-    status.volume_mounts = mounts(scene, container);
+    status.volume_mounts = mounts(plan_context, container);
     if let Some(newest) = records.first() {
         status.allocated_resources = container.resources.requests.clone();
         let actual = resources::of_container(container, &newest.record);
         status.resources = Some(Box::new(actual));
     }
-    waiting(scene, list, container, &mut status);
-    flags(scene, list, container, &mut status);
+    waiting(plan_context, list, container, &mut status);
+    flags(plan_context, list, container, &mut status);
     status
 }
 
 /// The status from the runtime's record.
 fn observed(
-    scene: &Scene<'_>,
+    plan_context: &PlanContext<'_>,
     container: &ObservedContainer,
     old: Option<&ContainerMemory>,
 ) -> ContainerStatus {
     let record = &container.record;
-    let id = format!("{}://{}", scene.settings.runtime_name, record.id);
+    let id = format!("{}://{}", plan_context.settings.runtime_name, record.id);
     let mut count = restart_count(record);
     let mut last_exit = None;
     if let Some(old) = old {
@@ -102,7 +112,7 @@ fn observed(
             if let Some(ContainerMemory {
                 reported: Reported::Exited { .. }, restart_count, ..
             }) = old
-                && *restart_count >= lineup::restart_count(record)
+                && *restart_count >= containers_by_name::restart_count(record)
             {
                 count = restart_count.saturating_add(1);
             }
@@ -111,10 +121,10 @@ fn observed(
                 ..ContainerStateNow::default()
             }
         }
-        ContainerState::Exited => ended(&as_told(exit_of(container, &id), old)),
+        ContainerState::Exited => ended(&with_reported_exit(exit_of(container, &id), old)),
         ContainerState::Unknown if was_running => {
             count = old.map_or(count, |old| old.restart_count.saturating_add(1));
-            let reason = if scene.restarts_all() { RESTARTING_ALL } else { STATUS_UNKNOWN };
+            let reason = if plan_context.restarts_all() { RESTARTING_ALL } else { STATUS_UNKNOWN };
             ended(&lost(reason, LOST_AT_THE_END))
         }
         ContainerState::Created | ContainerState::Unknown => {
@@ -134,12 +144,12 @@ fn observed(
 }
 
 /// The status of a container that the runtime does not have.
-fn vanished(
-    scene: &Scene<'_>,
+fn missing_in_runtime(
+    plan_context: &PlanContext<'_>,
     container: &Container,
     old: Option<&ContainerMemory>,
 ) -> ContainerStatus {
-    let reason = if scene.pod.spec.init_containers.is_empty() {
+    let reason = if plan_context.pod.spec.init_containers.is_empty() {
         CONTAINER_CREATING
     } else {
         POD_INITIALIZING
@@ -154,7 +164,7 @@ fn vanished(
     status.last_state = old.last_exit.as_ref().map(ended).unwrap_or_default();
     match &old.reported {
         Reported::Nothing | Reported::Waiting => {}
-        _ if scene.restarts_all() => {
+        _ if plan_context.restarts_all() => {
             status.state =
                 ContainerStateNow::is_waiting_for(RESTARTING_ALL, RESTARTING_ALL_MESSAGE);
             status.last_state = ended(&lost(RESTARTING_ALL, RESTARTING_ALL_MESSAGE));
@@ -168,7 +178,7 @@ fn vanished(
         }
         // It ran and is gone: that it exited is known, but not how.
         Reported::Running { .. } => {
-            if !scene.over {
+            if !plan_context.over {
                 count = count.saturating_add(1);
             }
             status.last_state = ended(&lost(STATUS_UNKNOWN, LOST_WHILE_RUNNING));
@@ -180,47 +190,47 @@ fn vanished(
 
 /// A container that should start and does not is waiting, with the reason.
 fn waiting(
-    scene: &Scene<'_>,
+    plan_context: &PlanContext<'_>,
     list: ContainerList,
     container: &Container,
     status: &mut ContainerStatus,
 ) {
-    let latest = scene.lineup.latest(&container.name);
+    let latest = plan_context.containers_by_name.latest(&container.name);
     if list == ContainerList::Init {
         if latest.is_some_and(has_succeeded) {
             return;
         }
-        let presumed = latest.is_none()
+        let reconstructed = latest.is_none()
             && !container.is_restarted_always()
             && status.state.waiting.is_some()
-            && scene.lineup.has_regular(scene.pod);
-        if presumed {
-            let exit = Exit {
+            && plan_context.containers_by_name.has_regular(plan_context.pod);
+        if reconstructed {
+            let exit = ContainerExit {
                 reason: "Completed".to_owned(),
                 message: PRESUMED_COMPLETED.to_owned(),
-                ..Exit::default()
+                ..ContainerExit::default()
             };
             status.state = ended(&exit);
             return;
         }
     }
-    if !scene.should_start(container) {
+    if !plan_context.should_start(container) {
         return;
     }
     // An ephemeral container is never restarted.
     if list == ContainerList::Ephemeral && latest.is_some() {
         return;
     }
-    let Some(trouble) = scene.trouble(container) else { return };
+    let Some(start_blocker) = plan_context.start_blocker(container) else { return };
     if status.state.terminated.is_some() {
         status.last_state = std::mem::take(&mut status.state);
     }
-    status.state = ContainerStateNow::is_waiting_for(&trouble.reason, &trouble.message);
+    status.state = ContainerStateNow::is_waiting_for(&start_blocker.reason, &start_blocker.message);
 }
 
 /// Started and ready.
 fn flags(
-    scene: &Scene<'_>,
+    plan_context: &PlanContext<'_>,
     list: ContainerList,
     container: &Container,
     status: &mut ContainerStatus,
@@ -228,14 +238,14 @@ fn flags(
     if list == ContainerList::Ephemeral {
         return;
     }
-    let latest = scene.lineup.latest(&container.name);
-    let started = latest.is_some_and(|record| scene.has_started(container, record));
+    let latest = plan_context.containers_by_name.latest(&container.name);
+    let started = latest.is_some_and(|record| plan_context.has_started(container, record));
     status.started = Some(started);
-    status.ready = match lineup::kind(list, container) {
+    status.ready = match containers_by_name::kind(list, container) {
         ContainerKind::Init => {
             status.state.terminated.as_ref().is_some_and(|ended| ended.exit_code == 0)
         }
-        _ => latest.is_some_and(|record| scene.is_ready(container, record)),
+        _ => latest.is_some_and(|record| plan_context.is_ready(container, record)),
     };
 }
 
@@ -243,42 +253,47 @@ pub(crate) fn has_succeeded(record: &ContainerRecord) -> bool {
     record.state == ContainerState::Exited && record.exit_code == 0
 }
 
-fn ended(exit: &Exit) -> ContainerStateNow {
+fn ended(exit: &ContainerExit) -> ContainerStateNow {
     ContainerStateNow {
         terminated: Some(Box::new(exit.to_status())),
         ..ContainerStateNow::default()
     }
 }
 
-fn lost(reason: &str, message: &str) -> Exit {
-    Exit { code: 137, reason: reason.to_owned(), message: message.to_owned(), ..Exit::default() }
+fn lost(reason: &str, message: &str) -> ContainerExit {
+    ContainerExit {
+        code: 137,
+        reason: reason.to_owned(),
+        message: message.to_owned(),
+        ..ContainerExit::default()
+    }
 }
 
 /// A reported exit stays as reported, even when the file with its termination message is gone.
-fn as_told(exit: Exit, old: Option<&ContainerMemory>) -> Exit {
+fn with_reported_exit(exit: ContainerExit, old: Option<&ContainerMemory>) -> ContainerExit {
     let Some(old) = old else { return exit };
     let reported = match &old.reported {
         Reported::Exited { exit, .. } => Some(exit),
         _ => None,
     };
-    let told = reported
+    let effects = reported
         .into_iter()
         .chain(&old.last_exit)
-        .find(|told| told.container_id == exit.container_id && told.code == exit.code);
-    match told {
-        Some(told) if told.message.len() > exit.message.len() => told.clone(),
+        .find(|effects| effects.container_id == exit.container_id && effects.code == exit.code);
+    match effects {
+        Some(effects) if effects.message.len() > exit.message.len() => effects.clone(),
         _ => exit,
     }
 }
 
-fn exit_of(container: &ObservedContainer, id: &str) -> Exit {
+fn exit_of(container: &ObservedContainer, id: &str) -> ContainerExit {
     let record = &container.record;
     let mut parts: Vec<String> = Vec::new();
-    let said = [Some(&record.message), container.termination_message.as_ref()];
-    parts.extend(said.into_iter().flatten().filter(|text| !text.is_empty()).cloned());
-    let (reason, of_memory) = memory_kills::told_of_end(record, &container.memory_kills);
+    let messages = [Some(&record.message), container.termination_message.as_ref()];
+    parts.extend(messages.into_iter().flatten().filter(|text| !text.is_empty()).cloned());
+    let (reason, of_memory) = oom_kills::oom_reason_and_message(record, &container.oom_kills);
     parts.extend(of_memory);
-    Exit {
+    ContainerExit {
         code: record.exit_code,
         reason,
         message: parts.join(": "),
@@ -299,11 +314,11 @@ fn user(record: &ContainerRecord) -> Option<Box<ContainerUser>> {
     }))
 }
 
-fn mounts(scene: &Scene<'_>, container: &Container) -> Vec<VolumeMountStatus> {
-    let handler = crate::sandbox::newest(scene.view.observed)
+fn mounts(plan_context: &PlanContext<'_>, container: &Container) -> Vec<VolumeMountStatus> {
+    let handler = crate::sandbox::newest(plan_context.view.observed)
         .map_or("", |sandbox| sandbox.runtime_handler.as_str());
-    let able = scene.settings.recursive_read_only.get(handler).copied().unwrap_or(false);
-    let recursive = |wish: Option<&RecursiveReadOnly>| match wish {
+    let able = plan_context.settings.recursive_read_only.get(handler).copied().unwrap_or(false);
+    let recursive = |desired_state: Option<&RecursiveReadOnly>| match desired_state {
         Some(RecursiveReadOnly::Enabled) => true,
         Some(RecursiveReadOnly::IfPossible) => able,
         _ => false,

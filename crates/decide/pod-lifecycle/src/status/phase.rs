@@ -10,13 +10,13 @@ use pod_model::pod::Container;
 use pod_model::pod::spec::PodPhase;
 use pod_model::pod::status::{ContainerStatus, ContainerTerminated, PodStatus};
 
+use crate::plan_context::PlanContext;
 use crate::restart;
 use crate::sandbox;
-use crate::scene::Scene;
-use crate::words::{RESTARTING_ALL, is_static};
+use crate::status_text::{RESTARTING_ALL, is_static};
 
 #[derive(Debug, Default)]
-struct Count {
+struct ContainerCounts {
     initializing: usize,
     sidecars_pending: usize,
     init_failed: usize,
@@ -27,21 +27,21 @@ struct Count {
     succeeded: usize,
 }
 
-pub(super) fn of(scene: &Scene<'_>, status: &PodStatus, still: bool) -> PodPhase {
-    let mut count = Count::default();
-    for container in &scene.pod.spec.init_containers {
+pub(super) fn of(plan_context: &PlanContext<'_>, status: &PodStatus, still: bool) -> PodPhase {
+    let mut count = ContainerCounts::default();
+    for container in &plan_context.pod.spec.init_containers {
         let Some(found) = status.container(&container.name) else { continue };
         if container.is_restarted_always() {
             count.sidecar(found);
         } else {
-            count.init(scene, container, found);
+            count.init(plan_context, container, found);
         }
     }
-    for container in &scene.pod.spec.containers {
+    for container in &plan_context.pod.spec.containers {
         let Some(found) = status.container(&container.name) else { continue };
-        count.regular(scene, container, found);
+        count.regular(plan_context, container, found);
     }
-    let begun = has_begun(scene);
+    let begun = has_begun(plan_context);
     if count.init_failed > 0 {
         return PodPhase::Failed;
     }
@@ -54,7 +54,7 @@ pub(super) fn of(scene: &Scene<'_>, status: &PodStatus, still: bool) -> PodPhase
     if count.stopped == 0 {
         return PodPhase::Pending;
     }
-    let over = (still && !is_static(scene.pod)) || count.stopped == count.stopped_for_good;
+    let over = (still && !is_static(plan_context.pod)) || count.stopped == count.stopped_for_good;
     match (over, count.stopped == count.succeeded) {
         (false, _) => PodPhase::Running,
         (true, true) => PodPhase::Succeeded,
@@ -63,11 +63,11 @@ pub(super) fn of(scene: &Scene<'_>, status: &PodStatus, still: bool) -> PodPhase
 }
 
 /// Whether a regular container was created in the current sandbox.
-fn has_begun(scene: &Scene<'_>) -> bool {
-    let Some(sandbox) = sandbox::active(scene.view.observed) else { return false };
-    scene.pod.spec.containers.iter().any(|container| {
-        scene
-            .lineup
+fn has_begun(plan_context: &PlanContext<'_>) -> bool {
+    let Some(sandbox) = sandbox::active(plan_context.view.observed) else { return false };
+    plan_context.pod.spec.containers.iter().any(|container| {
+        plan_context
+            .containers_by_name
             .all(&container.name)
             .iter()
             .any(|observed| observed.record.sandbox_id == sandbox.id)
@@ -75,20 +75,35 @@ fn has_begun(scene: &Scene<'_>) -> bool {
 }
 
 /// Whether a container that exited like this is not restarted.
-fn is_for_good(scene: &Scene<'_>, container: &Container, ended: &ContainerTerminated) -> bool {
-    let restarting = scene.settings.restart_all && &*ended.reason == RESTARTING_ALL;
-    !restarting && !restart::after_exit(container, &scene.pod.spec, ended.exit_code, scene.settings)
+fn is_for_good(
+    plan_context: &PlanContext<'_>,
+    container: &Container,
+    ended: &ContainerTerminated,
+) -> bool {
+    let restarting = plan_context.settings.restart_all && &*ended.reason == RESTARTING_ALL;
+    !restarting
+        && !restart::after_exit(
+            container,
+            &plan_context.pod.spec,
+            ended.exit_code,
+            plan_context.settings,
+        )
 }
 
-impl Count {
-    fn init(&mut self, scene: &Scene<'_>, container: &Container, status: &ContainerStatus) {
+impl ContainerCounts {
+    fn init(
+        &mut self,
+        plan_context: &PlanContext<'_>,
+        container: &Container,
+        status: &ContainerStatus,
+    ) {
         let ended = match (&status.state.waiting, &status.state.terminated) {
             (Some(_), _) => &status.last_state.terminated,
             (None, ended) => ended,
         };
         match ended {
             Some(ended) if ended.exit_code != 0 => {
-                if is_for_good(scene, container, ended) {
+                if is_for_good(plan_context, container, ended) {
                     self.init_failed += 1;
                 }
             }
@@ -108,7 +123,12 @@ impl Count {
         }
     }
 
-    fn regular(&mut self, scene: &Scene<'_>, container: &Container, status: &ContainerStatus) {
+    fn regular(
+        &mut self,
+        plan_context: &PlanContext<'_>,
+        container: &Container,
+        status: &ContainerStatus,
+    ) {
         let (ended, now) = match (&status.state.terminated, &status.state.waiting) {
             (Some(ended), _) => (Some(ended), true),
             (None, Some(_)) => (status.last_state.terminated.as_ref(), false),
@@ -120,7 +140,7 @@ impl Count {
         match ended {
             Some(ended) => {
                 self.stopped += 1;
-                self.stopped_for_good += usize::from(is_for_good(scene, container, ended));
+                self.stopped_for_good += usize::from(is_for_good(plan_context, container, ended));
                 self.succeeded += usize::from(now && ended.exit_code == 0);
             }
             None => self.waiting += 1,

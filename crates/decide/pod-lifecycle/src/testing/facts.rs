@@ -1,26 +1,27 @@
 //! `network=down; volumes=pending a b; image web pulling; rejected OutOfcpu no room; unheard`
 
-use crate::testing::{Case, at};
+use crate::testing::{PlanCase, at};
 use crate::view::{
-    Admission, Disruption, EndCause, EndWish, ImageFact, ImageState, Settings, VolumesFact, Wish,
+    Admission, AttemptImage, DesiredState, Disruption, ImageState, PodLifecycleSettings,
+    TerminationCause, TerminationRequest, VolumesState,
 };
 use std::sync::Arc;
 use std::time::Duration;
 
 use pod_model::pod::status::{ConditionStatus, PodCondition};
 
-pub(super) fn wish(text: &str) -> Wish {
-    let words: Vec<&str> = text.split(' ').filter(|word| !word.is_empty()).collect();
-    let Some(first) = words.first() else { return Wish::Run };
-    let grace = words.iter().find_map(|word| word.strip_prefix("grace="));
+pub(super) fn desired_state(text: &str) -> DesiredState {
+    let tokens: Vec<&str> = text.split(' ').filter(|token| !token.is_empty()).collect();
+    let Some(first) = tokens.first() else { return DesiredState::Run };
+    let grace = tokens.iter().find_map(|token| token.strip_prefix("grace="));
     let cause = match *first {
-        "deleted" => EndCause::Deleted,
-        "removed" => EndCause::ManifestRemoved,
-        "orphan" => EndCause::Orphan,
-        "evicted" => EndCause::Evicted {
+        "deleted" => TerminationCause::Deleted,
+        "removed" => TerminationCause::ManifestRemoved,
+        "orphan" => TerminationCause::Orphan,
+        "evicted" => TerminationCause::Evicted {
             reason: "Evicted".to_owned(),
             message: "the node was low on memory".to_owned(),
-            disruption: words.iter().find_map(|word| word.strip_prefix("disruption=")).map(
+            disruption: tokens.iter().find_map(|token| token.strip_prefix("disruption=")).map(
                 |reason| Disruption {
                     reason: reason.to_owned(),
                     message: "the node took it back".to_owned(),
@@ -30,21 +31,21 @@ pub(super) fn wish(text: &str) -> Wish {
         other => panic!("no wish {other}"),
     };
     let grace_seconds = grace.map(|text| text.parse().expect("grace"));
-    Wish::End(EndWish { cause, grace_seconds, asked_at: at(0) })
+    DesiredState::End(TerminationRequest { cause, grace_seconds, requested_at: at(0) })
 }
 
-pub(super) fn apply(case: &mut Case, text: &str) {
+pub(super) fn apply(case: &mut PlanCase, text: &str) {
     let facts = &mut case.facts;
     facts.admission = Admission::Admitted;
-    facts.volumes = VolumesFact::Ready;
-    let mut settings = Settings::default();
+    facts.volumes = VolumesState::Ready;
+    let mut settings = PodLifecycleSettings::default();
     let mut supply = true;
     for fact in text.split(';').map(str::trim).filter(|fact| !fact.is_empty()) {
-        let words: Vec<&str> = fact.split(' ').collect();
-        match words.as_slice() {
+        let tokens: Vec<&str> = fact.split(' ').collect();
+        match tokens.as_slice() {
             ["making-room", others @ ..] => {
                 let others = others.iter().map(|name| (*name).to_owned()).collect();
-                facts.admission = Admission::MakingRoom(others);
+                facts.admission = Admission::WaitingForPreemption(others);
             }
             ["pending"] => facts.admission = Admission::Pending,
             ["rejected", reason, rest @ ..] => {
@@ -55,9 +56,11 @@ pub(super) fn apply(case: &mut Case, text: &str) {
             ["noruntime"] => facts.runtime_ready = Err("nobody answers".to_owned()),
             ["volumes", "pending", names @ ..] => {
                 let names = names.iter().map(|name| (*name).to_owned()).collect();
-                facts.volumes = VolumesFact::Pending(names);
+                facts.volumes = VolumesState::Pending(names);
             }
-            ["volumes", "failed", rest @ ..] => facts.volumes = VolumesFact::Failed(rest.join(" ")),
+            ["volumes", "failed", rest @ ..] => {
+                facts.volumes = VolumesState::Failed(rest.join(" "))
+            }
             ["noimages"] => supply = false,
             ["image", name, attempt, state, rest @ ..] => {
                 let state = match *state {
@@ -66,20 +69,20 @@ pub(super) fn apply(case: &mut Case, text: &str) {
                     reason => ImageState::Failed {
                         reason: reason.to_owned(),
                         message: rest.join(" "),
-                        retry_at: rest.first().and_then(|word| word.parse().ok()).map(at),
+                        retry_at: rest.first().and_then(|token| token.parse().ok()).map(at),
                     },
                 };
                 let attempt = attempt.parse().expect("attempt");
-                facts.images.insert((*name).to_owned(), Box::new(ImageFact { attempt, state }));
+                facts.images.insert((*name).to_owned(), Box::new(AttemptImage { attempt, state }));
             }
             ["log", name, number] => {
                 let number = number.parse().expect("number");
-                facts.highest_logs.insert((*name).to_owned(), number);
+                facts.highest_log_numbers.insert((*name).to_owned(), number);
             }
             ["hosts", ips @ ..] => {
                 facts.host_ips = ips.iter().map(|ip| (*ip).to_owned()).collect();
             }
-            ["unheard"] => facts.final_status_heard = false,
+            ["unheard"] => facts.final_status_reported = false,
             ["cap", seconds] => {
                 let seconds = seconds.parse().expect("seconds");
                 settings.max_restart_period = Duration::from_secs(seconds);
@@ -87,7 +90,7 @@ pub(super) fn apply(case: &mut Case, text: &str) {
             ["norules"] => settings.restart_rules = false,
             ["norestartall"] => settings.restart_all = false,
             ["ipv6"] => settings.prefers_ipv6 = true,
-            ["gate", name, status] => facts.foreign_conditions.push(PodCondition {
+            ["gate", name, status] => facts.external_conditions.push(PodCondition {
                 kind: (*name).into(),
                 status: ConditionStatus::from_text(status),
                 ..PodCondition::default()

@@ -3,22 +3,23 @@
 use std::time::Duration;
 
 use crate::action::{Action, ActionKey, ContainerKind, KillReason};
-use crate::back_off::{self, BackOff};
-use crate::happening::{Happening, ProbeKind};
-use crate::lineup;
+use crate::back_off::{self, RestartBackOff};
+use crate::containers_by_name;
+use crate::input::{PodInput, ProbeKind};
 use crate::memory::{
-    ConditionMemory, Ending, Exit, Failure, InFlight, Reported, StartTrouble, Stop, Verdict,
+    ActionFailure, ConditionMemory, ContainerExit, ContainerStop, Ending, InFlight, Reported,
+    SavedStartFailure, TerminalStatus,
 };
-use crate::testing::{Case, at};
-use crate::view::{Admission, VolumesFact};
+use crate::testing::{PlanCase, at};
+use crate::view::{Admission, VolumesState};
 
-pub(super) fn apply(case: &mut Case, text: &str) {
+pub(super) fn apply(case: &mut PlanCase, text: &str) {
     case.memory.prepared = true;
-    case.memory.kept.start_time = Some(at(-200).nanos());
+    case.memory.persisted.start_time = Some(at(-200).nanos());
     for item in text.split(';').map(str::trim).filter(|item| !item.is_empty()) {
-        let words: Vec<&str> = item.split(' ').collect();
-        if !pod(case, &words) {
-            container(case, &words);
+        let tokens: Vec<&str> = item.split(' ').collect();
+        if !pod(case, &tokens) {
+            container(case, &tokens);
         }
     }
 }
@@ -31,53 +32,54 @@ fn nanos(text: &str) -> i64 {
     at(seconds(text)).nanos()
 }
 
-fn pod(case: &mut Case, words: &[&str]) -> bool {
+fn pod(case: &mut PlanCase, tokens: &[&str]) -> bool {
     let memory = &mut case.memory;
-    match words {
+    match tokens {
         ["unprepared"] => memory.prepared = false,
-        ["new"] => memory.kept.start_time = None,
-        ["since", start] => memory.kept.start_time = Some(nanos(start)),
+        ["new"] => memory.persisted.start_time = None,
+        ["since", start] => memory.persisted.start_time = Some(nanos(start)),
         // As if the current status had been reported before.
         ["reported"] => {
             let saved = (case.facts.admission.clone(), case.facts.volumes.clone());
             case.facts.admission = Admission::Admitted;
-            case.facts.volumes = VolumesFact::Ready;
+            case.facts.volumes = VolumesState::Ready;
             let plan = case.plan();
             let (desired, now) = (case.desired.clone(), case.now);
-            case.memory.absorb(&desired, &Happening::Planned(&plan), now);
+            case.memory.apply_input(&desired, &PodInput::Planned(&plan), now);
             (case.facts.admission, case.facts.volumes) = saved;
         }
         ["ended", key, when] => {
             memory.last_end.insert(read_key(key), at(seconds(when)));
         }
         ["failure", key, retry] => {
-            let failure = Failure { message: "boom".to_owned(), retry_at: at(seconds(retry)) };
+            let failure =
+                ActionFailure { message: "boom".to_owned(), retry_at: at(seconds(retry)) };
             memory.failures.insert(read_key(key), failure);
         }
         ["stopped", id] => {
-            memory.kept.stopped_sandboxes.insert((*id).to_owned());
+            memory.persisted.stopped_sandboxes.insert((*id).to_owned());
         }
-        ["ending", since, grace] => memory.kept.ending = Some(ending(since, grace)),
-        ["clearing", since, grace] => memory.kept.clearing = Some(ending(since, grace)),
+        ["ending", since, grace] => memory.persisted.termination = Some(termination(since, grace)),
+        ["clearing", since, grace] => memory.persisted.clearing = Some(termination(since, grace)),
         ["verdict", phase, rest @ ..] => {
-            memory.kept.verdict = Some(Verdict {
+            memory.persisted.terminal_status = Some(TerminalStatus {
                 failed: *phase == "Failed",
                 reason: rest.join(" "),
-                ..Verdict::default()
+                ..TerminalStatus::default()
             });
         }
         ["disrupted", reason, rest @ ..] => {
-            let verdict = memory.kept.verdict.get_or_insert_default();
+            let terminal_status = memory.persisted.terminal_status.get_or_insert_default();
             let (reason, message) = ((*reason).to_owned(), rest.join(" "));
-            verdict.disruption = Some(crate::view::Disruption { reason, message });
+            terminal_status.disruption = Some(crate::view::Disruption { reason, message });
         }
-        ["cleaned", folders] => memory.kept.cleaned = Some(*folders == "all"),
+        ["cleaned", dirs] => memory.persisted.cleaned = Some(*dirs == "all"),
         ["ips", ips @ ..] => {
-            memory.kept.pod_ips = ips.iter().map(|ip| (*ip).to_owned()).collect();
+            memory.persisted.pod_ips = ips.iter().map(|ip| (*ip).to_owned()).collect();
         }
         ["condition", name, met, since] => {
             let known = ConditionMemory { met: *met == "True", since: nanos(since) };
-            memory.kept.conditions.insert((*name).to_owned(), known);
+            memory.persisted.conditions.insert((*name).to_owned(), known);
         }
         ["flight", began, action @ ..] => {
             let action = read_action(action);
@@ -89,7 +91,7 @@ fn pod(case: &mut Case, words: &[&str]) -> bool {
     true
 }
 
-fn ending(since: &str, grace: &str) -> Ending {
+fn termination(since: &str, grace: &str) -> Ending {
     let grace_seconds = seconds(grace);
     let deadline = at(seconds(since) + grace_seconds).nanos();
     Ending { since: nanos(since), grace_seconds, deadline }
@@ -103,8 +105,8 @@ fn read_key(text: &str) -> ActionKey {
     }
 }
 
-fn read_action(words: &[&str]) -> Action {
-    match words {
+fn read_action(tokens: &[&str]) -> Action {
+    match tokens {
         ["prepare"] => Action::PreparePod,
         ["cleanup"] => Action::CleanUpPod { forget: true },
         ["sandbox", attempt] => Action::RunSandbox { attempt: attempt.parse().expect("attempt") },
@@ -136,10 +138,11 @@ fn read_action(words: &[&str]) -> Action {
     }
 }
 
-fn container(case: &mut Case, words: &[&str]) {
-    let [what, name, rest @ ..] = words else { panic!("no memory {words:?}") };
-    let found = lineup::find(&case.desired.pod, name).map(|(_, container)| container.clone());
-    let memory = case.memory.kept.containers.entry((*name).to_owned()).or_default();
+fn container(case: &mut PlanCase, tokens: &[&str]) {
+    let [what, name, rest @ ..] = tokens else { panic!("no memory {tokens:?}") };
+    let found =
+        containers_by_name::find(&case.desired.pod, name).map(|(_, container)| container.clone());
+    let memory = case.memory.persisted.containers.entry((*name).to_owned()).or_default();
     match (*what, rest) {
         ("startup", [id]) => memory.startup_passed = Some((*id).to_owned()),
         ("ready", [id]) => memory.readiness = Some(((*id).to_owned(), true)),
@@ -154,36 +157,43 @@ fn container(case: &mut Case, words: &[&str]) {
         ("killed", [id]) => memory.killed = Some((*id).to_owned()),
         ("hookfailed", [id]) => memory.post_start_failed = Some((*id).to_owned()),
         ("stopping", [id, deadline]) => {
-            memory.stop =
-                Some(Stop { id: (*id).to_owned(), deadline: nanos(deadline), hook_done: false });
+            memory.stop = Some(ContainerStop {
+                id: (*id).to_owned(),
+                deadline: nanos(deadline),
+                hook_done: false,
+            });
         }
         ("hooked", [id, deadline]) => {
-            memory.stop =
-                Some(Stop { id: (*id).to_owned(), deadline: nanos(deadline), hook_done: true });
+            memory.stop = Some(ContainerStop {
+                id: (*id).to_owned(),
+                deadline: nanos(deadline),
+                hook_done: true,
+            });
         }
         ("stopdone", [id, when]) => {
-            let passing = case.memory.passing.entry((*name).to_owned()).or_default();
-            passing.stop_done = Some(((*id).to_owned(), at(seconds(when))));
+            let transient = case.memory.transient.entry((*name).to_owned()).or_default();
+            transient.stop_done = Some(((*id).to_owned(), at(seconds(when))));
         }
         ("backoff", [delay, updated]) => {
             let key = found.as_ref().map_or(0, back_off::key);
             let delay_nanos = delay.parse::<u64>().expect("delay") * 1_000_000_000;
-            memory.back_off = Some(BackOff { key, delay_nanos, updated_at: nanos(updated) });
+            memory.back_off = Some(RestartBackOff { key, delay_nanos, updated_at: nanos(updated) });
         }
         ("oldbackoff", [delay, updated]) => {
             let delay_nanos = delay.parse::<u64>().expect("delay") * 1_000_000_000;
-            memory.back_off = Some(BackOff { key: 1, delay_nanos, updated_at: nanos(updated) });
+            memory.back_off =
+                Some(RestartBackOff { key: 1, delay_nanos, updated_at: nanos(updated) });
         }
         ("trouble", [reason, retry]) => {
-            memory.start_failure = Some(StartTrouble {
+            memory.start_failure = Some(SavedStartFailure {
                 reason: (*reason).to_owned(),
                 message: "boom".to_owned(),
                 retry_at: (*retry != "none").then(|| nanos(retry)),
             });
         }
         ("shown", [reason]) => {
-            let passing = case.memory.passing.entry((*name).to_owned()).or_default();
-            passing.shown_trouble = Some(((*reason).to_owned(), "boom".to_owned()));
+            let transient = case.memory.transient.entry((*name).to_owned()).or_default();
+            transient.shown_start_blocker = Some(((*reason).to_owned(), "boom".to_owned()));
         }
         ("was", ["running", count]) => {
             memory.restart_count = count.parse().expect("count");
@@ -207,12 +217,12 @@ fn container(case: &mut Case, words: &[&str]) {
     }
 }
 
-fn exit(name: &str, count: &str, code: &str) -> Exit {
-    Exit {
+fn exit(name: &str, count: &str, code: &str) -> ContainerExit {
+    ContainerExit {
         code: code.parse().expect("code"),
         reason: "Error".to_owned(),
         message: "last words".to_owned(),
         container_id: format!("containerd://{name}{count}"),
-        ..Exit::default()
+        ..ContainerExit::default()
     }
 }

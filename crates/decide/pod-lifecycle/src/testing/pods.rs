@@ -14,8 +14,8 @@ pub(crate) fn read(text: &str) -> Pod {
     pod.metadata.namespace = "ns".into();
     pod.metadata.uid = "u1".into();
     pod.spec.termination_grace_period_seconds = Some(30);
-    for word in words(text) {
-        if let Some((list, rest)) = word.split_once(':') {
+    for token in tokens(text) {
+        if let Some((list, rest)) = token.split_once(':') {
             let container = container(rest);
             match list {
                 "init" => pod.spec.init_containers.push(container),
@@ -32,7 +32,7 @@ pub(crate) fn read(text: &str) -> Pod {
             }
             continue;
         }
-        let (name, value) = word.split_once('=').unwrap_or((word, ""));
+        let (name, value) = token.split_once('=').unwrap_or((token, ""));
         match name {
             "Always" | "OnFailure" | "Never" => {
                 pod.spec.restart_policy = RestartPolicy::from_text(name);
@@ -58,7 +58,7 @@ pub(crate) fn read(text: &str) -> Pod {
 }
 
 /// Words outside parentheses.
-fn words(text: &str) -> Vec<&str> {
+fn tokens(text: &str) -> Vec<&str> {
     let mut depth = 0;
     text.split(|letter: char| {
         match letter {
@@ -68,19 +68,19 @@ fn words(text: &str) -> Vec<&str> {
         }
         letter == ' ' && depth == 0
     })
-    .filter(|word| !word.is_empty())
+    .filter(|token| !token.is_empty())
     .collect()
 }
 
 fn options(text: &str) -> Vec<&str> {
     text.split_once('(').map_or(Vec::new(), |(_, rest)| {
-        rest.trim_end_matches(')').split(',').filter(|word| !word.is_empty()).collect()
+        rest.trim_end_matches(')').split(',').filter(|token| !token.is_empty()).collect()
     })
 }
 
 fn option<'a>(text: &'a str, name: &str) -> Option<&'a str> {
-    options(text).into_iter().find_map(|word| {
-        let (key, value) = word.split_once('=').unwrap_or((word, ""));
+    options(text).into_iter().find_map(|token| {
+        let (key, value) = token.split_once('=').unwrap_or((token, ""));
         (key == name).then_some(value)
     })
 }
@@ -125,8 +125,8 @@ fn container(text: &str) -> Container {
 }
 
 /// `in42+43=Restart`, `notin0=RestartAllContainers`
-fn rule(word: &str) -> Option<ContainerRestartRule> {
-    let (codes, action) = word.split_once('=')?;
+fn rule(token: &str) -> Option<ContainerRestartRule> {
+    let (codes, action) = token.split_once('=')?;
     let (operator, codes) = match (codes.strip_prefix("in"), codes.strip_prefix("notin")) {
         (_, Some(codes)) => (ExitCodeOperator::NotIn, codes),
         (Some(codes), _) => (ExitCodeOperator::In, codes),

@@ -7,8 +7,8 @@ use pod_model::pod::{Pod, container_hash_text};
 use ports::ApiTime;
 use ports::runtime_objects::{ContainerRecord, ContainerState, LinuxResources, SandboxRecord};
 
-use crate::kill_notes::{MemoryKillNote, MemoryKillNotes};
-use crate::lineup::{HASH, RESTART_COUNT};
+use crate::containers_by_name::{HASH, RESTART_COUNT};
+use crate::oom_kills::{OomKillRecord, OomKillRecords};
 use crate::view::{ObservedContainer, ObservedPod};
 
 use super::at;
@@ -18,9 +18,9 @@ pub(super) fn read(text: &str, pod: &Pod) -> ObservedPod {
     let things = text.split(';').map(str::trim).filter(|thing| !thing.is_empty());
     for (order, thing) in things.enumerate() {
         let created = at(-1000).nanos() + i64::try_from(order).expect("order");
-        let mut words = thing.split(' ').filter(|word| !word.is_empty());
-        let name = words.next().expect("name");
-        let rest: Vec<&str> = words.collect();
+        let mut tokens = thing.split(' ').filter(|token| !token.is_empty());
+        let name = tokens.next().expect("name");
+        let rest: Vec<&str> = tokens.collect();
         match name.split_once('#') {
             Some((name, count)) => {
                 let count = count.parse().expect("count");
@@ -39,7 +39,7 @@ pub(super) fn read(text: &str, pod: &Pod) -> ObservedPod {
             None => {
                 let attempt = u32::try_from(observed.sandboxes.len()).expect("few");
                 let mut sandbox = sandbox(name, &rest);
-                if !rest.iter().any(|word| word.starts_with("n=")) {
+                if !rest.iter().any(|token| token.starts_with("n=")) {
                     sandbox.attempt = attempt;
                 }
                 sandbox.created_at = created;
@@ -50,15 +50,15 @@ pub(super) fn read(text: &str, pod: &Pod) -> ObservedPod {
     observed
 }
 
-fn sandbox(id: &str, words: &[&str]) -> SandboxRecord {
+fn sandbox(id: &str, tokens: &[&str]) -> SandboxRecord {
     let mut sandbox = SandboxRecord {
         id: id.to_owned(),
         ready: true,
         ips: vec!["10.0.0.1".to_owned()],
         ..SandboxRecord::default()
     };
-    for word in words {
-        let (key, value) = word.split_once('=').unwrap_or((word, ""));
+    for token in tokens {
+        let (key, value) = token.split_once('=').unwrap_or((token, ""));
         match key {
             "ready" => {}
             "dead" => sandbox.ready = false,
@@ -73,7 +73,7 @@ fn sandbox(id: &str, words: &[&str]) -> SandboxRecord {
     sandbox
 }
 
-fn container(pod: &Pod, name: &str, count: u32, words: &[&str]) -> ObservedContainer {
+fn container(pod: &Pod, name: &str, count: u32, tokens: &[&str]) -> ObservedContainer {
     let mut seen = ObservedContainer::default();
     let hash = pod
         .spec
@@ -91,8 +91,8 @@ fn container(pod: &Pod, name: &str, count: u32, words: &[&str]) -> ObservedConta
     };
     record.annotations.insert(RESTART_COUNT.to_owned(), count.to_string());
     record.annotations.extend(hash.map(|hash| (HASH.to_owned(), hash)));
-    for word in words {
-        let (key, value) = word.split_once('=').unwrap_or((word, ""));
+    for token in tokens {
+        let (key, value) = token.split_once('=').unwrap_or((token, ""));
         let seconds = || at(value.parse().expect("seconds")).nanos();
         match key {
             "running" => {
@@ -130,17 +130,20 @@ fn container(pod: &Pod, name: &str, count: u32, words: &[&str]) -> ObservedConta
                 });
             }
             "oom" => {
-                let (order, killed) = (next_order(&seen.memory_kills), at(-5).nanos());
-                assert!(seen.memory_kills.add(eater(order, killed, value.parse().ok()), false));
+                let (order, killed) = (next_order(&seen.oom_kills), at(-5).nanos());
+                assert!(
+                    seen.oom_kills
+                        .add(oom_killed_process(order, killed, value.parse().ok()), false)
+                );
             }
             "killed" => {
-                let order = next_order(&seen.memory_kills);
-                assert!(seen.memory_kills.add(eater(order, seconds(), Some(200)), false));
+                let order = next_order(&seen.oom_kills);
+                assert!(seen.oom_kills.add(oom_killed_process(order, seconds(), Some(200)), false));
             }
             "ooms" => {
                 let (unnamed, limit) = (value.parse().expect("a count"), Some(200));
-                let note = MemoryKillNote { unnamed, limit, ..MemoryKillNote::default() };
-                assert!(seen.memory_kills.add(note, false));
+                let note = OomKillRecord { unnamed, limit, ..OomKillRecord::default() };
+                assert!(seen.oom_kills.add(note, false));
             }
             code => {
                 record.exit_code = code.parse().unwrap_or_else(|_| panic!("no word {code}"));
@@ -154,19 +157,19 @@ fn container(pod: &Pod, name: &str, count: u32, words: &[&str]) -> ObservedConta
     seen
 }
 
-fn next_order(kills: &MemoryKillNotes) -> u64 {
+fn next_order(kills: &OomKillRecords) -> u64 {
     kills.iter().next_back().map_or(7, |note| note.order + 1)
 }
 
 /// An OOM-killed process; `oom` when the containers that exit do not mention it.
-fn eater(order: u64, killed: i64, limit: Option<u64>) -> MemoryKillNote {
-    MemoryKillNote {
+fn oom_killed_process(order: u64, killed: i64, limit: Option<u64>) -> OomKillRecord {
+    OomKillRecord {
         order,
         at: killed,
         process: "eater".to_owned(),
         pid: i32::try_from(order).expect("few"),
         bytes: 100,
         limit,
-        ..MemoryKillNote::default()
+        ..OomKillRecord::default()
     }
 }

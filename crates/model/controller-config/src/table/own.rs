@@ -1,21 +1,22 @@
 //! Flags that have an effect here. Rows only, in the order of names.
 
-use super::Field::{
-    Address, Bool, Duration, Float, Gates, Help, Int, Int32, Level, Modules, Text, Version, Words,
+use super::SettingField::{
+    Address, Bool, Duration, Float, Gates, Help, Int, Int32, Level, Modules, StringList, Text,
+    Version,
 };
-use super::{Field, Row};
+use super::{ControllerFlag, SettingField};
 
 const fn row(
     name: &'static str,
-    field: Field,
+    field: SettingField,
     path: &'static str,
     default: &'static str,
     help: &'static str,
-) -> Row {
-    Row { name, field, path, default, help }
+) -> ControllerFlag {
+    ControllerFlag { name, field, path, default, help }
 }
 
-pub(super) static OWN: &[Row] = &[
+pub(super) static OWN: &[ControllerFlag] = &[
     row(
         "config",
         Text(|settings| &mut settings.config),
@@ -53,7 +54,7 @@ pub(super) static OWN: &[Row] = &[
     ),
     row(
         "authorization-always-allow-paths",
-        Words(|settings| &mut settings.authorization_always_allow_paths),
+        StringList(|settings| &mut settings.authorization_always_allow_paths),
         "",
         "[/healthz,/readyz,/livez]",
         "Paths that anybody may read; a trailing * stands for all that begins so.",
@@ -137,7 +138,7 @@ pub(super) static OWN: &[Row] = &[
     ),
     row(
         "controllers",
-        Words(|settings| &mut settings.controllers),
+        StringList(|settings| &mut settings.controllers),
         "Generic.Controllers",
         "[*]",
         "Which controllers run: * for all that are here, NAME for one, -NAME for all but one. Here are node-lifecycle-controller, taint-eviction-controller, node-ipam-controller, pod-garbage-collector-controller and, with a cloud provider, cloud-node-lifecycle-controller; others of kube-controller-manager are named without effect.",
@@ -342,7 +343,7 @@ pub(super) static OWN: &[Row] = &[
     ),
     row(
         "tls-cipher-suites",
-        Words(|settings| &mut settings.tls_cipher_suites),
+        StringList(|settings| &mut settings.tls_cipher_suites),
         "",
         "",
         "Cipher suites of TLS 1.2 on the secure port, by name; those of TLS 1.3 cannot be chosen.",

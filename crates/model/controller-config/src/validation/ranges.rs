@@ -5,9 +5,9 @@
 
 use pod_model::{Cidr, parse_cidr};
 
-use super::Judge;
+use super::ConfigValidator;
 use crate::config::PodRanges;
-use crate::settings::Settings;
+use crate::settings::ControllerSettings;
 
 const MASK: &str = "node-cidr-mask-size";
 const MASK_V4: &str = "node-cidr-mask-size-ipv4";
@@ -16,14 +16,18 @@ const CLUSTER: &str = "cluster-cidr";
 const SERVICE: &str = "service-cluster-ip-range";
 
 /// The ranges, if they are to be allocated and the controller for it runs.
-pub(super) fn judge(
-    settings: &Settings,
+pub(super) fn validate(
+    settings: &ControllerSettings,
     running: bool,
-    judge: &mut Judge<'_>,
+    validate: &mut ConfigValidator<'_>,
 ) -> Option<PodRanges> {
     let kind = &settings.cidr_allocator_type;
     if !kind.is_empty() && kind != "RangeAllocator" {
-        judge.refuse("cidr-allocator-type", kind, "expected RangeAllocator: others need a cloud");
+        validate.refuse(
+            "cidr-allocator-type",
+            kind,
+            "expected RangeAllocator: others need a cloud",
+        );
     }
     let services: Vec<&str> = settings
         .service_cluster_ip_range
@@ -33,14 +37,14 @@ pub(super) fn judge(
         .collect();
     if services.len() > 2 {
         let value = &settings.service_cluster_ip_range;
-        judge.refuse(SERVICE, value, "expected at most one range of each family");
+        validate.refuse(SERVICE, value, "expected at most one range of each family");
     }
     if !settings.allocate_node_cidrs || !running {
         return None;
     }
-    let cluster = cluster(settings, judge)?;
-    let masks = masks(settings, &cluster, judge)?;
-    let service = service(&services, judge);
+    let cluster = cluster(settings, validate)?;
+    let masks = masks(settings, &cluster, validate)?;
+    let service = service(&services, validate);
     let mut parts = Vec::new();
     for (range, mask) in cluster.into_iter().zip(masks) {
         let bits = if range.network.is_ipv4() { 32 } else { 128 };
@@ -53,24 +57,24 @@ pub(super) fn judge(
                     "expected from {own} to {bits} for the cluster range {}/{own}",
                     range.network
                 );
-                judge.refuse(flag, mask, expected);
+                validate.refuse(flag, mask, expected);
             }
         }
     }
     Some(PodRanges { cluster: parts, service })
 }
 
-fn cluster(settings: &Settings, judge: &mut Judge<'_>) -> Option<Vec<Cidr>> {
+fn cluster(settings: &ControllerSettings, validate: &mut ConfigValidator<'_>) -> Option<Vec<Cidr>> {
     let value = &settings.cluster_cidr;
     if value.trim().is_empty() {
-        judge.refuse(CLUSTER, value, "expected a range, since --allocate-node-cidrs is on");
+        validate.refuse(CLUSTER, value, "expected a range, since --allocate-node-cidrs is on");
         return None;
     }
     let mut ranges = Vec::new();
     for part in value.split(',') {
         match parse_cidr(part.trim()) {
             Ok(range) => ranges.push(range),
-            Err(error) => judge.refuse(CLUSTER, value, error.to_string()),
+            Err(error) => validate.refuse(CLUSTER, value, error.to_string()),
         }
     }
     match ranges[..] {
@@ -78,14 +82,18 @@ fn cluster(settings: &Settings, judge: &mut Judge<'_>) -> Option<Vec<Cidr>> {
         [one, other] if one.network.is_ipv4() != other.network.is_ipv4() => Some(ranges),
         [] => None,
         _ => {
-            judge.refuse(CLUSTER, value, "expected one range, or one of each family");
+            validate.refuse(CLUSTER, value, "expected one range, or one of each family");
             None
         }
     }
 }
 
 /// The mask size for each cluster range.
-fn masks(settings: &Settings, cluster: &[Cidr], judge: &mut Judge<'_>) -> Option<Vec<i32>> {
+fn masks(
+    settings: &ControllerSettings,
+    cluster: &[Cidr],
+    validate: &mut ConfigValidator<'_>,
+) -> Option<Vec<i32>> {
     let (both, v4, v6) = (
         settings.node_cidr_mask_size,
         settings.node_cidr_mask_size_ipv4,
@@ -94,7 +102,7 @@ fn masks(settings: &Settings, cluster: &[Cidr], judge: &mut Judge<'_>) -> Option
     let mut fits = true;
     let mut refuse = |flag, value: i32, expected: &str| {
         fits = false;
-        judge.refuse(flag, value, expected);
+        validate.refuse(flag, value, expected);
     };
     match cluster {
         [_, _] => {
@@ -120,7 +128,7 @@ fn masks(settings: &Settings, cluster: &[Cidr], judge: &mut Judge<'_>) -> Option
     fits.then(|| cluster.iter().map(chosen).collect())
 }
 
-fn mask_flag(settings: &Settings, range: &Cidr) -> &'static str {
+fn mask_flag(settings: &ControllerSettings, range: &Cidr) -> &'static str {
     if settings.node_cidr_mask_size != 0 {
         MASK
     } else if range.network.is_ipv4() {
@@ -130,18 +138,18 @@ fn mask_flag(settings: &Settings, range: &Cidr) -> &'static str {
     }
 }
 
-fn service(texts: &[&str], judge: &mut Judge<'_>) -> Vec<Cidr> {
+fn service(texts: &[&str], validate: &mut ConfigValidator<'_>) -> Vec<Cidr> {
     let mut ranges: Vec<Cidr> = Vec::new();
     for text in texts {
         match parse_cidr(text.trim()) {
             Ok(range) => ranges.push(range),
-            Err(error) => judge.warn(SERVICE, text, format!("it is left: {error}")),
+            Err(error) => validate.warn(SERVICE, text, format!("it is left: {error}")),
         }
     }
     if let [one, other] = ranges[..]
         && one.network.is_ipv4() == other.network.is_ipv4()
     {
-        judge.refuse(SERVICE, texts.join(","), "expected two ranges of different families");
+        validate.refuse(SERVICE, texts.join(","), "expected two ranges of different families");
     }
     ranges
 }

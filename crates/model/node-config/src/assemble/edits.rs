@@ -7,27 +7,27 @@ use std::collections::BTreeMap;
 
 use pod_model::GoDuration;
 
+use crate::diagnostic::{Diagnostic, Origin};
 use crate::document::{Node, Number, Value};
 use crate::flags::{Combine, ConfigEdit};
-use crate::problem::{Origin, Problem};
 use crate::schema;
 
 const FLUSH_FREQUENCY: &str = "logging.flushFrequency";
 
 /// Applies all edits to the tree.
-pub(super) fn apply(tree: &mut Node, edits: &[ConfigEdit], problems: &mut Vec<Problem>) {
+pub(super) fn apply(tree: &mut Node, edits: &[ConfigEdit], diagnostics: &mut Vec<Diagnostic>) {
     for edit in edits {
         let Some(field) = schema::field_at(edit.path) else {
-            let told = Problem::error(edit.path, "no such configuration field");
-            problems.push(told.at(Origin::flag(edit.flag)));
+            let diagnostic = Diagnostic::error(edit.path, "no such configuration field");
+            diagnostics.push(diagnostic.at(Origin::flag(edit.flag)));
             continue;
         };
-        let said = Node::from_json(&edit.value, &Origin::flag(edit.flag));
-        if said.is_null() {
+        let explicit = Node::from_json(&edit.value, &Origin::flag(edit.flag));
+        if explicit.is_null() {
             remove(tree, edit.path);
             continue;
         }
-        let Some(node) = schema::check_value(&said, field.kind, edit.path, problems) else {
+        let Some(node) = schema::check_value(&explicit, field.kind, edit.path, diagnostics) else {
             continue;
         };
         match edit.combine {

@@ -13,11 +13,11 @@
 
 use std::collections::BTreeMap;
 
+use crate::diagnostic::{Diagnostic, Origin, Severity};
 use crate::document::{self, Node, Value};
 use crate::feature_gates::{FeatureGates, Gate};
 use crate::findings::drop_repeats;
 use crate::flags::ConfigEdit;
-use crate::problem::{Origin, Problem, Severity};
 use crate::schema::{self, DefaultingGates, KUBELET_CONFIGURATION, NameMatching};
 
 mod drop_ins;
@@ -57,7 +57,7 @@ pub(crate) struct Assembled {
     /// False when a file could not be read as a configuration at all, so that validating the values
     /// would only produce follow-up findings.
     pub(crate) readable: bool,
-    pub(crate) problems: Vec<Problem>,
+    pub(crate) diagnostics: Vec<Diagnostic>,
 }
 
 /// The default hard eviction thresholds on Linux.
@@ -69,13 +69,13 @@ const EVICTION_HARD: [(&str, &str); 5] = [
     ("imagefs.inodesFree", "5%"),
 ];
 
-/// `asked_for_drop_ins` says whether `--config-dir` was given, with files in it or not.
+/// `has_config_dir` says whether `--config-dir` was given, with files in it or not.
 pub(crate) fn assemble(
     edits: &[ConfigEdit],
     files: &ConfigFiles,
-    asked_for_drop_ins: bool,
+    has_config_dir: bool,
 ) -> Assembled {
-    let mut assembly = Assembly { edits, readable: true, problems: Vec::new() };
+    let mut assembly = ConfigAssembly { edits, readable: true, diagnostics: Vec::new() };
     assembly.check_flag_gates();
     let mut tree = match &files.config {
         Some(file) => assembly.config_file(file),
@@ -83,35 +83,36 @@ pub(crate) fn assemble(
     };
     // An empty directory is not the same as none: the document is still serialized and defaulted
     // again, so fields that serialization omits (an empty list) get their default back.
-    if asked_for_drop_ins || !files.drop_ins.is_empty() {
+    if has_config_dir || !files.drop_ins.is_empty() {
         if files.config.is_none() {
             // Without a file the drop-ins are merged over the flags' values.
             assembly.apply_flags(&mut tree);
         }
         tree = assembly.merge_drop_ins(&tree, &files.drop_ins);
     }
-    if files.config.is_some() || asked_for_drop_ins {
+    if files.config.is_some() || has_config_dir {
         assembly.forget_split_streams(&mut tree);
     }
     assembly.apply_flags(&mut tree);
     schema::fill_absent(&mut tree);
-    let mut problems = assembly.problems;
-    drop_repeats(&mut problems);
-    Assembled { tree, readable: assembly.readable, problems }
+    let mut diagnostics = assembly.diagnostics;
+    drop_repeats(&mut diagnostics);
+    Assembled { tree, readable: assembly.readable, diagnostics }
 }
 
-struct Assembly<'edits> {
+struct ConfigAssembly<'edits> {
     edits: &'edits [ConfigEdit],
     readable: bool,
-    problems: Vec<Problem>,
+    diagnostics: Vec<Diagnostic>,
 }
 
-impl Assembly<'_> {
+impl ConfigAssembly<'_> {
     /// Gates on the command line must stand on their own, before any file is looked at.
     fn check_flag_gates(&mut self) {
-        let said = edits::flag_tree(self.edits);
-        let (_, problems) = FeatureGates::from_map(&gates_in(&said));
-        self.problems.extend(problems.into_iter().map(|problem| locate(problem, &said)));
+        let explicit = edits::flag_tree(self.edits);
+        let (_, diagnostics) = FeatureGates::from_map(&gates_in(&explicit));
+        self.diagnostics
+            .extend(diagnostics.into_iter().map(|diagnostic| locate(diagnostic, &explicit)));
     }
 
     fn config_file(&mut self, file: &SourceFile) -> Node {
@@ -121,7 +122,7 @@ impl Assembly<'_> {
                 &root,
                 KUBELET_CONFIGURATION,
                 NameMatching::Exact,
-                &mut self.problems,
+                &mut self.diagnostics,
             ),
             None => empty_tree(origin),
         };
@@ -142,7 +143,7 @@ impl Assembly<'_> {
             }
         }
         let names = NameMatching::IgnoreCase;
-        let mut tree = schema::decode(&merged, KUBELET_CONFIGURATION, names, &mut self.problems);
+        let mut tree = schema::decode(&merged, KUBELET_CONFIGURATION, names, &mut self.diagnostics);
         self.default_tree(&mut tree);
         schema::fill_absent(&mut tree);
         tree
@@ -152,24 +153,24 @@ impl Assembly<'_> {
     fn read(&mut self, file: &SourceFile, origin: &Origin) -> Option<Node> {
         let document = match document::parse(&file.bytes, origin) {
             Ok(document) => document,
-            Err(problem) => {
-                self.problems.push(problem);
+            Err(diagnostic) => {
+                self.diagnostics.push(diagnostic);
                 self.readable = false;
                 return None;
             }
         };
         let strict = matches!(origin, Origin::DropIn { .. });
-        self.problems.extend(document.repeated_keys.into_iter().map(|mut problem| {
+        self.diagnostics.extend(document.repeated_keys.into_iter().map(|mut diagnostic| {
             if strict {
-                problem.severity = Severity::Error;
-                problem.message = "the key is given more than once, expected once".to_owned();
+                diagnostic.severity = Severity::Error;
+                diagnostic.message = "the key is given more than once, expected once".to_owned();
             }
-            problem
+            diagnostic
         }));
         let mut root = document.root;
-        let before = self.problems.len();
-        check_type(&root, strict, &mut self.problems);
-        if self.problems.len() > before {
+        let before = self.diagnostics.len();
+        check_type(&root, strict, &mut self.diagnostics);
+        if self.diagnostics.len() > before {
             self.readable = false;
             return None;
         }
@@ -187,11 +188,11 @@ impl Assembly<'_> {
         let flags = edits::flag_tree(self.edits);
         let mut named = gates_in(&flags);
         named.extend(gates_in(tree));
-        let (gates, problems) = FeatureGates::from_map(&named);
+        let (gates, diagnostics) = FeatureGates::from_map(&named);
         // This stage must be valid even where a later one overrides it.
-        self.problems.extend(problems.into_iter().map(|problem| {
-            let said_here = tree.find(&problem.field).is_some();
-            locate(problem, if said_here { tree } else { &flags })
+        self.diagnostics.extend(diagnostics.into_iter().map(|diagnostic| {
+            let explicit_here = tree.find(&diagnostic.field).is_some();
+            locate(diagnostic, if explicit_here { tree } else { &flags })
         }));
         schema::apply_defaults(tree, defaulting_gates(&gates));
     }
@@ -201,11 +202,11 @@ impl Assembly<'_> {
         named.extend(gates_in(&edits::flag_tree(self.edits)));
         // Errors of the gates are reported elsewhere.
         let (gates, _) = FeatureGates::from_map(&named);
-        split_streams::forget_without_gate(tree, &gates, &mut self.problems);
+        split_streams::forget_without_gate(tree, &gates, &mut self.diagnostics);
     }
 
     fn apply_flags(&mut self, tree: &mut Node) {
-        edits::apply(tree, self.edits, &mut self.problems);
+        edits::apply(tree, self.edits, &mut self.diagnostics);
     }
 }
 
@@ -250,25 +251,25 @@ pub(crate) fn gates_in(tree: &Node) -> BTreeMap<String, bool> {
 }
 
 /// Sets the origin of a finding to the position of the field that it names.
-pub(crate) fn locate(problem: Problem, tree: &Node) -> Problem {
-    if !problem.origin.is_default() || problem.field.is_empty() {
-        return problem;
+pub(crate) fn locate(diagnostic: Diagnostic, tree: &Node) -> Diagnostic {
+    if !diagnostic.origin.is_default() || diagnostic.field.is_empty() {
+        return diagnostic;
     }
-    let nearest = tree.find_nearest(&problem.field);
+    let nearest = tree.find_nearest(&diagnostic.field);
     if std::ptr::eq(nearest, tree) {
-        return problem;
+        return diagnostic;
     }
     let origin = nearest.origin.clone();
-    problem.at(origin)
+    diagnostic.at(origin)
 }
 
 /// Rejects anything but a `KubeletConfiguration` v1beta1. The file may spell the two keys in any
 /// case (they are looked up by a case-insensitive decoder), a drop-in may not.
-fn check_type(root: &Node, exact: bool, problems: &mut Vec<Problem>) {
+fn check_type(root: &Node, exact: bool, diagnostics: &mut Vec<Diagnostic>) {
     let Some(entries) = root.as_map() else {
         let found = if root.is_null() { "nothing" } else { root.kind_name() };
         let message = format!("expected an object of kind {}, found {found}", schema::KIND);
-        problems.push(Problem::error("", message).at(root.origin.clone()));
+        diagnostics.push(Diagnostic::error("", message).at(root.origin.clone()));
         return;
     };
     for (name, wanted) in [("apiVersion", schema::API_VERSION), ("kind", schema::KIND)] {
@@ -278,13 +279,14 @@ fn check_type(root: &Node, exact: bool, problems: &mut Vec<Problem>) {
         });
         match found {
             Some(node) if node.as_str() == Some(wanted) => {}
-            Some(node) if !node.is_null() => problems.push(
-                Problem::error(name, format!("expected {wanted}"))
+            Some(node) if !node.is_null() => diagnostics.push(
+                Diagnostic::error(name, format!("expected {wanted}"))
                     .with_value(node.shown())
                     .at(node.origin.clone()),
             ),
-            _ => problems.push(
-                Problem::error(name, format!("missing, expected {wanted}")).at(root.origin.clone()),
+            _ => diagnostics.push(
+                Diagnostic::error(name, format!("missing, expected {wanted}"))
+                    .at(root.origin.clone()),
             ),
         }
     }
@@ -296,11 +298,11 @@ fn fill_eviction_hard(tree: &mut Node) {
     let merge = tree.get("mergeDefaultEvictionSettings").map(|node| &node.value);
     let merge = merge == Some(&Value::Bool(true));
     let Value::Map(entries) = &mut tree.value else { return };
-    let said = entries.contains_key("evictionHard");
+    let explicit = entries.contains_key("evictionHard");
     let thresholds =
         entries.entry("evictionHard".to_owned()).or_insert_with(|| empty_tree(Origin::Default));
     let Value::Map(thresholds) = &mut thresholds.value else { return };
-    if !said || merge {
+    if !explicit || merge {
         for (signal, threshold) in EVICTION_HARD {
             thresholds
                 .entry(signal.to_owned())

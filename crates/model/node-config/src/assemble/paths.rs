@@ -16,9 +16,7 @@ const PATH_FIELDS: [&[&str]; 7] = [
 ];
 
 pub(super) fn resolve(tree: &mut Node, file: &str) {
-    let folder = file
-        .rsplit_once('/')
-        .map_or(".", |(folder, _)| if folder.is_empty() { "/" } else { folder });
+    let dir = file.rsplit_once('/').map_or(".", |(dir, _)| if dir.is_empty() { "/" } else { dir });
     for steps in PATH_FIELDS {
         let mut node = Some(&mut *tree);
         for step in steps {
@@ -31,7 +29,7 @@ pub(super) fn resolve(tree: &mut Node, file: &str) {
             && !path.is_empty()
             && !path.starts_with('/')
         {
-            *path = clean(&format!("{folder}/{path}"));
+            *path = clean(&format!("{dir}/{path}"));
         }
     }
 }

@@ -4,29 +4,31 @@
 //! on, the field has its normal effect here.
 //! upstream: component-base/logs/api/v1/options.go
 
+use crate::diagnostic::{Diagnostic, Origin};
 use crate::document::{Node, Value};
 use crate::feature_gates::{FeatureGates, Gate};
-use crate::problem::{Origin, Problem};
 
 pub(super) fn forget_without_gate(
     tree: &mut Node,
     gates: &FeatureGates,
-    problems: &mut Vec<Problem>,
+    diagnostics: &mut Vec<Diagnostic>,
 ) {
     if gates.enabled(Gate::LoggingAlphaOptions) {
         return;
     }
     for format in ["text", "json"] {
         let path = format!("logging.options.{format}.splitStream");
-        let Some(said) = child(tree, &["logging", "options", format, "splitStream"]) else {
+        let Some(explicit) = child(tree, &["logging", "options", format, "splitStream"]) else {
             continue;
         };
-        if said.value != Value::Bool(true) {
+        if explicit.value != Value::Bool(true) {
             continue;
         }
         let message = "has no effect without the feature gate LoggingAlphaOptions";
-        problems.push(Problem::warning(path, message).with_value("true").at(said.origin.clone()));
-        *said = Node { value: Value::Bool(false), origin: Origin::Default };
+        diagnostics.push(
+            Diagnostic::warning(path, message).with_value("true").at(explicit.origin.clone()),
+        );
+        *explicit = Node { value: Value::Bool(false), origin: Origin::Default };
     }
 }
 

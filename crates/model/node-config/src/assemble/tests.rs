@@ -34,13 +34,13 @@ fn edit(flag: &'static str, path: &'static str, value: Json) -> ConfigEdit {
 
 fn settled(files: &ConfigFiles, edits: &[ConfigEdit]) -> Node {
     let assembled = assemble(edits, files, false);
-    assert_eq!(assembled.problems, []);
+    assert_eq!(assembled.diagnostics, []);
     assert!(assembled.readable);
     assembled.tree
 }
 
-fn told(files: &ConfigFiles, edits: &[ConfigEdit]) -> Vec<String> {
-    assemble(edits, files, false).problems.iter().map(ToString::to_string).collect()
+fn messages_of(files: &ConfigFiles, edits: &[ConfigEdit]) -> Vec<String> {
+    assemble(edits, files, false).diagnostics.iter().map(ToString::to_string).collect()
 }
 
 fn at(tree: &Node, path: &str) -> Json {
@@ -98,10 +98,10 @@ fn strictness_is_relaxed_for_the_file_with_warnings() {
     let relaxed =
         files(Some("maxPods: 5\nnothing: 1\nmaxPods: 6\nauthentication: {Webhook: {}}\n"), &[]);
     let assembled = assemble(&[], &relaxed, false);
-    assert!(assembled.problems.iter().all(|problem| !problem.is_error()));
+    assert!(assembled.diagnostics.iter().all(|diagnostic| !diagnostic.is_error()));
     assert_eq!(at(&assembled.tree, "maxPods"), json!(6));
     assert_eq!(
-        told(&relaxed, &[]),
+        messages_of(&relaxed, &[]),
         [
             "/etc/kubelet/config.yaml:5: maxPods: the key is given more than once, the last one counts",
             "/etc/kubelet/config.yaml:6: authentication.Webhook: {}: unknown field, ignored; did you mean webhook?",
@@ -114,10 +114,10 @@ fn strictness_is_relaxed_for_the_file_with_warnings() {
 fn drop_ins_refuse_repeated_keys_but_take_names_of_any_case() {
     let repeated = files(Some(""), &["maxPods: 5\nmaxPods: 6"]);
     assert_eq!(
-        told(&repeated, &[]),
+        messages_of(&repeated, &[]),
         ["/etc/kubelet/conf.d/0.conf:4: maxPods: the key is given more than once, expected once"]
     );
-    assert!(assemble(&[], &repeated, false).problems[0].is_error());
+    assert!(assemble(&[], &repeated, false).diagnostics[0].is_error());
     // The base sets maxPods, and "MAXPODS" sorts before it while "maxpods" sorts after it.
     let tree = settled(&files(Some(""), &["MAXPODS: 5\npodcidr: 10.0.0.0/24"]), &[]);
     assert_eq!(at(&tree, "maxPods"), json!(110));
@@ -125,7 +125,7 @@ fn drop_ins_refuse_repeated_keys_but_take_names_of_any_case() {
     assert_eq!(at(&settled(&files(Some(""), &["maxpods: 5"]), &[]), "maxPods"), json!(5));
     let unknown = files(Some(""), &["nothing: 5"]);
     assert_eq!(
-        told(&unknown, &[]),
+        messages_of(&unknown, &[]),
         ["/etc/kubelet/conf.d/0.conf:3: nothing: 5: unknown field, ignored"]
     );
 }
@@ -244,7 +244,7 @@ fn flags_replace_fields_and_merge_gates() {
     assert_eq!(origin_at(&tree, "featureGates.NodeSwap"), "/etc/kubelet/config.yaml:4");
     assert_eq!(origin_at(&tree, "featureGates.MemoryQoS"), "--feature-gates");
     let wrong = [edit("x", "nothing.here", json!(1)), edit("max-pods", "maxPods", json!("many"))];
-    let found = told(&ConfigFiles::default(), &wrong);
+    let found = messages_of(&ConfigFiles::default(), &wrong);
     assert_eq!(found[0], "--x: nothing.here: no such configuration field");
     assert!(
         found[1].starts_with("--max-pods: maxPods: many: expected a whole number"),
@@ -275,7 +275,7 @@ fn gates_on_the_command_line_are_known_while_the_file_is_defaulted() {
 fn a_gate_that_is_wrong_in_one_source_stays_wrong_when_another_corrects_it() {
     let files = files(Some("featureGates:\n  NoSuchGate: true\n"), &[]);
     let edits = [edit("feature-gates", "featureGates", json!({"NeitherThis": true}))];
-    let found = told(&files, &edits);
+    let found = messages_of(&files, &edits);
     assert!(
         found.iter().any(|line| line.starts_with("/etc/kubelet/config.yaml:4: featureGates")),
         "{found:?}"
@@ -287,7 +287,7 @@ fn a_gate_that_is_wrong_in_one_source_stays_wrong_when_another_corrects_it() {
 }
 
 #[test]
-fn relative_paths_of_the_file_are_resolved_against_its_folder() {
+fn relative_paths_of_the_file_are_resolved_against_its_dir() {
     let text = "staticPodPath: manifests/\ntlsCertFile: ../pki/./a.crt\ntlsPrivateKeyFile: /abs/a.key\n\
                 resolvConf: ''\nvolumePluginDir: x//y/../z\npodLogsDir: ../../../..\n\
                 authentication: {x509: {clientCAFile: ca.crt}}\ncgroupRoot: relative\n";
@@ -351,15 +351,16 @@ fn only_a_kubelet_configuration_of_v1beta1_is_taken() {
     ] {
         let file = SourceFile { path: "c".to_owned(), bytes: text.as_bytes().to_vec() };
         let config = ConfigFiles { config: Some(file.clone()), ..ConfigFiles::default() };
-        assert_eq!(told(&config, &[]), [found], "{text}");
+        assert_eq!(messages_of(&config, &[]), [found], "{text}");
         assert!(!assemble(&[], &config, false).readable);
         let drop_in = ConfigFiles { drop_ins: vec![file], ..ConfigFiles::default() };
-        assert_eq!(told(&drop_in, &[]), [found], "{text}");
+        assert_eq!(messages_of(&drop_in, &[]), [found], "{text}");
     }
     // The two keys match in any case in the file, exactly in a drop-in.
     let bytes = b"APIVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration".to_vec();
     let file = SourceFile { path: "c".to_owned(), bytes };
-    let found = told(&ConfigFiles { config: Some(file.clone()), ..ConfigFiles::default() }, &[]);
+    let found =
+        messages_of(&ConfigFiles { config: Some(file.clone()), ..ConfigFiles::default() }, &[]);
     assert_eq!(found, ["c:1: APIVersion: kubelet.config.k8s.io/v1beta1: unknown field, ignored"]);
     assert!(
         !assemble(&[], &ConfigFiles { drop_ins: vec![file], ..ConfigFiles::default() }, false)
@@ -371,7 +372,7 @@ fn only_a_kubelet_configuration_of_v1beta1_is_taken() {
 fn all_findings_of_all_files_are_collected() {
     let files =
         files(Some("maxPods: many\nport: x\n"), &["maxPods: {}\n", "address: [\n", "kind: Pod"]);
-    let found = told(&files, &[]);
+    let found = messages_of(&files, &[]);
     assert!(found.iter().any(|line| line.contains("config.yaml:3: maxPods: many")), "{found:?}");
     assert!(found.iter().any(|line| line.contains("config.yaml:4: port: x")), "{found:?}");
     assert!(found.iter().any(|line| line.contains("0.conf:3: maxPods: {}")), "{found:?}");

@@ -3,9 +3,9 @@
 //! The rule it keeps: rows are grouped by reason, a path is in one row only, and the longest path
 //! that covers a field applies, so that one part of an object can differ from the rest.
 
-use super::TakeOver::{self, Live, Restart};
+use super::ChangeEffect::{self, Live, Restart};
 
-const ROWS: &[(TakeOver, &[&str])] = &[
+const ROWS: &[(ChangeEffect, &[&str])] = &[
     (
         Live("the next round waits by the new period"),
         &[
@@ -199,7 +199,7 @@ const ROWS: &[(TakeOver, &[&str])] = &[
 ];
 
 /// The effect of a change at this field path. A field that is not in the table needs a restart.
-pub fn take_over(path: &str) -> TakeOver {
+pub fn change_effect(path: &str) -> ChangeEffect {
     rows()
         .filter(|(row, _)| covers(row, path))
         .max_by_key(|(row, _)| row.len())
@@ -207,7 +207,7 @@ pub fn take_over(path: &str) -> TakeOver {
 }
 
 /// Every path of the table with its effect.
-pub(super) fn rows() -> impl Iterator<Item = (&'static str, TakeOver)> {
+pub(super) fn rows() -> impl Iterator<Item = (&'static str, ChangeEffect)> {
     ROWS.iter().flat_map(|(answer, paths)| paths.iter().map(|path| (*path, *answer)))
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{FieldChange, TakeOver, compare, table};
+use super::{ChangeEffect, FieldChange, compare, table};
 use crate::schema::{KUBELET_CONFIGURATION, field_at};
 use crate::{ConfigFiles, NodeConfig, SourceFile, flags, load};
 
@@ -16,7 +16,7 @@ fn config(lines: &str, args: &[&str]) -> NodeConfig {
     words.extend(args.iter().map(|word| (*word).to_owned()));
     let files = ConfigFiles { config: Some(file), ..ConfigFiles::default() };
     let loaded = load(flags::parse(&words), &files);
-    loaded.config.unwrap_or_else(|| panic!("{:?}", loaded.problems))
+    loaded.config.unwrap_or_else(|| panic!("{:?}", loaded.diagnostics))
 }
 
 fn one(changes: &[FieldChange]) -> &FieldChange {
@@ -67,7 +67,7 @@ fn a_changed_file_of_credential_providers_counts_from_the_next_start_on() {
     assert_eq!(compare(&with("a", ""), &with("a", "\n\n")), []);
     let changes = compare(&with("a", ""), &with("s3cr3t", ""));
     assert_eq!(one(&changes).field, "credentialProviders");
-    assert!(!one(&changes).take_over.is_live());
+    assert!(!one(&changes).change_effect.is_live());
     assert!(!format!("{changes:?}").contains("s3cr3t"));
 }
 
@@ -77,7 +77,7 @@ fn a_changed_number_is_shown_with_both_values() {
     let change = one(&changes);
     assert_eq!(change.field, "imageGCHighThresholdPercent");
     assert_eq!((change.old.as_str(), change.new.as_str()), ("85", "90"));
-    assert!(change.take_over.is_live());
+    assert!(change.change_effect.is_live());
 }
 
 #[test]
@@ -97,24 +97,27 @@ fn entries_of_a_map_change_one_by_one() {
             ("kubeReserved.pid", "unset", "10"),
         ]
     );
-    assert!(changes.iter().all(|change| !change.take_over.is_live()));
+    assert!(changes.iter().all(|change| !change.change_effect.is_live()));
 }
 
 #[test]
 fn the_nearest_row_decides() {
     let verbosity = compare(&config("", &[]), &config("logging: {verbosity: 4}", &[]));
-    assert!(one(&verbosity).take_over.is_live());
+    assert!(one(&verbosity).change_effect.is_live());
     let format = compare(&config("", &[]), &config("logging: {format: json}", &[]));
-    assert!(!one(&format).take_over.is_live());
+    assert!(!one(&format).change_effect.is_live());
     let threshold =
         compare(&config("", &[]), &config("evictionHard: {memory.available: 1Gi}", &[]));
-    assert!(threshold.len() > 1 && threshold.iter().all(|change| change.take_over.is_live()));
+    assert!(threshold.len() > 1 && threshold.iter().all(|change| change.change_effect.is_live()));
     assert_eq!(threshold[2].field, "evictionHard[memory.available]");
 }
 
 #[test]
 fn a_name_that_only_begins_alike_is_not_covered() {
-    assert_eq!(super::take_over("portal"), TakeOver::Restart("nobody has judged this field"));
+    assert_eq!(
+        super::change_effect("portal"),
+        ChangeEffect::Restart("nobody has judged this field")
+    );
 }
 
 #[test]
@@ -139,5 +142,5 @@ fn flags_wait_for_a_restart() {
     let changes = compare(&config("", &[]), &config("", &["--node-labels=rack=7"]));
     let change = one(&changes);
     assert_eq!((change.field.as_str(), change.new.as_str()), ("--node-labels", "rack=7"));
-    assert!(!change.take_over.is_live());
+    assert!(!change.change_effect.is_live());
 }

@@ -2,8 +2,8 @@
 
 use super::{CredentialProviderConfig, file_order, load};
 use crate::SourceFile;
+use crate::diagnostic::Diagnostic;
 use crate::feature_gates::FeatureGates;
-use crate::problem::Problem;
 
 const GOOD: &str = "apiVersion: kubelet.config.k8s.io/v1
 kind: CredentialProviderConfig
@@ -21,14 +21,14 @@ providers:
     requiredServiceAccountAnnotationKeys: [example.com/Role]
 ";
 
-fn read(texts: &[&str]) -> Result<CredentialProviderConfig, Vec<Problem>> {
+fn read(texts: &[&str]) -> Result<CredentialProviderConfig, Vec<Diagnostic>> {
     read_with(texts, &FeatureGates::default())
 }
 
 fn read_with(
     texts: &[&str],
     gates: &FeatureGates,
-) -> Result<CredentialProviderConfig, Vec<Problem>> {
+) -> Result<CredentialProviderConfig, Vec<Diagnostic>> {
     let files: Vec<SourceFile> = texts
         .iter()
         .enumerate()
@@ -41,10 +41,10 @@ fn read_with(
 }
 
 /// The findings about the valid file after one replacement.
-fn refusal(from: &str, to: &str) -> Vec<String> {
+fn errors_of(from: &str, to: &str) -> Vec<String> {
     assert!(GOOD.contains(from), "{from}");
-    let problems = read(&[&GOOD.replace(from, to)]).expect_err("it must be refused");
-    problems.iter().map(ToString::to_string).collect()
+    let diagnostics = read(&[&GOOD.replace(from, to)]).expect_err("it must be refused");
+    diagnostics.iter().map(ToString::to_string).collect()
 }
 
 #[test]
@@ -80,7 +80,7 @@ fn a_good_file_becomes_a_value() {
 }
 
 #[test]
-fn refusals_name_file_line_field_and_what_was_expected() {
+fn errors_name_file_line_field_and_expectation() {
     let place = "/etc/providers/0.yaml";
     for (from, to, expected) in [
         (
@@ -153,28 +153,28 @@ fn refusals_name_file_line_field_and_what_was_expected() {
             "optionalServiceAccountAnnotationKeys: a: must not stand in",
         ),
     ] {
-        let said = refusal(from, to);
+        let messages = errors_of(from, to);
         let fits = |line: &String| line.starts_with(place) && line.contains(expected);
-        assert!(said.iter().any(fits), "{to}: expected {expected:?} in {said:#?}");
+        assert!(messages.iter().any(fits), "{to}: expected {expected:?} in {messages:#?}");
     }
 }
 
 #[test]
 fn tokens_need_the_newest_messages_and_their_gate() {
-    let older = refusal("kubelet.k8s.io/v1\n  args", "kubelet.k8s.io/v1beta1\n  args");
+    let older = errors_of("kubelet.k8s.io/v1\n  args", "kubelet.k8s.io/v1beta1\n  args");
     assert!(older[0].contains("tokenAttributes: needs apiVersion"), "{older:?}");
-    let wishes = [("KubeletServiceAccountTokenForCredentialProviders".to_owned(), false)];
-    let (gates, _) = FeatureGates::from_map(&wishes.into_iter().collect());
-    let problems = read_with(&[GOOD], &gates).unwrap_err();
-    assert!(problems[0].to_string().contains("feature gate"), "{problems:?}");
+    let requested = [("KubeletServiceAccountTokenForCredentialProviders".to_owned(), false)];
+    let (gates, _) = FeatureGates::from_map(&requested.into_iter().collect());
+    let diagnostics = read_with(&[GOOD], &gates).unwrap_err();
+    assert!(diagnostics[0].to_string().contains("feature gate"), "{diagnostics:?}");
 }
 
 #[test]
 fn older_versions_know_no_tokens() {
     for version in ["v1beta1", "v1alpha1"] {
         let text = GOOD.replace("k8s.io/v1\nkind", &format!("k8s.io/{version}\nkind"));
-        let problems = read(&[&text]).unwrap_err();
-        assert_eq!(problems[0].field, "providers[0].tokenAttributes");
+        let diagnostics = read(&[&text]).unwrap_err();
+        assert_eq!(diagnostics[0].field, "providers[0].tokenAttributes");
         let without = &text[..text.find("  tokenAttributes").unwrap()];
         assert_eq!(read(&[without]).unwrap().providers.len(), 1);
     }
@@ -186,9 +186,9 @@ fn files_are_merged_and_a_name_belongs_to_one() {
     let config = read(&[GOOD, &other]).unwrap();
     let names: Vec<&str> = config.providers.iter().map(|provider| provider.name.as_str()).collect();
     assert_eq!(names, ["ecr", "gcr"]);
-    let problems = read(&[GOOD, GOOD]).unwrap_err();
+    let diagnostics = read(&[GOOD, GOOD]).unwrap_err();
     assert_eq!(
-        problems[0].to_string(),
+        diagnostics[0].to_string(),
         "/etc/providers/1.yaml:4: providers[0].name: ecr: another provider has this name"
     );
 }
@@ -208,8 +208,8 @@ fn no_mistake_brings_the_value_of_a_variable_to_light() {
         ("providers:\n- name", "providers:\n  name"),
         ("kind: C", "kind: X"),
     ] {
-        let said = refusal(from, to);
-        assert!(!said.join("\n").contains("sesame"), "{to}: {said:#?}");
+        let messages = errors_of(from, to);
+        assert!(!messages.join("\n").contains("sesame"), "{to}: {messages:#?}");
     }
 }
 
@@ -225,12 +225,12 @@ fn many_keys_are_judged_in_reasonable_time() {
 }
 
 #[test]
-fn nothing_is_not_enough() {
+fn an_empty_file_is_refused() {
     assert!(read(&[]).is_err());
-    let problems = read(&[
+    let diagnostics = read(&[
         "apiVersion: kubelet.config.k8s.io/v1\nkind: CredentialProviderConfig\nproviders: []",
     ]);
-    assert_eq!(problems.unwrap_err()[0].field, "providers");
+    assert_eq!(diagnostics.unwrap_err()[0].field, "providers");
     assert!(read(&[""]).is_err());
 }
 
@@ -241,7 +241,7 @@ fn every_mistake_is_found_at_once() {
 }
 
 #[test]
-fn only_some_names_in_a_folder_count() {
+fn only_some_names_in_a_dir_count() {
     let names = ["b.yaml", "a.json", "README.md", "c.yml", "yaml", "d.yaml.bak"];
     assert_eq!(file_order(&names), ["a.json", "b.yaml", "c.yml"]);
 }

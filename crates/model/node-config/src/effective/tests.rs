@@ -9,13 +9,13 @@ use crate::flags::{Combine, ConfigEdit};
 
 const HEAD: &str = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n";
 
-fn effective(body: &str, edits: &[ConfigEdit]) -> Effective {
+fn effective(body: &str, edits: &[ConfigEdit]) -> EffectiveConfig {
     let bytes = format!("{HEAD}{body}").into_bytes();
     let files = ConfigFiles {
         config: Some(SourceFile { path: "/c.yaml".to_owned(), bytes }),
         ..ConfigFiles::default()
     };
-    Effective::of(&assemble(edits, &files, false).tree)
+    EffectiveConfig::of(&assemble(edits, &files, false).tree)
 }
 
 #[test]
@@ -60,14 +60,14 @@ fn the_order_is_that_of_the_published_type() {
 }
 
 #[test]
-fn the_table_lists_what_somebody_said_and_no_secret() {
+fn the_table_lists_explicit_values_and_no_secret() {
     let body = "maxPods: 5\nrotateCertificates: false\nclusterDNS: [a]\nevictionHard:\n  memory.available: 1%\n\
                 staticPodURLHeader:\n  Authorization: [secret]\nstaticPodURL: https://u:secret@h/\ntlsMinVersion: ''\n";
     let edits =
         [ConfigEdit { flag: "port", path: "port", value: json!(1), combine: Combine::Replace }];
     let shown = effective(body, &edits);
     let rows: Vec<_> = shown
-        .said_values()
+        .explicit_values()
         .iter()
         .map(|row| format!("{} {} {}", row.path, row.value, row.origin))
         .collect();
@@ -100,7 +100,7 @@ fn no_form_shows_the_user_the_query_or_the_fragment_of_a_url() {
             !masked.to_json().contains("s3cr3t")
                 && !masked.to_value().to_string().contains("s3cr3t")
         );
-        let rows = format!("{:?}", shown.said_values());
+        let rows = format!("{:?}", shown.explicit_values());
         assert!(rows.contains("staticPodURL") && rows.contains("clusterDNS"), "{rows}");
         assert!(!rows.contains("s3cr3t"), "{rows}");
     }

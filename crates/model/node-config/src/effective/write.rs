@@ -6,9 +6,9 @@
 use std::fmt::Write;
 
 use crate::document::{Node, Value, is_plain_word};
-use crate::schema::{API_VERSION, KIND, KUBELET_CONFIGURATION, Kind};
+use crate::schema::{API_VERSION, FieldKind, KIND, KUBELET_CONFIGURATION};
 
-const ROOT: Kind = Kind::Object(KUBELET_CONFIGURATION);
+const ROOT: FieldKind = FieldKind::Object(KUBELET_CONFIGURATION);
 
 pub(super) fn yaml(document: &Node) -> String {
     let mut text = format!("apiVersion: {API_VERSION}\nkind: {KIND}\n");
@@ -27,28 +27,28 @@ pub(super) fn json(document: &Node) -> String {
 }
 
 /// The children of an object in schema order, of a map in the order of its keys.
-fn entries(node: &Node, kind: Kind) -> Vec<(&str, &Node, Kind)> {
+fn entries(node: &Node, kind: FieldKind) -> Vec<(&str, &Node, FieldKind)> {
     let Value::Map(present) = &node.value else { return Vec::new() };
     match kind {
-        Kind::Object(fields) => fields
+        FieldKind::Object(fields) => fields
             .iter()
             .filter_map(|field| Some((field.name, present.get(field.name)?, field.kind)))
             .collect(),
-        Kind::Map(inner) => {
+        FieldKind::Map(inner) => {
             present.iter().map(|(key, child)| (key.as_str(), child, *inner)).collect()
         }
         _ => Vec::new(),
     }
 }
 
-fn item_kind(kind: Kind) -> Kind {
+fn item_kind(kind: FieldKind) -> FieldKind {
     match kind {
-        Kind::List(inner) => *inner,
+        FieldKind::List(inner) => *inner,
         other => other,
     }
 }
 
-fn yaml_entries(node: &Node, kind: Kind, indent: usize, text: &mut String) {
+fn yaml_entries(node: &Node, kind: FieldKind, indent: usize, text: &mut String) {
     for (key, child, kind) in entries(node, kind) {
         let _ = write!(text, "{:indent$}{}:", "", word(key));
         yaml_child(child, kind, indent, text);
@@ -56,7 +56,7 @@ fn yaml_entries(node: &Node, kind: Kind, indent: usize, text: &mut String) {
 }
 
 /// The text after a colon.
-fn yaml_child(node: &Node, kind: Kind, indent: usize, text: &mut String) {
+fn yaml_child(node: &Node, kind: FieldKind, indent: usize, text: &mut String) {
     match &node.value {
         Value::Map(entries) if !entries.is_empty() => {
             text.push('\n');
@@ -72,7 +72,7 @@ fn yaml_child(node: &Node, kind: Kind, indent: usize, text: &mut String) {
     }
 }
 
-fn yaml_items(items: &[Node], kind: Kind, indent: usize, text: &mut String) {
+fn yaml_items(items: &[Node], kind: FieldKind, indent: usize, text: &mut String) {
     for item in items {
         match &item.value {
             Value::Map(entries) if !entries.is_empty() => {
@@ -124,7 +124,7 @@ fn quoted(text: &str) -> String {
     result
 }
 
-fn json_node(node: &Node, kind: Kind, depth: usize, text: &mut String) {
+fn json_node(node: &Node, kind: FieldKind, depth: usize, text: &mut String) {
     let indent = depth * 2;
     match &node.value {
         Value::Map(present) if !present.is_empty() => {

@@ -9,7 +9,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use crate::problem::Problem;
+use crate::diagnostic::Diagnostic;
 
 mod table;
 #[cfg(test)]
@@ -19,14 +19,14 @@ pub use table::Gate;
 
 /// The stage of a feature.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Stage {
+pub enum GateStage {
     Alpha,
     Beta,
     Stable,
     Deprecated,
 }
 
-impl fmt::Display for Stage {
+impl fmt::Display for GateStage {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.write_str(match self {
             Self::Alpha => "ALPHA",
@@ -42,13 +42,13 @@ impl fmt::Display for Stage {
 pub struct GateSpec {
     pub gate: Gate,
     pub name: &'static str,
-    pub stage: Stage,
+    pub stage: GateStage,
     /// On unless it is turned off explicitly.
     pub default: bool,
     /// Only the default may be set.
     pub locked: bool,
     /// Gates that must be on when this one is.
-    pub needs: &'static [Gate],
+    pub dependencies: &'static [Gate],
 }
 
 /// Generates the `Gate` variants and their specifications from the rows of the table, in one order.
@@ -66,10 +66,10 @@ macro_rules! gate_table {
         pub(super) static GATES: &[GateSpec] = &[$(GateSpec {
             gate: Gate::$name,
             name: stringify!($name),
-            stage: Stage::$stage,
+            stage: GateStage::$stage,
             default: gate_table!(@default $default).0,
             locked: gate_table!(@default $default).1,
-            needs: &[$(Gate::$need),*],
+            dependencies: &[$(Gate::$need),*],
         }),*];
     };
 }
@@ -85,7 +85,7 @@ impl Gate {
         self.spec().name
     }
 
-    pub fn stage(self) -> Stage {
+    pub fn stage(self) -> GateStage {
         self.spec().stage
     }
 
@@ -144,28 +144,29 @@ impl FeatureGates {
     /// A gate's own name takes precedence over `AllAlpha` and `AllBeta`, whatever their order.
     /// Dependencies are only checked when nothing else is wrong, since a rejected request would
     /// show up a second time there.
-    pub fn from_map(wishes: &BTreeMap<String, bool>) -> (Self, Vec<Problem>) {
+    pub fn from_map(requested: &BTreeMap<String, bool>) -> (Self, Vec<Diagnostic>) {
         let mut gates = Self::default();
-        let mut problems = Vec::new();
-        for (group, stage) in [(Gate::AllAlpha, Stage::Alpha), (Gate::AllBeta, Stage::Beta)] {
-            if let Some(value) = wishes.get(group.name()) {
+        let mut diagnostics = Vec::new();
+        for (group, stage) in [(Gate::AllAlpha, GateStage::Alpha), (Gate::AllBeta, GateStage::Beta)]
+        {
+            if let Some(value) = requested.get(group.name()) {
                 gates.set_stage(stage, *value);
             }
         }
-        for (name, value) in wishes {
-            match permitted(name, *value) {
+        for (name, value) in requested {
+            match check_request(name, *value) {
                 Ok((gate, warning)) => {
                     assign(&mut gates.on, gate, *value);
                     assign(&mut gates.named, gate, true);
-                    problems.extend(warning);
+                    diagnostics.extend(warning);
                 }
-                Err(problem) => problems.push(problem),
+                Err(diagnostic) => diagnostics.push(diagnostic),
             }
         }
-        if !problems.iter().any(Problem::is_error) {
-            problems.extend(gates.unmet_needs());
+        if !diagnostics.iter().any(Diagnostic::is_error) {
+            diagnostics.extend(gates.unmet_dependencies());
         }
-        (gates, problems)
+        (gates, diagnostics)
     }
 
     pub fn enabled(&self, gate: Gate) -> bool {
@@ -181,7 +182,7 @@ impl FeatureGates {
         })
     }
 
-    fn set_stage(&mut self, stage: Stage, value: bool) {
+    fn set_stage(&mut self, stage: GateStage, value: bool) {
         for spec in table::GATES {
             let group = matches!(spec.gate, Gate::AllAlpha | Gate::AllBeta);
             if spec.stage == stage && !group {
@@ -190,11 +191,11 @@ impl FeatureGates {
         }
     }
 
-    fn unmet_needs(&self) -> Vec<Problem> {
-        let mut problems = Vec::new();
+    fn unmet_dependencies(&self) -> Vec<Diagnostic> {
+        let mut diagnostics = Vec::new();
         for spec in table::GATES.iter().filter(|spec| self.enabled(spec.gate)) {
             let missing: Vec<&str> = spec
-                .needs
+                .dependencies
                 .iter()
                 .filter(|need| !self.enabled(**need))
                 .map(|need| need.name())
@@ -204,10 +205,10 @@ impl FeatureGates {
                     "is on, and needs gates that are off: {}; turn those on or this one off",
                     missing.join(", ")
                 );
-                problems.push(Problem::error(field(spec.name), message).with_value(true));
+                diagnostics.push(Diagnostic::error(field(spec.name), message).with_value(true));
             }
         }
-        problems
+        diagnostics
     }
 }
 
@@ -219,22 +220,24 @@ impl fmt::Debug for FeatureGates {
 }
 
 /// Whether one request is accepted, with a warning about it if there is one.
-fn permitted(name: &str, value: bool) -> Result<(Gate, Option<Problem>), Problem> {
+fn check_request(name: &str, value: bool) -> Result<(Gate, Option<Diagnostic>), Diagnostic> {
     let Some(gate) = Gate::find(name) else {
         let message = "unknown feature gate; expected one that Kubernetes v1.36 has";
-        return Err(Problem::error(field(name), message).with_value(value));
+        return Err(Diagnostic::error(field(name), message).with_value(value));
     };
     let spec = gate.spec();
     if spec.locked && value != spec.default {
         let message = format!("this gate is locked; expected {} or no entry", spec.default);
-        return Err(Problem::error(field(name), message).with_value(value));
+        return Err(Diagnostic::error(field(name), message).with_value(value));
     }
     let warning = match spec.stage {
-        Stage::Stable => Some("the feature is stable; a later release no longer knows its gate"),
-        Stage::Deprecated => Some("the gate is deprecated; a later release no longer knows it"),
-        Stage::Alpha | Stage::Beta => None,
+        GateStage::Stable => {
+            Some("the feature is stable; a later release no longer knows its gate")
+        }
+        GateStage::Deprecated => Some("the gate is deprecated; a later release no longer knows it"),
+        GateStage::Alpha | GateStage::Beta => None,
     };
-    Ok((gate, warning.map(|message| Problem::warning(field(name), message).with_value(value))))
+    Ok((gate, warning.map(|message| Diagnostic::warning(field(name), message).with_value(value))))
 }
 
 fn field(name: &str) -> String {

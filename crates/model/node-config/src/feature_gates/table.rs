@@ -5,7 +5,7 @@
 //! cluster sets the same list everywhere and an unknown name is an error.
 
 use super::gate_table;
-use super::{GateSpec, Stage};
+use super::{GateSpec, GateStage};
 
 gate_table! {
     APIResponseCompression: Beta, On, [];

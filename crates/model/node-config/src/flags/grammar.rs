@@ -24,34 +24,34 @@ pub trait FlagSet {
 
 /// Parses all arguments. Returns the first positional one: only this one is worth naming.
 pub fn read<'a>(args: &'a [String], set: &mut impl FlagSet) -> Option<&'a str> {
-    let mut words = Words { words: args.iter(), set };
+    let mut remaining = Arguments { remaining: args.iter(), set };
     let mut stray = None;
-    while let Some(word) = words.words.next() {
-        if word == "--" {
+    while let Some(arg) = remaining.remaining.next() {
+        if arg == "--" {
             // Everything after it is positional, whatever it looks like.
-            return stray.or(words.words.next().map(String::as_str));
+            return stray.or(remaining.remaining.next().map(String::as_str));
         }
-        match word.strip_prefix('-') {
-            None | Some("") => stray = stray.or(Some(word.as_str())),
+        match arg.strip_prefix('-') {
+            None | Some("") => stray = stray.or(Some(arg.as_str())),
             Some(rest) => match rest.strip_prefix('-') {
-                Some(long) => words.long(word, long),
-                None => words.letters(rest),
+                Some(long) => remaining.long(arg, long),
+                None => remaining.letters(rest),
             },
         }
     }
     stray
 }
 
-struct Words<'a, 's, S> {
-    words: Iter<'a, String>,
+struct Arguments<'a, 's, S> {
+    remaining: Iter<'a, String>,
     set: &'s mut S,
 }
 
-impl<'a, S: FlagSet> Words<'a, '_, S> {
+impl<'a, S: FlagSet> Arguments<'a, '_, S> {
     /// `--name`, `--name=value`, `--name value`.
-    fn long(&mut self, word: &str, text: &'a str) {
+    fn long(&mut self, arg: &str, text: &'a str) {
         if text.starts_with(['-', '=']) {
-            self.set.refuse(format!("bad flag syntax: {word}"));
+            self.set.refuse(format!("bad flag syntax: {arg}"));
             return;
         }
         let (name, attached) = match text.split_once('=') {
@@ -65,7 +65,7 @@ impl<'a, S: FlagSet> Words<'a, '_, S> {
             }
             return;
         };
-        let next = || self.words.next().map(String::as_str);
+        let next = || self.remaining.next().map(String::as_str);
         match attached.or(self.set.bare_value(flag)).or_else(next) {
             Some(text) => self.set.take(flag, text),
             None => self.set.refuse(format!("flag needs an argument: --{name}")),
@@ -97,7 +97,7 @@ impl<'a, S: FlagSet> Words<'a, '_, S> {
                 continue;
             }
             let joined = Some(behind).filter(|text| !text.is_empty());
-            let next = || self.words.next().map(String::as_str);
+            let next = || self.remaining.next().map(String::as_str);
             match attached.or(joined).or_else(next) {
                 Some(text) => self.set.take(flag, text),
                 None => {
@@ -110,8 +110,8 @@ impl<'a, S: FlagSet> Words<'a, '_, S> {
 
     /// The argument after an unknown flag is more likely its value than a positional one.
     fn skip_value(&mut self) {
-        if self.words.as_slice().first().is_some_and(|word| !word.starts_with('-')) {
-            self.words.next();
+        if self.remaining.as_slice().first().is_some_and(|arg| !arg.starts_with('-')) {
+            self.remaining.next();
         }
     }
 }

@@ -9,7 +9,7 @@ use pod_model::GoDuration;
 
 /// How the text of a flag is parsed, and how repeated uses combine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum FlagKind {
     Bool,
     Int32,
     Int64,
@@ -49,7 +49,7 @@ pub enum Kind {
     Version,
 }
 
-impl Kind {
+impl FlagKind {
     /// The name of this kind in Go's flag library.
     pub fn type_name(self) -> &'static str {
         match self {
@@ -108,8 +108,8 @@ impl Kind {
 
 /// Whether and why a flag is deprecated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Standing {
-    Lasting,
+pub enum Deprecation {
+    NotDeprecated,
     /// The same thing is a field of the configuration file.
     MovedToFile,
     /// A library's flag that the kubelet never meant to expose.
@@ -117,14 +117,14 @@ pub enum Standing {
     /// Collection of dead containers follows the eviction settings now.
     MovedToEviction,
     /// Removed without replacement.
-    GoingAway,
+    Removed,
 }
 
-impl Standing {
+impl Deprecation {
     /// The text after "has been deprecated, " when the flag is used.
     pub fn advice(self) -> Option<&'static str> {
         match self {
-            Self::Lasting => None,
+            Self::NotDeprecated => None,
             Self::MovedToFile => {
                 Some("set the field of the same meaning in the file given with --config instead.")
             }
@@ -134,7 +134,7 @@ impl Standing {
             Self::MovedToEviction => {
                 Some("use --eviction-hard or --eviction-soft; a later release drops it.")
             }
-            Self::GoingAway => Some("a later release drops it, and nothing takes its place."),
+            Self::Removed => Some("a later release drops it, and nothing takes its place."),
         }
     }
 }
@@ -152,9 +152,9 @@ pub enum NodeField {
 
 /// What a flag sets.
 #[derive(Clone, Copy)]
-pub enum Target {
+pub enum FlagTarget {
     /// A field of `KubeletConfiguration`, by its path.
-    Config(&'static str, Kind),
+    Config(&'static str, FlagKind),
     Node(NodeField),
     Help,
     Version,
@@ -165,31 +165,31 @@ pub enum Target {
 pub struct FlagSpec {
     pub name: &'static str,
     pub shorthand: Option<char>,
-    pub target: Target,
-    pub standing: Standing,
+    pub target: FlagTarget,
+    pub deprecation: Deprecation,
     /// As Go's flag library prints it.
     pub default: &'static str,
     pub help: &'static str,
 }
 
 impl FlagSpec {
-    pub fn kind(&self) -> Kind {
+    pub fn kind(&self) -> FlagKind {
         match self.target {
-            Target::Config(_, kind) => kind,
-            Target::Node(NodeField::Bool(_)) | Target::Help => Kind::Bool,
-            Target::Node(NodeField::Int32(_)) => Kind::Int32,
-            Target::Node(NodeField::Int(_)) => Kind::Int,
-            Target::Node(NodeField::Duration(_)) => Kind::Duration,
-            Target::Node(NodeField::Text(_)) => Kind::Text,
-            Target::Node(NodeField::Labels(_)) => Kind::LabelPairs,
-            Target::Version => Kind::Version,
+            FlagTarget::Config(_, kind) => kind,
+            FlagTarget::Node(NodeField::Bool(_)) | FlagTarget::Help => FlagKind::Bool,
+            FlagTarget::Node(NodeField::Int32(_)) => FlagKind::Int32,
+            FlagTarget::Node(NodeField::Int(_)) => FlagKind::Int,
+            FlagTarget::Node(NodeField::Duration(_)) => FlagKind::Duration,
+            FlagTarget::Node(NodeField::Text(_)) => FlagKind::Text,
+            FlagTarget::Node(NodeField::Labels(_)) => FlagKind::LabelPairs,
+            FlagTarget::Version => FlagKind::Version,
         }
     }
 
     /// The path in `KubeletConfiguration`; empty for a flag that sets something else.
     pub fn path(&self) -> &'static str {
         match self.target {
-            Target::Config(path, _) => path,
+            FlagTarget::Config(path, _) => path,
             _ => "",
         }
     }

@@ -10,8 +10,9 @@ use std::fmt;
 
 use serde_json::Value;
 
-use crate::problem::{MASK, Problem, masked_text, shown_value};
+use crate::diagnostic::{Diagnostic, MASK, masked_text, shown_value};
 
+mod go_syntax;
 pub mod grammar;
 mod kind;
 mod reader;
@@ -21,13 +22,12 @@ mod table;
 mod tests;
 mod usage;
 mod value;
-mod words;
 
-pub use kind::{FlagSpec, Kind, NodeField, Standing, Target};
+pub use go_syntax::parse_bool;
+pub use kind::{Deprecation, FlagKind, FlagSpec, FlagTarget, NodeField};
 pub use settings::{CadvisorSettings, FlagSettings, MaskedText};
 pub use usage::{paragraph, usage};
-pub use value::{FlagValue, absorb};
-pub use words::parse_bool;
+pub use value::{FlagValue, add_value};
 
 /// The release of Kubernetes whose command line this is.
 pub const KUBERNETES_VERSION: &str = "v1.36.3";
@@ -37,22 +37,22 @@ pub const KUBERNETES_VERSION: &str = "v1.36.3";
 /// Errors among the problems come before `help`, and `help` before `version`: a kubelet that is run
 /// with a wrong flag and `--help` reports the wrong flag.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub struct CommandLine {
+pub struct KubeletCommandLine {
     /// Settings that are not part of `KubeletConfiguration`.
     pub node: FlagSettings,
     /// Fields to set over the configuration files, one edit per flag, in the order of first use.
     pub edits: Vec<ConfigEdit>,
-    pub problems: Vec<Problem>,
+    pub diagnostics: Vec<Diagnostic>,
     pub help: bool,
     pub version: Option<VersionRequest>,
     /// Every accepted use of a flag, in order.
     pub given: Vec<GivenFlag>,
 }
 
-impl CommandLine {
+impl KubeletCommandLine {
     /// Whether there is an error, so that nothing else in here is valid.
     pub fn has_errors(&self) -> bool {
-        self.problems.iter().any(Problem::is_error)
+        self.diagnostics.iter().any(Diagnostic::is_error)
     }
 }
 
@@ -124,7 +124,7 @@ impl fmt::Debug for ConfigEdit {
 }
 
 /// Parses a command line, without the program's own name in front.
-pub fn parse(args: &[String]) -> CommandLine {
+pub fn parse(args: &[String]) -> KubeletCommandLine {
     reader::read(args)
 }
 

@@ -5,33 +5,35 @@
 //!
 //! upstream: cmd/kubelet/app/server.go
 
+use super::go_syntax::parse_bool;
 use super::grammar::{self, FlagSet};
-use super::kind::{FlagSpec, Target};
+use super::kind::{FlagSpec, FlagTarget};
 use super::table;
-use super::value::{FlagValue, absorb};
-use super::words::parse_bool;
-use super::{Combine, CommandLine, ConfigEdit, GivenFlag, KUBERNETES_VERSION, VersionRequest};
-use crate::problem::{Origin, Problem};
+use super::value::{FlagValue, add_value};
+use super::{
+    Combine, ConfigEdit, GivenFlag, KUBERNETES_VERSION, KubeletCommandLine, VersionRequest,
+};
+use crate::diagnostic::{Diagnostic, Origin};
 
 /// A flag that was used, with the combined value of its uses.
-struct Used {
+struct UsedFlag {
     flag: &'static FlagSpec,
     value: FlagValue,
 }
 
 #[derive(Default)]
-struct Reader {
-    used: Vec<Used>,
-    line: CommandLine,
+struct FlagReader {
+    used: Vec<UsedFlag>,
+    line: KubeletCommandLine,
 }
 
-pub(super) fn read(args: &[String]) -> CommandLine {
-    let mut reader = Reader::default();
+pub(super) fn read(args: &[String]) -> KubeletCommandLine {
+    let mut reader = FlagReader::default();
     let stray = grammar::read(args, &mut reader);
     reader.finish(stray)
 }
 
-impl FlagSet for Reader {
+impl FlagSet for FlagReader {
     type Flag = &'static FlagSpec;
 
     fn named(&self, name: &str) -> Option<Self::Flag> {
@@ -48,9 +50,9 @@ impl FlagSet for Reader {
 
     fn take(&mut self, flag: &'static FlagSpec, text: &str) {
         let outcome = match flag.target {
-            Target::Version => self.version(text),
-            Target::Help => parse_bool(text).map(|wanted| self.line.help = wanted),
-            Target::Config(..) | Target::Node(_) => self.absorb(flag, text),
+            FlagTarget::Version => self.version(text),
+            FlagTarget::Help => parse_bool(text).map(|wanted| self.line.help = wanted),
+            FlagTarget::Config(..) | FlagTarget::Node(_) => self.add_value(flag, text),
         };
         match outcome {
             Ok(()) => {
@@ -58,24 +60,24 @@ impl FlagSet for Reader {
                 self.line.given.push(GivenFlag { flag: flag.name, value: text.to_owned() });
             }
             Err(expected) => {
-                let problem = Problem::error(flag.path(), expected).with_value(text);
-                self.line.problems.push(problem.at(Origin::flag(flag.name)));
+                let diagnostic = Diagnostic::error(flag.path(), expected).with_value(text);
+                self.line.diagnostics.push(diagnostic.at(Origin::flag(flag.name)));
             }
         }
     }
 
     fn refuse(&mut self, message: String) {
-        self.line.problems.push(Problem::error("", message));
+        self.line.diagnostics.push(Diagnostic::error("", message));
     }
 }
 
-impl Reader {
-    fn absorb(&mut self, flag: &'static FlagSpec, text: &str) -> Result<(), String> {
+impl FlagReader {
+    fn add_value(&mut self, flag: &'static FlagSpec, text: &str) -> Result<(), String> {
         match self.used.iter_mut().find(|used| used.flag.name == flag.name) {
-            Some(used) => used.value = absorb(flag.kind(), Some(used.value.clone()), text)?,
+            Some(used) => used.value = add_value(flag.kind(), Some(used.value.clone()), text)?,
             None => {
-                let value = absorb(flag.kind(), None, text)?;
-                self.used.push(Used { flag, value });
+                let value = add_value(flag.kind(), None, text)?;
+                self.used.push(UsedFlag { flag, value });
             }
         }
         Ok(())
@@ -100,25 +102,25 @@ impl Reader {
     /// One warning per flag is enough, however often it is used.
     fn warn_once(&mut self, flag: &FlagSpec) {
         let first_use = !self.line.given.iter().any(|given| given.flag == flag.name);
-        if let (true, Some(advice)) = (first_use, flag.standing.advice()) {
+        if let (true, Some(advice)) = (first_use, flag.deprecation.advice()) {
             let message = format!("Flag --{} has been deprecated, {advice}", flag.name);
-            self.line.problems.push(Problem::warning("", message));
+            self.line.diagnostics.push(Diagnostic::warning("", message));
         }
     }
 
-    fn finish(mut self, stray: Option<&str>) -> CommandLine {
+    fn finish(mut self, stray: Option<&str>) -> KubeletCommandLine {
         if let Some(stray) = stray {
             self.refuse(format!("unknown command {stray}"));
         }
-        for Used { flag, value } in self.used {
+        for UsedFlag { flag, value } in self.used {
             match flag.target {
-                Target::Config(path, _) => {
+                FlagTarget::Config(path, _) => {
                     let combine = combine(path);
                     let edit = |value| ConfigEdit { flag: flag.name, path, value, combine };
                     self.line.edits.extend(value.into_json().map(edit));
                 }
-                Target::Node(field) => value.write_into(field, &mut self.line.node),
-                Target::Help | Target::Version => {}
+                FlagTarget::Node(field) => value.write_into(field, &mut self.line.node),
+                FlagTarget::Help | FlagTarget::Version => {}
             }
         }
         self.line
@@ -140,7 +142,7 @@ fn check_reported_version(text: &str) -> Result<(), String> {
     let word = |part: &str| {
         !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
     };
-    let words = |text: &str| text.split('.').all(word);
+    let go_syntax = |text: &str| text.split('.').all(word);
     let number_without_zero = |part: &str| {
         !(part.len() > 1 && part.starts_with('0') && part.bytes().all(|byte| byte.is_ascii_digit()))
     };
@@ -150,10 +152,10 @@ fn check_reported_version(text: &str) -> Result<(), String> {
             None => (suffix, None),
         };
         let pre_release_fits = match before.strip_prefix('-') {
-            Some(pre) => words(pre) && pre.split('.').all(number_without_zero),
+            Some(pre) => go_syntax(pre) && pre.split('.').all(number_without_zero),
             None => before.is_empty(),
         };
-        pre_release_fits && build.is_none_or(words)
+        pre_release_fits && build.is_none_or(go_syntax)
     });
     if fits { Ok(()) } else { Err(format!("expected {KUBERNETES_VERSION}, or that with a suffix")) }
 }

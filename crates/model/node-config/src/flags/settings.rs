@@ -8,7 +8,7 @@ use std::fmt;
 
 use pod_model::GoDuration;
 
-use crate::problem::MASK;
+use crate::diagnostic::MASK;
 
 /// Everything on a command line that is not in `KubeletConfiguration`.
 #[derive(Debug, Clone, PartialEq, Eq)]

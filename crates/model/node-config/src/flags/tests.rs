@@ -4,11 +4,11 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::{
-    Combine, CommandLine, FlagSettings, KUBERNETES_VERSION, Kind, Target, VersionRequest, alias_of,
-    all, parse, usage,
+    Combine, FlagKind, FlagSettings, FlagTarget, KUBERNETES_VERSION, KubeletCommandLine,
+    VersionRequest, alias_of, all, parse, usage,
 };
 
-use crate::{ConfigFiles, Loaded, load};
+use crate::{ConfigFiles, LoadedNodeConfig, load};
 
 mod kinds;
 
@@ -16,12 +16,12 @@ const GOLDEN: &str = include_str!("tests/kubelet-flags.golden");
 /// Where the reference kubelet is pinned; its golden files are made from that version.
 const PINS: &str = include_str!("../../../../../tests/real-parts/kubernetes/go.mod");
 
-pub(super) fn read(args: &[&str]) -> CommandLine {
+pub(super) fn read(args: &[&str]) -> KubeletCommandLine {
     parse(&args.iter().map(|arg| (*arg).to_owned()).collect::<Vec<_>>())
 }
 
-pub(super) fn errors(line: &CommandLine) -> Vec<String> {
-    line.problems.iter().filter(|one| one.is_error()).map(ToString::to_string).collect()
+pub(super) fn errors(line: &KubeletCommandLine) -> Vec<String> {
+    line.diagnostics.iter().filter(|one| one.is_error()).map(ToString::to_string).collect()
 }
 
 /// The only edit of a command line that must be valid.
@@ -33,25 +33,25 @@ pub(super) fn edit(args: &[&str]) -> Value {
 }
 
 /// The only error of a command line that must be invalid.
-pub(super) fn refusal(args: &[&str]) -> String {
+pub(super) fn errors_of(args: &[&str]) -> String {
     let found = errors(&read(args));
     assert_eq!(found.len(), 1, "{args:?}: {found:?}");
     found[0].clone()
 }
 
 /// How the reference's type tells kinds apart that share one name in the help.
-fn go_kind(kind: Kind, go_type: &str) -> bool {
+fn go_kind(kind: FlagKind, go_type: &str) -> bool {
     match kind {
-        Kind::Pairs => go_type == "flag.MapStringString",
-        Kind::OnePair => go_type == "flag.MapStringString unsplit",
-        Kind::ThresholdPairs => go_type == "flag.LangleSeparatedMapStringString",
-        Kind::LabelPairs => go_type == "flag.ConfigurationMap",
+        FlagKind::Pairs => go_type == "flag.MapStringString",
+        FlagKind::OnePair => go_type == "flag.MapStringString unsplit",
+        FlagKind::ThresholdPairs => go_type == "flag.LangleSeparatedMapStringString",
+        FlagKind::LabelPairs => go_type == "flag.ConfigurationMap",
         _ => true,
     }
 }
 
 #[test]
-fn the_table_is_what_the_pinned_kubelet_says() {
+fn the_flag_table_matches_the_pinned_kubelet() {
     assert!(GOLDEN.starts_with(&format!("# flags of k8s.io/kubernetes {KUBERNETES_VERSION}\n")));
     let theirs: Vec<Vec<&str>> = GOLDEN
         .lines()
@@ -62,7 +62,7 @@ fn the_table_is_what_the_pinned_kubelet_says() {
     assert_eq!(all().iter().map(|flag| flag.name).collect::<Vec<_>>(), names);
     for (ours, row) in all().iter().zip(&theirs) {
         let shorthand = ours.shorthand.map(String::from).unwrap_or_default();
-        let deprecated = ours.standing.advice().is_some().to_string();
+        let deprecated = ours.deprecation.advice().is_some().to_string();
         let bare = ours.kind().bare_value().unwrap_or_default();
         let facts =
             [ours.name, &shorthand, ours.kind().type_name(), bare, &deprecated, ours.default];
@@ -82,21 +82,22 @@ fn configuration_flags_at_their_defaults_change_nothing() {
     let written: Vec<String> = all()
         .iter()
         // One pair per use has no way to write "none".
-        .filter(|flag| !flag.path().is_empty() && flag.kind() != Kind::OnePair)
+        .filter(|flag| !flag.path().is_empty() && flag.kind() != FlagKind::OnePair)
         .map(|flag| format!("--{}={}", flag.name, flag.default.trim_matches(['[', ']'])))
         .collect();
     let loaded = load(parse(&written), &ConfigFiles::default());
     let plain = load(parse(&[]), &ConfigFiles::default());
     assert_eq!(loaded.errors().collect::<Vec<_>>(), plain.errors().collect::<Vec<_>>());
-    let settings = |loaded: &Loaded| loaded.config.as_ref().map(|config| config.settings().clone());
-    assert!(settings(&plain).is_some(), "{:?}", plain.problems);
+    let settings =
+        |loaded: &LoadedNodeConfig| loaded.config.as_ref().map(|config| config.settings().clone());
+    assert!(settings(&plain).is_some(), "{:?}", plain.diagnostics);
     assert_eq!(settings(&loaded), settings(&plain));
 }
 
 #[test]
 fn no_path_has_two_flags_and_every_path_finds_its_flag() {
     for flag in all() {
-        if let Target::Config(path, _) = flag.target {
+        if let FlagTarget::Config(path, _) = flag.target {
             assert_eq!(alias_of(path), Some(flag.name));
         }
     }
@@ -109,26 +110,26 @@ fn no_path_has_two_flags_and_every_path_finds_its_flag() {
 fn the_defaults_of_the_settings_are_the_defaults_of_the_table() {
     let written: Vec<String> = all()
         .iter()
-        .filter(|flag| matches!(flag.target, Target::Node(_)))
+        .filter(|flag| matches!(flag.target, FlagTarget::Node(_)))
         .map(|flag| format!("--{}={}", flag.name, flag.default))
         .collect();
     let line = parse(&written);
-    assert!(!line.has_errors(), "{:?}", line.problems);
+    assert!(!line.has_errors(), "{:?}", line.diagnostics);
     assert_eq!(line.given.len(), written.len());
     assert_eq!(line.node, FlagSettings::default());
 }
 
 #[test]
 fn each_settings_flag_sets_a_field_of_its_own() {
-    for flag in all().iter().filter(|flag| matches!(flag.target, Target::Node(_))) {
+    for flag in all().iter().filter(|flag| matches!(flag.target, FlagTarget::Node(_))) {
         let value = match flag.kind() {
-            Kind::Bool => "true",
-            Kind::Int32 | Kind::Int => "77",
-            Kind::Duration => "77s",
+            FlagKind::Bool => "true",
+            FlagKind::Int32 | FlagKind::Int => "77",
+            FlagKind::Duration => "77s",
             _ => "other=77",
         };
         let line = read(&[&format!("--{}={value}", flag.name)]);
-        assert!(!line.has_errors(), "{:?}", line.problems);
+        assert!(!line.has_errors(), "{:?}", line.diagnostics);
         assert_ne!(line.node, FlagSettings::default(), "{}", flag.name);
         // The first line that differs is the field's own, or a nested line of a field above it.
         let before = format!("{:#?}", FlagSettings::default());
@@ -166,7 +167,7 @@ fn values_are_found_where_the_reference_finds_them() {
     // A boolean never takes the next argument.
     assert_eq!(edit(&["--enable-server=false"]), json!(false));
     assert_eq!(edit(&["--fail-swap-on"]), json!(true));
-    assert_eq!(refusal(&["--fail-swap-on", "false"]), "unknown command false");
+    assert_eq!(errors_of(&["--fail-swap-on", "false"]), "unknown command false");
 }
 
 #[test]
@@ -180,12 +181,12 @@ fn several_letters_share_a_dash() {
     assert!(read(&["-h"]).help && read(&["--help"]).help && read(&["-h=true"]).help);
     assert!(!read(&["--help", "--help=false"]).help);
     assert_eq!(
-        refusal(&["-vh"]),
+        errors_of(&["-vh"]),
         "--v: logging.verbosity: h: expected a whole number from 0 to 2147483647"
     );
-    assert_eq!(refusal(&["-h="]), "unknown shorthand flag: '=' in -=");
+    assert_eq!(errors_of(&["-h="]), "unknown shorthand flag: '=' in -=");
     assert_eq!(
-        refusal(&["-v="]),
+        errors_of(&["-v="]),
         "--v: logging.verbosity: =: expected a whole number from 0 to 2147483647"
     );
     // Go's own test programs have such flags, and the reference passes over them.
@@ -193,7 +194,7 @@ fn several_letters_share_a_dash() {
 }
 
 #[test]
-fn mistakes_are_named_in_the_words_that_scripts_know() {
+fn mistakes_are_reported_with_upstream_texts() {
     for (args, expected) in [
         (&["--nonsense"][..], "unknown flag: --nonsense"),
         (&["--nonsense=1"], "unknown flag: --nonsense"),
@@ -213,7 +214,7 @@ fn mistakes_are_named_in_the_words_that_scripts_know() {
         (&["one", "two"], "unknown command one"),
         (&["--", "--port=1"], "unknown command --port=1"),
     ] {
-        assert_eq!(refusal(args), expected, "{args:?}");
+        assert_eq!(errors_of(args), expected, "{args:?}");
     }
     assert_eq!(errors(&read(&["--"])), Vec::<String>::new());
     assert_eq!(errors(&read(&[])), Vec::<String>::new());
@@ -237,15 +238,15 @@ fn all_mistakes_are_found_at_once() {
 #[test]
 fn old_flags_warn_once_and_lasting_ones_do_not() {
     let line = read(&["--port=1", "--port=2", "--maximum-dead-containers=3", "--boot-id-file=x"]);
-    let warnings: Vec<String> = line.problems.iter().map(ToString::to_string).collect();
+    let warnings: Vec<String> = line.diagnostics.iter().map(ToString::to_string).collect();
     assert_eq!(warnings.len(), 3, "{warnings:?}");
     assert!(warnings[0].starts_with("Flag --port has been deprecated, "), "{}", warnings[0]);
     assert!(warnings[1].starts_with("Flag --maximum-dead-containers has been deprecated, "));
     assert!(warnings[2].starts_with("Flag --boot-id-file has been deprecated, "));
     assert!(!line.has_errors());
-    assert_eq!(read(&["-v2", "--root-dir=/x", "--provider-id=y"]).problems, []);
+    assert_eq!(read(&["-v2", "--root-dir=/x", "--provider-id=y"]).diagnostics, []);
     // A rejected value is an error, not also a warning.
-    assert_eq!(read(&["--port=x"]).problems.len(), 1);
+    assert_eq!(read(&["--port=x"]).diagnostics.len(), 1);
 }
 
 #[test]
@@ -258,7 +259,7 @@ fn the_version_can_be_asked_for_and_set() {
     assert_eq!(line.node.reported_version.as_deref(), Some("v1.36.3-mine.1+abc"));
     assert!(!read(&["--version=v1.36.3"]).has_errors());
     for bad in ["v1.36.4", "v1.36", "v1.36.3x", "v1.36.3-", "v1.36.3-01", "v1.36.3+", "maybe"] {
-        assert!(refusal(&[&format!("--version={bad}")]).starts_with("--version: "), "{bad}");
+        assert!(errors_of(&[&format!("--version={bad}")]).starts_with("--version: "), "{bad}");
     }
 }
 
@@ -281,7 +282,7 @@ fn secrets_are_not_shown() {
     let shown: Vec<String> = line.given.iter().map(super::GivenFlag::shown).collect();
     let debug = format!("{:?} {:?} {:?}", line.given, line.edits[0], line.node);
     assert!(!shown.concat().contains("hush") && !debug.contains("hush"), "{shown:?} {debug}");
-    assert!(!refusal(&["--manifest-url-header=hush"]).contains("hush"));
+    assert!(!errors_of(&["--manifest-url-header=hush"]).contains("hush"));
     assert_eq!(line.node.cadvisor.storage_driver_password.0, "hush");
 }
 
@@ -325,8 +326,8 @@ proptest! {
     #[test]
     fn no_command_line_makes_it_panic(args in proptest::collection::vec(word(), 0..8)) {
         let line = parse(&args);
-        for problem in &line.problems {
-            prop_assert!(!problem.to_string().contains('\n'));
+        for diagnostic in &line.diagnostics {
+            prop_assert!(!diagnostic.to_string().contains('\n'));
         }
         prop_assert!(line.edits.len() <= line.given.len());
     }

@@ -2,7 +2,7 @@
 //!
 //! The rule it keeps: lines fit the width that the caller passes. It does not query the terminal.
 
-use super::kind::{FlagSpec, Kind, Standing};
+use super::kind::{Deprecation, FlagKind, FlagSpec};
 
 /// The column at which the explanation of a flag begins.
 const INDENT: usize = 10;
@@ -39,7 +39,7 @@ fn one_flag(text: &mut String, flag: &FlagSpec, width: usize) {
         None => text.push_str(&format!("      --{}", flag.name)),
     }
     let kind = flag.kind();
-    if kind != Kind::Version && !kind.placeholder().is_empty() {
+    if kind != FlagKind::Version && !kind.placeholder().is_empty() {
         text.push(' ');
     }
     text.push_str(kind.placeholder());
@@ -48,12 +48,12 @@ fn one_flag(text: &mut String, flag: &FlagSpec, width: usize) {
     if !matches!(flag.default, "" | "false" | "[]") {
         explanation.push_str(&format!(" (default {})", flag.default));
     }
-    match flag.standing {
-        Standing::Lasting => {}
-        Standing::MovedToFile => {
+    match flag.deprecation {
+        Deprecation::NotDeprecated => {}
+        Deprecation::MovedToFile => {
             explanation.push_str(&format!(" (DEPRECATED: in the file it is {})", flag.path()));
         }
-        Standing::FromLibrary | Standing::MovedToEviction | Standing::GoingAway => {
+        Deprecation::FromLibrary | Deprecation::MovedToEviction | Deprecation::Removed => {
             explanation.push_str(" (DEPRECATED)");
         }
     }

@@ -1,7 +1,7 @@
 //! The value of one flag while the command line is parsed: each use of the flag is combined with
 //! the earlier ones, and the result is written as JSON or into a field.
 //!
-//! The rule it keeps: repeated flags combine exactly as in the reference kubelet (see `Kind`). It
+//! The rule it keeps: repeated flags combine exactly as in the reference kubelet (see `FlagKind`). It
 //! handles one flag at a time and knows nothing of the others.
 //!
 //! upstream: component-base/cli/flag, pkg/util/flag/flags.go, pkg/util/taints, spf13/pflag
@@ -13,9 +13,9 @@ use pod_model::names::{check_label_value, check_qualified_name, check_taint_effe
 use pod_model::{GoDuration, Quantity};
 use serde_json::{Value, json};
 
-use super::kind::{Kind, NodeField};
+use super::go_syntax::{parse_bool, parse_float, parse_integer, parse_level, parse_record};
+use super::kind::{FlagKind, NodeField};
 use super::settings::FlagSettings;
-use super::words::{parse_bool, parse_float, parse_integer, parse_level, parse_record};
 use crate::kubelet_configuration::{MemoryReservation, ModuleVerbosity, Taint};
 
 /// The value of a flag so far.
@@ -39,34 +39,40 @@ pub enum FlagValue {
 }
 
 /// Parses one use of a flag on top of its earlier uses. The error names what was expected.
-pub fn absorb(kind: Kind, earlier: Option<FlagValue>, text: &str) -> Result<FlagValue, String> {
+pub fn add_value(
+    kind: FlagKind,
+    earlier: Option<FlagValue>,
+    text: &str,
+) -> Result<FlagValue, String> {
     match kind {
-        Kind::Bool | Kind::Version => parse_bool(text).map(FlagValue::Bool),
-        Kind::Int32 => {
+        FlagKind::Bool | FlagKind::Version => parse_bool(text).map(FlagValue::Bool),
+        FlagKind::Int32 => {
             parse_integer(text, i32::MIN.into(), i32::MAX.into()).map(FlagValue::Integer)
         }
-        Kind::Int64 | Kind::Int => parse_integer(text, i64::MIN, i64::MAX).map(FlagValue::Integer),
-        Kind::Float => parse_float(text).map(FlagValue::Float),
-        Kind::Level => parse_level(text).map(|level| FlagValue::Integer(level.into())),
-        Kind::Duration => {
+        FlagKind::Int64 | FlagKind::Int => {
+            parse_integer(text, i64::MIN, i64::MAX).map(FlagValue::Integer)
+        }
+        FlagKind::Float => parse_float(text).map(FlagValue::Float),
+        FlagKind::Level => parse_level(text).map(|level| FlagValue::Integer(level.into())),
+        FlagKind::Duration => {
             GoDuration::parse(text).map(FlagValue::Duration).map_err(|error| error.to_string())
         }
-        Kind::Quantity => {
+        FlagKind::Quantity => {
             Quantity::parse(text).map(FlagValue::Quantity).map_err(|error| error.to_string())
         }
-        Kind::Text => Ok(FlagValue::Text(text.to_owned())),
-        Kind::Taints => parse_taints(text).map(FlagValue::Taints),
-        Kind::TextList => append_words(earlier, text),
-        Kind::Pairs => add_pairs(earlier, text.split(','), '='),
-        Kind::OnePair if text.is_empty() => Err("expected key=value".to_owned()),
-        Kind::OnePair => add_pairs(earlier, std::iter::once(text), '='),
-        Kind::ThresholdPairs => add_pairs(earlier, text.split(','), '<'),
-        Kind::LabelPairs => Ok(add_labels(earlier, text)),
-        Kind::Switches => add_switches(earlier, text),
-        Kind::Headers => add_headers(earlier, text),
-        Kind::Address => address(earlier, text),
-        Kind::MemoryReservations => append_reservations(earlier, text),
-        Kind::ModuleLevels => append_modules(earlier, text),
+        FlagKind::Text => Ok(FlagValue::Text(text.to_owned())),
+        FlagKind::Taints => parse_taints(text).map(FlagValue::Taints),
+        FlagKind::TextList => append_list(earlier, text),
+        FlagKind::Pairs => add_pairs(earlier, text.split(','), '='),
+        FlagKind::OnePair if text.is_empty() => Err("expected key=value".to_owned()),
+        FlagKind::OnePair => add_pairs(earlier, std::iter::once(text), '='),
+        FlagKind::ThresholdPairs => add_pairs(earlier, text.split(','), '<'),
+        FlagKind::LabelPairs => Ok(add_labels(earlier, text)),
+        FlagKind::Switches => add_switches(earlier, text),
+        FlagKind::Headers => add_headers(earlier, text),
+        FlagKind::Address => address(earlier, text),
+        FlagKind::MemoryReservations => append_reservations(earlier, text),
+        FlagKind::ModuleLevels => append_modules(earlier, text),
     }
 }
 
@@ -132,13 +138,13 @@ fn reservation_json(reservation: &MemoryReservation) -> Value {
     json!({"numaNode": reservation.numa_node, "limits": limits})
 }
 
-fn append_words(earlier: Option<FlagValue>, text: &str) -> Result<FlagValue, String> {
-    let mut words = match earlier {
-        Some(FlagValue::List(words)) => words,
+fn append_list(earlier: Option<FlagValue>, text: &str) -> Result<FlagValue, String> {
+    let mut go_syntax = match earlier {
+        Some(FlagValue::List(go_syntax)) => go_syntax,
         _ => Vec::new(),
     };
-    words.extend(parse_record(text)?);
-    Ok(FlagValue::List(words))
+    go_syntax.extend(parse_record(text)?);
+    Ok(FlagValue::List(go_syntax))
 }
 
 /// Adds `key<separator>value`; empty parts between commas are ignored.
@@ -204,13 +210,13 @@ fn add_headers(earlier: Option<FlagValue>, text: &str) -> Result<FlagValue, Stri
 }
 
 /// The reference exits at a value after an empty one; here it is an error.
-const BEHIND_EMPTY: &str = "expected no further use of this flag after an empty one";
+const AFTER_EMPTY_VALUE: &str = "expected no further use of this flag after an empty one";
 
 fn address(earlier: Option<FlagValue>, text: &str) -> Result<FlagValue, String> {
     match (earlier, text) {
         (Some(earlier), "") => Ok(earlier),
         (None, "") => Ok(FlagValue::Untouched),
-        (Some(FlagValue::Untouched), _) => Err(BEHIND_EMPTY.to_owned()),
+        (Some(FlagValue::Untouched), _) => Err(AFTER_EMPTY_VALUE.to_owned()),
         _ => match parse_ip(text) {
             Ok(_) => Ok(FlagValue::Text(text.to_owned())),
             Err(error) => Err(error.to_string()),
@@ -244,7 +250,7 @@ fn parse_taints(text: &str) -> Result<Vec<Taint>, String> {
 }
 
 fn parse_taint(text: &str) -> Result<Taint, String> {
-    let named = |error: pod_model::names::NameProblem| format!("taint {text:?}: {error}");
+    let named = |error: pod_model::names::NameError| format!("taint {text:?}: {error}");
     let parts: Vec<&str> = text.split(':').collect();
     let (key_value, effect) = match parts[..] {
         // Without an effect nothing is split off: an '=' in here makes an invalid key.
@@ -270,7 +276,7 @@ fn append_reservations(earlier: Option<FlagValue>, text: &str) -> Result<FlagVal
     let mut reservations = match (earlier, text) {
         (Some(earlier), "") => return Ok(earlier),
         (None, "") => return Ok(FlagValue::Untouched),
-        (Some(FlagValue::Untouched), _) => return Err(BEHIND_EMPTY.to_owned()),
+        (Some(FlagValue::Untouched), _) => return Err(AFTER_EMPTY_VALUE.to_owned()),
         (Some(FlagValue::Reservations(reservations)), _) => reservations,
         _ => Vec::new(),
     };

@@ -9,31 +9,31 @@ use crate::flags;
 
 const HEAD: &str = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n";
 
-fn parsed(arguments: &[&str]) -> CommandLine {
+fn parsed(arguments: &[&str]) -> KubeletCommandLine {
     // The defaults delegate authentication to an API server, so there has to be one.
     let server = ["--kubeconfig=/etc/kubernetes/kubelet.conf"];
     let words = server.iter().chain(arguments).map(|word| (*word).to_owned());
     flags::parse(&words.collect::<Vec<_>>())
 }
 
-fn load_file(bytes: &[u8], arguments: &[&str]) -> Loaded {
+fn load_file(bytes: &[u8], arguments: &[&str]) -> LoadedNodeConfig {
     let config = SourceFile { path: "/etc/kubelet/config.yaml".to_owned(), bytes: bytes.to_vec() };
     let files = ConfigFiles { config: Some(config), ..ConfigFiles::default() };
     load(parsed(arguments), &files)
 }
 
-fn load_text(body: &str, arguments: &[&str]) -> Loaded {
+fn load_text(body: &str, arguments: &[&str]) -> LoadedNodeConfig {
     load_file(format!("{HEAD}{body}").as_bytes(), arguments)
 }
 
 #[test]
 fn the_defaults_are_usable() {
     let loaded = load_text("", &[]);
-    assert_eq!(loaded.problems, []);
+    assert_eq!(loaded.diagnostics, []);
     let config = loaded.config.unwrap();
     assert_eq!(config.settings().max_pods, 110);
     assert_eq!(config.origin_of("maxPods"), Origin::Default);
-    assert_eq!(config.effective().said_values(), []);
+    assert_eq!(config.effective().explicit_values(), []);
     assert!(load(parsed(&[]), &ConfigFiles::default()).config.is_some());
 }
 
@@ -55,16 +55,16 @@ fn findings_of_decoding_gates_and_validation_come_together_with_their_places() {
     let body = "maxPods: many\nfeatureGates:\n  NoSuchGate: true\nimageGCHighThresholdPercent: 10\nimageGCLowThresholdPercent: 90\n";
     let loaded = load_text(body, &[]);
     assert!(loaded.config.is_none() && loaded.effective.is_some());
-    let told: Vec<_> = loaded.errors().map(ToString::to_string).collect();
+    let messages: Vec<_> = loaded.errors().map(ToString::to_string).collect();
     for start in [
         "/etc/kubelet/config.yaml:3: maxPods: many:",
         "/etc/kubelet/config.yaml:5: featureGates",
         "/etc/kubelet/config.yaml:7: imageGC",
     ] {
         assert_eq!(
-            told.iter().filter(|line| line.starts_with(start)).count(),
+            messages.iter().filter(|line| line.starts_with(start)).count(),
             1,
-            "{start} in {told:#?}"
+            "{start} in {messages:#?}"
         );
     }
 }
@@ -73,16 +73,16 @@ fn findings_of_decoding_gates_and_validation_come_together_with_their_places() {
 fn an_unreadable_file_gives_no_follow_up_findings() {
     let loaded = load_file(b"a: [", &[]);
     assert!(loaded.config.is_none() && loaded.effective.is_none());
-    assert_eq!(loaded.problems.len(), 1);
+    assert_eq!(loaded.diagnostics.len(), 1);
 }
 
 #[test]
-fn a_finding_about_a_gate_is_told_once_and_where_the_gate_was_said() {
+fn a_gate_finding_is_reported_once_at_the_place_of_the_gate() {
     let loaded =
         load_text("featureGates: {MemoryQoS: true}\n", &["--feature-gates=NoSuchGate=true"]);
-    let told: Vec<_> = loaded.errors().map(ToString::to_string).collect();
-    assert_eq!(told.len(), 1, "{told:#?}");
-    assert!(told[0].starts_with("--feature-gates: featureGates.NoSuchGate: "), "{told:#?}");
+    let messages: Vec<_> = loaded.errors().map(ToString::to_string).collect();
+    assert_eq!(messages.len(), 1, "{messages:#?}");
+    assert!(messages[0].starts_with("--feature-gates: featureGates.NoSuchGate: "), "{messages:#?}");
 }
 
 fn providers(text: &str) -> ConfigFiles {
@@ -112,18 +112,18 @@ fn credential_providers_are_part_of_the_configuration() {
 }
 
 #[test]
-fn what_is_wrong_with_credential_providers_joins_the_other_findings() {
+fn credential_provider_findings_join_the_other_findings() {
     let wrong = PROVIDERS.replace("name: ecr", "name: a/b").replace("1h", "-1h");
     let flags = [PROVIDER_FLAGS[0], PROVIDER_FLAGS[1], "--max-pods=-1"];
     let loaded = load(parsed(&flags), &providers(&wrong));
     assert!(loaded.config.is_none() && loaded.credential_providers.is_none());
-    let told: Vec<_> = loaded.errors().map(ToString::to_string).collect();
+    let messages: Vec<_> = loaded.errors().map(ToString::to_string).collect();
     for start in [
         "--max-pods: maxPods: -1: ",
         "/etc/providers.yaml:4: providers[0].name: a/b: ",
         "/etc/providers.yaml:4: providers[0].defaultCacheDuration: -1h",
     ] {
-        assert!(told.iter().any(|line| line.starts_with(start)), "{start} in {told:#?}");
+        assert!(messages.iter().any(|line| line.starts_with(start)), "{start} in {messages:#?}");
     }
     // The gates for validating the providers are those of the whole configuration.
     let tokens = PROVIDERS.replace(
@@ -133,16 +133,16 @@ fn what_is_wrong_with_credential_providers_joins_the_other_findings() {
     assert!(load(parsed(&PROVIDER_FLAGS), &providers(&tokens)).config.is_some());
     let off = "--feature-gates=KubeletServiceAccountTokenForCredentialProviders=false";
     let refused = load(parsed(&[PROVIDER_FLAGS[0], PROVIDER_FLAGS[1], off]), &providers(&tokens));
-    assert!(refused.errors().any(|problem| problem.message.contains("feature gate")));
+    assert!(refused.errors().any(|diagnostic| diagnostic.message.contains("feature gate")));
 }
 
 #[test]
-fn one_half_of_the_credential_provider_flags_is_refused_with_all_else() {
+fn one_credential_provider_flag_without_the_other_is_refused() {
     let wrong = PROVIDERS.replace("name: ecr", "name: a/b");
     let loaded = load(parsed(&PROVIDER_FLAGS[..1]), &providers(&wrong));
-    let told: Vec<_> = loaded.errors().map(ToString::to_string).collect();
-    assert_eq!(told.len(), 2, "{told:#?}");
-    assert!(told[0].contains("--image-credential-provider-bin-dir"), "{told:#?}");
+    let messages: Vec<_> = loaded.errors().map(ToString::to_string).collect();
+    assert_eq!(messages.len(), 2, "{messages:#?}");
+    assert!(messages[0].contains("--image-credential-provider-bin-dir"), "{messages:#?}");
     let loaded = load(parsed(&PROVIDER_FLAGS[1..]), &ConfigFiles::default());
     assert!(loaded.config.is_none());
 }
@@ -165,15 +165,21 @@ fn a_misspelled_field_does_not_show_a_secret() {
         "staticPodURI: 'https://h/p?s3cr3t s3cr3t'",
     ] {
         let loaded = load_text(&format!("{body}\n"), &[]);
-        assert!(!loaded.problems.is_empty(), "{body}");
-        let told: Vec<_> = loaded.problems.iter().map(ToString::to_string).collect();
-        assert!(!told.join("\n").contains("s3cr3t"), "{body}: {told:#?}");
+        assert!(!loaded.diagnostics.is_empty(), "{body}");
+        let messages: Vec<_> = loaded.diagnostics.iter().map(ToString::to_string).collect();
+        assert!(!messages.join("\n").contains("s3cr3t"), "{body}: {messages:#?}");
     }
-    let told = load_text("clusterDomian: cluster.local\n", &[]).problems[0].to_string();
-    assert!(told.ends_with("clusterDomian: cluster.local: unknown field, ignored"), "{told}");
+    let messages = load_text("clusterDomian: cluster.local\n", &[]).diagnostics[0].to_string();
+    assert!(
+        messages.ends_with("clusterDomian: cluster.local: unknown field, ignored"),
+        "{messages}"
+    );
     for header in ["--manifest-url-header=s3cr3t", "--manifest-url-headr=s3cr3t"] {
-        let told = format!("{:?}", load_text("", &[header]).problems);
-        assert!(told.contains("manifest-url-head") && !told.contains("s3cr3t"), "{told}");
+        let messages = format!("{:?}", load_text("", &[header]).diagnostics);
+        assert!(
+            messages.contains("manifest-url-head") && !messages.contains("s3cr3t"),
+            "{messages}"
+        );
     }
     let edits = format!("{:?}", parsed(&["--manifest-url=http://h/?s3cr3t"]));
     assert!(edits.contains("http://h/?<masked>") && !edits.contains("s3cr3t"), "{edits}");
@@ -206,7 +212,7 @@ proptest! {
     }
 
     #[test]
-    fn what_is_printed_loads_as_the_same_settings(body in any_body()) {
+    fn the_printed_document_loads_as_the_same_settings(body in any_body()) {
         let loaded = load_text(&body, &[]);
         let Some(shown) = loaded.effective.filter(|_| loaded.config.is_some()) else { return Ok(()) };
         let settings = loaded.config.map(|config| config.settings().clone());

@@ -9,9 +9,9 @@ use std::collections::BTreeMap;
 
 use pod_model::{GoDuration, Quantity};
 
-use super::{Field, Kind, Presence};
+use super::{FieldKind, Presence, SchemaField};
+use crate::diagnostic::{Diagnostic, MASK, may_be_secret};
 use crate::document::{Node, Number, Value, child_path, item_path};
-use crate::problem::{MASK, Problem, seems_secret};
 
 /// Whether `MaxPods` means `maxPods`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,11 +25,11 @@ pub enum NameMatching {
 /// Decodes an object by its fields. Unknown fields are dropped with a warning each.
 pub fn decode(
     node: &Node,
-    fields: &'static [Field],
+    fields: &'static [SchemaField],
     names: NameMatching,
-    problems: &mut Vec<Problem>,
+    diagnostics: &mut Vec<Diagnostic>,
 ) -> Node {
-    let mut decoder = Decoder { names, problems };
+    let mut decoder = SchemaDecoder { names, diagnostics };
     decoder
         .object(node, fields, "")
         .unwrap_or_else(|| Node::new(Value::Map(BTreeMap::new()), node.origin.clone()))
@@ -38,22 +38,22 @@ pub fn decode(
 /// Checks one value against one kind; `None` when it is rejected.
 pub fn check_value(
     node: &Node,
-    kind: Kind,
+    kind: FieldKind,
     path: &str,
-    problems: &mut Vec<Problem>,
+    diagnostics: &mut Vec<Diagnostic>,
 ) -> Option<Node> {
-    Decoder { names: NameMatching::Exact, problems }.value(node, kind, path)
+    SchemaDecoder { names: NameMatching::Exact, diagnostics }.value(node, kind, path)
 }
 
-struct Decoder<'problems> {
+struct SchemaDecoder<'problems> {
     names: NameMatching,
-    problems: &'problems mut Vec<Problem>,
+    diagnostics: &'problems mut Vec<Diagnostic>,
 }
 
-impl Decoder<'_> {
-    fn object(&mut self, node: &Node, fields: &'static [Field], path: &str) -> Option<Node> {
+impl SchemaDecoder<'_> {
+    fn object(&mut self, node: &Node, fields: &'static [SchemaField], path: &str) -> Option<Node> {
         let Some(entries) = node.as_map() else {
-            self.refuse_kind(node, Kind::Object(fields), path);
+            self.refuse_kind(node, FieldKind::Object(fields), path);
             return None;
         };
         let mut known: BTreeMap<String, Node> = BTreeMap::new();
@@ -64,9 +64,9 @@ impl Decoder<'_> {
             let Some(field) = self.find_field(fields, name) else {
                 // An unknown name may be a misspelled secret field, so it is masked when it
                 // resembles one.
-                let shown = if seems_secret(&child) { MASK.to_owned() } else { value.shown() };
-                let told = Problem::warning(child, unknown_field(fields, name));
-                self.problems.push(told.with_value(shown).at(value.origin.clone()));
+                let shown = if may_be_secret(&child) { MASK.to_owned() } else { value.shown() };
+                let diagnostic = Diagnostic::warning(child, unknown_field(fields, name));
+                self.diagnostics.push(diagnostic.with_value(shown).at(value.origin.clone()));
                 continue;
             };
             if let Some(settled) = self.field(value, field, &child) {
@@ -76,7 +76,11 @@ impl Decoder<'_> {
         Some(Node::new(Value::Map(known), node.origin.clone()))
     }
 
-    fn find_field(&mut self, fields: &'static [Field], name: &str) -> Option<&'static Field> {
+    fn find_field(
+        &mut self,
+        fields: &'static [SchemaField],
+        name: &str,
+    ) -> Option<&'static SchemaField> {
         let exact = fields.iter().find(|field| field.name == name);
         match self.names {
             NameMatching::Exact => exact,
@@ -86,27 +90,27 @@ impl Decoder<'_> {
         }
     }
 
-    fn field(&mut self, node: &Node, field: &Field, path: &str) -> Option<Node> {
+    fn field(&mut self, node: &Node, field: &SchemaField, path: &str) -> Option<Node> {
         if !node.is_null() {
             return self.value(node, field.kind, path);
         }
         // A plain duration has its own decoder, which requires a string even here.
         let pointer = matches!(field.presence, Presence::Explicit | Presence::Optional);
-        if matches!(field.kind, Kind::Duration) && !pointer {
+        if matches!(field.kind, FieldKind::Duration) && !pointer {
             self.refuse_kind(node, field.kind, path);
         }
         None
     }
 
-    fn value(&mut self, node: &Node, kind: Kind, path: &str) -> Option<Node> {
+    fn value(&mut self, node: &Node, kind: FieldKind, path: &str) -> Option<Node> {
         let settled = match (kind, &node.value) {
-            (Kind::List(inner), Value::List(items)) => {
+            (FieldKind::List(inner), Value::List(items)) => {
                 let items = items.iter().enumerate().filter_map(|(index, item)| {
                     self.element(item, *inner, &item_path(path, index))
                 });
                 Some(Value::List(items.collect()))
             }
-            (Kind::Map(inner), Value::Map(entries)) => {
+            (FieldKind::Map(inner), Value::Map(entries)) => {
                 let mut settled = BTreeMap::new();
                 for (key, value) in entries {
                     if let Some(value) = self.element(value, *inner, &child_path(path, key)) {
@@ -115,7 +119,7 @@ impl Decoder<'_> {
                 }
                 Some(Value::Map(settled))
             }
-            (Kind::Object(fields), Value::Map(_)) => return self.object(node, fields, path),
+            (FieldKind::Object(fields), Value::Map(_)) => return self.object(node, fields, path),
             _ => scalar(node, kind),
         };
         if settled.is_none() {
@@ -125,26 +129,31 @@ impl Decoder<'_> {
     }
 
     /// A null inside a list or a map is an empty value, not an absent one.
-    fn element(&mut self, node: &Node, kind: Kind, path: &str) -> Option<Node> {
+    fn element(&mut self, node: &Node, kind: FieldKind, path: &str) -> Option<Node> {
         if node.is_null() {
             return Some(Node::new(zero(kind), node.origin.clone()));
         }
         self.value(node, kind, path)
     }
 
-    fn refuse_kind(&mut self, node: &Node, kind: Kind, path: &str) {
+    fn refuse_kind(&mut self, node: &Node, kind: FieldKind, path: &str) {
         let same_shape = matches!(
             (kind, &node.value),
-            (Kind::Duration | Kind::DurationOrNanoseconds | Kind::Quantity, Value::String(_))
-                | (Kind::Int32 | Kind::Int64 | Kind::Uint32, Value::Number(Number::Integer(_)))
+            (
+                FieldKind::Duration | FieldKind::DurationOrNanoseconds | FieldKind::Quantity,
+                Value::String(_)
+            ) | (
+                FieldKind::Int32 | FieldKind::Int64 | FieldKind::Uint32,
+                Value::Number(Number::Integer(_))
+            )
         );
         let message = if same_shape {
             format!("expected {}", kind.expectation())
         } else {
             format!("expected {}, found {}", kind.expectation(), node.kind_name())
         };
-        let told = Problem::error(path, message).with_value(node.shown());
-        self.problems.push(told.at(node.origin.clone()));
+        let diagnostic = Diagnostic::error(path, message).with_value(node.shown());
+        self.diagnostics.push(diagnostic.at(node.origin.clone()));
     }
 }
 
@@ -167,7 +176,7 @@ fn put(known: &mut BTreeMap<String, Node>, name: &str, node: Node) {
     }
 }
 
-fn unknown_field(fields: &[Field], name: &str) -> String {
+fn unknown_field(fields: &[SchemaField], name: &str) -> String {
     match fields.iter().find(|field| field.name.eq_ignore_ascii_case(name)) {
         Some(field) => format!("unknown field, ignored; did you mean {}?", field.name),
         None => "unknown field, ignored".to_owned(),
@@ -175,7 +184,7 @@ fn unknown_field(fields: &[Field], name: &str) -> String {
 }
 
 /// A scalar in its canonical form, when its kind accepts it.
-fn scalar(node: &Node, kind: Kind) -> Option<Value> {
+fn scalar(node: &Node, kind: FieldKind) -> Option<Value> {
     let in_range = |low: i128, high: i128| match node.value {
         Value::Number(Number::Integer(whole)) if (low..=high).contains(&whole) => {
             Some(node.value.clone())
@@ -183,19 +192,18 @@ fn scalar(node: &Node, kind: Kind) -> Option<Value> {
         _ => None,
     };
     match (kind, &node.value) {
-        (Kind::Bool, Value::Bool(_)) | (Kind::Text | Kind::Time, Value::String(_)) => {
-            Some(node.value.clone())
-        }
-        (Kind::Int32, _) => in_range(i32::MIN.into(), i32::MAX.into()),
-        (Kind::Int64, _) => in_range(i64::MIN.into(), i64::MAX.into()),
-        (Kind::Uint32, _) => in_range(0, u32::MAX.into()),
-        (Kind::Float, Value::Number(number)) => float(*number),
-        (Kind::Duration | Kind::DurationOrNanoseconds, Value::String(text)) => {
+        (FieldKind::Bool, Value::Bool(_))
+        | (FieldKind::Text | FieldKind::Time, Value::String(_)) => Some(node.value.clone()),
+        (FieldKind::Int32, _) => in_range(i32::MIN.into(), i32::MAX.into()),
+        (FieldKind::Int64, _) => in_range(i64::MIN.into(), i64::MAX.into()),
+        (FieldKind::Uint32, _) => in_range(0, u32::MAX.into()),
+        (FieldKind::Float, Value::Number(number)) => float(*number),
+        (FieldKind::Duration | FieldKind::DurationOrNanoseconds, Value::String(text)) => {
             GoDuration::parse(text).ok().map(|duration| Value::String(duration.to_string()))
         }
-        (Kind::DurationOrNanoseconds, _) => in_range(i64::MIN.into(), i64::MAX.into()),
-        (Kind::Quantity, Value::String(text)) => quantity(text),
-        (Kind::Quantity, Value::Number(number)) => quantity(&number.text()),
+        (FieldKind::DurationOrNanoseconds, _) => in_range(i64::MIN.into(), i64::MAX.into()),
+        (FieldKind::Quantity, Value::String(text)) => quantity(text),
+        (FieldKind::Quantity, Value::Number(number)) => quantity(&number.text()),
         _ => None,
     }
 }
@@ -216,16 +224,18 @@ fn quantity(text: &str) -> Option<Value> {
 }
 
 /// The zero value of a field of this kind.
-pub(super) fn zero(kind: Kind) -> Value {
+pub(super) fn zero(kind: FieldKind) -> Value {
     match kind {
-        Kind::Bool => Value::Bool(false),
-        Kind::Int32 | Kind::Int64 | Kind::Uint32 => Value::Number(Number::Integer(0)),
-        Kind::Float => Value::Number(Number::Float(0.0)),
-        Kind::Text | Kind::Time => Value::String(String::new()),
-        Kind::Duration | Kind::DurationOrNanoseconds => Value::String("0s".to_owned()),
-        Kind::Quantity => Value::String("0".to_owned()),
-        Kind::List(_) => Value::List(Vec::new()),
-        Kind::Map(_) | Kind::Object(_) => Value::Map(BTreeMap::new()),
+        FieldKind::Bool => Value::Bool(false),
+        FieldKind::Int32 | FieldKind::Int64 | FieldKind::Uint32 => {
+            Value::Number(Number::Integer(0))
+        }
+        FieldKind::Float => Value::Number(Number::Float(0.0)),
+        FieldKind::Text | FieldKind::Time => Value::String(String::new()),
+        FieldKind::Duration | FieldKind::DurationOrNanoseconds => Value::String("0s".to_owned()),
+        FieldKind::Quantity => Value::String("0".to_owned()),
+        FieldKind::List(_) => Value::List(Vec::new()),
+        FieldKind::Map(_) | FieldKind::Object(_) => Value::Map(BTreeMap::new()),
     }
 }
 

@@ -9,9 +9,9 @@ use std::collections::BTreeMap;
 use pod_model::{GoDuration, Quantity};
 
 use super::check::{is_zero, zero};
-use super::{DefaultRule, Field, KUBELET_CONFIGURATION, Kind, Presence};
+use super::{DefaultRule, FieldKind, KUBELET_CONFIGURATION, Presence, SchemaField};
+use crate::diagnostic::Origin;
 use crate::document::{Node, Number, Value};
-use crate::problem::Origin;
 
 /// The feature gates that two defaults depend on, as they are while the document is decoded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -22,13 +22,13 @@ pub struct DefaultingGates {
     pub ensure_secret_pulled_images: bool,
 }
 
-type Entries = BTreeMap<String, Node>;
+type MapEntries = BTreeMap<String, Node>;
 
 /// Fills in defaults. The tree must come from `decode`.
 pub fn apply_defaults(tree: &mut Node, gates: DefaultingGates) {
     let Value::Map(entries) = &mut tree.value else { return };
-    follow_update_frequency(entries);
-    follow_parallel_pulls(entries);
+    default_report_frequency(entries);
+    default_serialize_image_pulls(entries);
     if let Some(Node { value: Value::Number(Number::Integer(limit)), .. }) =
         entries.get_mut("podPidsLimit")
         && *limit < 0
@@ -37,7 +37,7 @@ pub fn apply_defaults(tree: &mut Node, gates: DefaultingGates) {
     }
     if gates.ensure_secret_pulled_images {
         let policy = Value::String("NeverVerifyPreloadedImages".to_owned());
-        set_if_unsaid(entries, "imagePullCredentialsVerificationPolicy", policy);
+        set_if_unset(entries, "imagePullCredentialsVerificationPolicy", policy);
     }
     if gates.crash_loop_back_off_max {
         let back_off = entries
@@ -52,15 +52,15 @@ pub fn apply_defaults(tree: &mut Node, gates: DefaultingGates) {
 }
 
 /// With an update frequency but no report frequency, the report frequency is the same.
-fn follow_update_frequency(entries: &mut Entries) {
+fn default_report_frequency(entries: &mut MapEntries) {
     let Some(update) = entries.get("nodeStatusUpdateFrequency").cloned() else { return };
     if !is_zero_duration(&update.value) {
-        set_if_unsaid(entries, "nodeStatusReportFrequency", update.value);
+        set_if_unset(entries, "nodeStatusReportFrequency", update.value);
     }
 }
 
 /// Setting `maxParallelImagePulls` above one turns serialized pulls off.
-fn follow_parallel_pulls(entries: &mut Entries) {
+fn default_serialize_image_pulls(entries: &mut MapEntries) {
     let parallel = matches!(
         entries.get("maxParallelImagePulls").map(|node| &node.value),
         Some(Value::Number(Number::Integer(pulls))) if *pulls >= 2
@@ -70,7 +70,7 @@ fn follow_parallel_pulls(entries: &mut Entries) {
     }
 }
 
-fn set_if_unsaid(entries: &mut Entries, name: &str, value: Value) {
+fn set_if_unset(entries: &mut MapEntries, name: &str, value: Value) {
     let unsaid =
         entries.get(name).is_none_or(|node| is_zero(&node.value) || is_zero_duration(&node.value));
     if unsaid {
@@ -78,9 +78,9 @@ fn set_if_unsaid(entries: &mut Entries, name: &str, value: Value) {
     }
 }
 
-fn fill_from_table(entries: &mut Entries, fields: &[Field]) {
+fn fill_from_table(entries: &mut MapEntries, fields: &[SchemaField]) {
     for field in fields {
-        if let Kind::Object(inner) = field.kind {
+        if let FieldKind::Object(inner) = field.kind {
             if field.presence == Presence::Always {
                 let object = entries
                     .entry(field.name.to_owned())
@@ -92,18 +92,19 @@ fn fill_from_table(entries: &mut Entries, fields: &[Field]) {
             continue;
         }
         let Some(default) = default_value(field.default) else { continue };
-        if entries.get(field.name).is_none_or(|node| counts_as_unsaid(field, &node.value)) {
+        if entries.get(field.name).is_none_or(|node| is_unset(field, &node.value)) {
             entries.insert(field.name.to_owned(), by_default(default));
         }
     }
 }
 
 /// Whether a value counts as unset. Empty lists and maps are explicit.
-fn counts_as_unsaid(field: &Field, value: &Value) -> bool {
+fn is_unset(field: &SchemaField, value: &Value) -> bool {
     match (field.presence, field.kind) {
-        (Presence::Explicit | Presence::Optional, _) | (_, Kind::List(_) | Kind::Map(_)) => false,
-        (_, Kind::Duration) => is_zero_duration(value),
-        (_, Kind::DurationOrNanoseconds) => is_zero(value) || is_zero_duration(value),
+        (Presence::Explicit | Presence::Optional, _)
+        | (_, FieldKind::List(_) | FieldKind::Map(_)) => false,
+        (_, FieldKind::Duration) => is_zero_duration(value),
+        (_, FieldKind::DurationOrNanoseconds) => is_zero(value) || is_zero_duration(value),
         _ => is_zero(value),
     }
 }
@@ -160,7 +161,7 @@ pub fn fill_absent(tree: &mut Node) {
     fill_absent_object(tree, KUBELET_CONFIGURATION);
 }
 
-fn fill_absent_object(node: &mut Node, fields: &[Field]) {
+fn fill_absent_object(node: &mut Node, fields: &[SchemaField]) {
     let Value::Map(entries) = &mut node.value else { return };
     for field in fields {
         if field.presence == Presence::Optional && !entries.contains_key(field.name) {
@@ -169,8 +170,8 @@ fn fill_absent_object(node: &mut Node, fields: &[Field]) {
         let child =
             entries.entry(field.name.to_owned()).or_insert_with(|| by_default(zero(field.kind)));
         match (field.kind, &mut child.value) {
-            (Kind::Object(inner), _) => fill_absent_object(child, inner),
-            (Kind::List(Kind::Object(inner)), Value::List(items)) => {
+            (FieldKind::Object(inner), _) => fill_absent_object(child, inner),
+            (FieldKind::List(FieldKind::Object(inner)), Value::List(items)) => {
                 for item in items {
                     fill_absent_object(item, inner);
                 }

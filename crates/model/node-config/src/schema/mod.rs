@@ -22,16 +22,16 @@ pub const KIND: &str = "KubeletConfiguration";
 
 /// One field of an object.
 #[derive(Debug, Clone, Copy)]
-pub struct Field {
+pub struct SchemaField {
     pub name: &'static str,
-    pub kind: Kind,
+    pub kind: FieldKind,
     pub presence: Presence,
     pub default: DefaultRule,
 }
 
 /// The type of a field.
 #[derive(Debug, Clone, Copy)]
-pub enum Kind {
+pub enum FieldKind {
     Bool,
     Int32,
     Int64,
@@ -46,9 +46,9 @@ pub enum Kind {
     Quantity,
     /// A point in time, as a string.
     Time,
-    List(&'static Kind),
-    Map(&'static Kind),
-    Object(&'static [Field]),
+    List(&'static FieldKind),
+    Map(&'static FieldKind),
+    Object(&'static [SchemaField]),
 }
 
 /// When a field counts as unset, and whether it is printed then.
@@ -77,21 +77,21 @@ pub enum DefaultRule {
 }
 
 /// The field at a dotted path, through objects only.
-pub fn field_at(path: &str) -> Option<&'static Field> {
+pub fn field_at(path: &str) -> Option<&'static SchemaField> {
     let mut fields = KUBELET_CONFIGURATION;
     let mut found = None;
     for name in path.split('.') {
         let field = fields.iter().find(|field| field.name == name)?;
         found = Some(field);
         fields = match field.kind {
-            Kind::Object(inner) => inner,
+            FieldKind::Object(inner) => inner,
             _ => &[],
         };
     }
     found
 }
 
-impl Kind {
+impl FieldKind {
     /// What this kind expects, for messages.
     pub fn expectation(self) -> String {
         match self {

@@ -7,11 +7,11 @@
 use std::collections::BTreeMap;
 
 use super::check::is_zero;
-use super::{Field, Kind, Presence};
+use super::{FieldKind, Presence, SchemaField};
 use crate::document::{Node, Value};
 
 /// The tree without omitted fields; origins stay.
-pub fn document_form(node: &Node, fields: &[Field]) -> Node {
+pub fn document_form(node: &Node, fields: &[SchemaField]) -> Node {
     let Value::Map(entries) = &node.value else { return node.clone() };
     let mut written = BTreeMap::new();
     for field in fields {
@@ -24,10 +24,10 @@ pub fn document_form(node: &Node, fields: &[Field]) -> Node {
     Node::new(Value::Map(written), node.origin.clone())
 }
 
-fn child_form(node: &Node, kind: Kind) -> Node {
+fn child_form(node: &Node, kind: FieldKind) -> Node {
     match (kind, &node.value) {
-        (Kind::Object(fields), _) => document_form(node, fields),
-        (Kind::List(inner), Value::List(items)) => {
+        (FieldKind::Object(fields), _) => document_form(node, fields),
+        (FieldKind::List(inner), Value::List(items)) => {
             let items = items.iter().map(|item| child_form(item, *inner)).collect();
             Node::new(Value::List(items), node.origin.clone())
         }

@@ -3,9 +3,9 @@
 use serde_json::{Value as Json, json};
 
 use super::*;
+use crate::diagnostic::{Diagnostic, Origin};
 use crate::document::{self, Node};
 use crate::kubelet_configuration::KubeletConfiguration;
-use crate::problem::{Origin, Problem};
 
 const GATES_ON: DefaultingGates =
     DefaultingGates { crash_loop_back_off_max: true, ensure_secret_pulled_images: true };
@@ -14,16 +14,16 @@ fn origin() -> Origin {
     Origin::File { path: "c.yaml".into(), line: 0, column: 0 }
 }
 
-fn decoded(text: &str) -> (Node, Vec<Problem>) {
+fn decoded(text: &str) -> (Node, Vec<Diagnostic>) {
     let root = document::parse(text.as_bytes(), &origin()).unwrap().root;
-    let mut problems = Vec::new();
-    let tree = decode(&root, KUBELET_CONFIGURATION, NameMatching::Exact, &mut problems);
-    (tree, problems)
+    let mut diagnostics = Vec::new();
+    let tree = decode(&root, KUBELET_CONFIGURATION, NameMatching::Exact, &mut diagnostics);
+    (tree, diagnostics)
 }
 
 fn settled(text: &str) -> Node {
-    let (mut tree, problems) = decoded(text);
-    assert_eq!(problems, [], "{text}");
+    let (mut tree, diagnostics) = decoded(text);
+    assert_eq!(diagnostics, [], "{text}");
     apply_defaults(&mut tree, GATES_ON);
     fill_absent(&mut tree);
     tree
@@ -34,18 +34,18 @@ fn value_at(tree: &Node, path: &str) -> Json {
 }
 
 /// A value of a kind that is not zero, with every list and map holding something.
-fn sample(kind: Kind) -> Json {
+fn sample(kind: FieldKind) -> Json {
     match kind {
-        Kind::Bool => json!(true),
-        Kind::Int32 | Kind::Int64 | Kind::Uint32 => json!(7),
-        Kind::Float => json!(0.5),
-        Kind::Text => json!("word"),
-        Kind::Duration | Kind::DurationOrNanoseconds => json!("7s"),
-        Kind::Quantity => json!("7Mi"),
-        Kind::Time => json!("2026-01-01T00:00:00Z"),
-        Kind::List(inner) => json!([sample(*inner)]),
-        Kind::Map(inner) => json!({ "key": sample(*inner) }),
-        Kind::Object(fields) => {
+        FieldKind::Bool => json!(true),
+        FieldKind::Int32 | FieldKind::Int64 | FieldKind::Uint32 => json!(7),
+        FieldKind::Float => json!(0.5),
+        FieldKind::Text => json!("word"),
+        FieldKind::Duration | FieldKind::DurationOrNanoseconds => json!("7s"),
+        FieldKind::Quantity => json!("7Mi"),
+        FieldKind::Time => json!("2026-01-01T00:00:00Z"),
+        FieldKind::List(inner) => json!([sample(*inner)]),
+        FieldKind::Map(inner) => json!({ "key": sample(*inner) }),
+        FieldKind::Object(fields) => {
             fields.iter().map(|field| (field.name.to_owned(), sample(field.kind))).collect()
         }
     }
@@ -53,7 +53,7 @@ fn sample(kind: Kind) -> Json {
 
 #[test]
 fn the_tables_and_the_typed_settings_have_the_same_fields() {
-    let full = sample(Kind::Object(KUBELET_CONFIGURATION));
+    let full = sample(FieldKind::Object(KUBELET_CONFIGURATION));
     let tree = settled(&full.to_string());
     assert_eq!(tree.to_json(), full);
     // Reading into the type and writing it again loses nothing and adds nothing.
@@ -74,7 +74,7 @@ fn all_published_fields_are_there() {
 }
 
 #[test]
-fn what_each_kind_takes() {
+fn each_kind_accepts_its_values() {
     let taken = [
         ("port: 10250", "port", json!(10250)),
         ("port: 1e4", "port", json!(10000)),
@@ -138,8 +138,8 @@ fn what_each_kind_takes() {
 }
 
 #[test]
-fn what_each_kind_refuses() {
-    for (text, told) in [
+fn each_kind_refuses_other_values() {
+    for (text, expected) in [
         (
             "port: \"10250\"",
             "c.yaml:1: port: 10250: expected a whole number from -2147483648 to 2147483647, found a string",
@@ -196,18 +196,18 @@ fn what_each_kind_refuses() {
             "c.yaml:1: tlsCurvePreferences[0]: X25519: expected a whole number from -2147483648 to 2147483647, found a string",
         ),
     ] {
-        let (_, problems) = decoded(text);
-        let found: Vec<_> = problems.iter().map(ToString::to_string).collect();
-        assert_eq!(found, [told], "{text}");
-        assert!(problems[0].is_error());
+        let (_, diagnostics) = decoded(text);
+        let found: Vec<_> = diagnostics.iter().map(ToString::to_string).collect();
+        assert_eq!(found, [expected], "{text}");
+        assert!(diagnostics[0].is_error());
     }
 }
 
 #[test]
 fn unknown_fields_are_dropped_with_a_warning_and_a_guess() {
-    let (tree, problems) = decoded("MaxPods: 5\nlogging:\n  nothing: [1]\n");
+    let (tree, diagnostics) = decoded("MaxPods: 5\nlogging:\n  nothing: [1]\n");
     assert_eq!(tree.to_json(), json!({"logging": {}}));
-    let found: Vec<_> = problems.iter().map(ToString::to_string).collect();
+    let found: Vec<_> = diagnostics.iter().map(ToString::to_string).collect();
     assert_eq!(
         found,
         [
@@ -215,7 +215,7 @@ fn unknown_fields_are_dropped_with_a_warning_and_a_guess() {
             "c.yaml:3: logging.nothing: [...]: unknown field, ignored"
         ]
     );
-    assert!(problems.iter().all(|problem| !problem.is_error()));
+    assert!(diagnostics.iter().all(|diagnostic| !diagnostic.is_error()));
 }
 
 #[test]
@@ -223,9 +223,9 @@ fn names_of_any_case_meet_in_the_order_of_their_bytes() {
     let text =
         "MAXPODS: 1\nmaxPods: 2\nmaxpods: 3\nlogging: {format: text}\nLogging: {VERBOSITY: 4}";
     let root = document::parse(text.as_bytes(), &origin()).unwrap().root;
-    let mut problems = Vec::new();
-    let tree = decode(&root, KUBELET_CONFIGURATION, NameMatching::IgnoreCase, &mut problems);
-    assert_eq!(problems, []);
+    let mut diagnostics = Vec::new();
+    let tree = decode(&root, KUBELET_CONFIGURATION, NameMatching::IgnoreCase, &mut diagnostics);
+    assert_eq!(diagnostics, []);
     assert_eq!(
         tree.to_json(),
         json!({"maxPods": 3, "logging": {"format": "text", "verbosity": 4}})
@@ -233,7 +233,7 @@ fn names_of_any_case_meet_in_the_order_of_their_bytes() {
 }
 
 #[test]
-fn a_zero_in_a_plain_field_is_no_answer_but_in_an_explicit_one_it_is() {
+fn a_zero_is_unset_in_a_plain_field_and_set_in_an_explicit_one() {
     let tree = settled(
         "maxPods: 0\nsyncFrequency: 0s\naddress: ''\nregistryPullQPS: 0\nhealthzPort: 0\n\
          cpuCFSQuotaPeriod: 0s\nresolvConf: ''\nenforceNodeAllocatable: []\nrotateCertificates: false\n\
@@ -304,7 +304,7 @@ fn defaults_are_known_as_such_and_applying_them_twice_changes_nothing() {
 }
 
 #[test]
-fn the_document_form_leaves_out_what_goes_without_saying() {
+fn the_document_form_omits_defaults() {
     let tree = settled("clusterDNS: []\nenforceNodeAllocatable: []");
     let written = document_form(&tree, KUBELET_CONFIGURATION).to_json();
     for absent in [

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use pod_model::{CpuSet, Quantity};
 
-use super::{Findings, Subject, quoted_list};
+use super::{ValidationFindings, ValidationInput, quoted_list};
 use crate::document::child_path;
 
 const ENFORCE: &str = "enforceNodeAllocatable";
@@ -21,21 +21,21 @@ const SIDES: [(&str, &str, &str); 2] = [
 ];
 const RESERVABLE: &[&str] = &["cpu", "memory", "ephemeral-storage", "pid"];
 
-pub(super) fn check(subject: &Subject<'_>, findings: &mut Findings) {
-    enforcement(subject, findings);
-    reserved_cpus(subject, findings);
-    reserved_amounts(subject, findings);
-    quality_of_service_reservations(&subject.settings.qos_reserved, findings);
-    cgroup_names(subject, findings);
+pub(super) fn check(input: &ValidationInput<'_>, findings: &mut ValidationFindings) {
+    enforcement(input, findings);
+    reserved_cpus(input, findings);
+    reserved_amounts(input, findings);
+    quality_of_service_reservations(&input.settings.qos_reserved, findings);
+    cgroup_names(input, findings);
 }
 
-fn enforcement(subject: &Subject<'_>, findings: &mut Findings) {
-    let levels = &subject.settings.enforce_node_allocatable;
+fn enforcement(input: &ValidationInput<'_>, findings: &mut ValidationFindings) {
+    let levels = &input.settings.enforce_node_allocatable;
     let mut seen = BTreeSet::new();
     for (index, level) in levels.iter().enumerate() {
         let field = format!("{ENFORCE}[{index}]");
         if seen.insert(level.as_str()) {
-            enforcement_level(subject, findings, &field, level);
+            enforcement_level(input, findings, &field, level);
         } else {
             findings.refuse(field, level, "must not appear twice");
         }
@@ -51,8 +51,13 @@ fn enforcement(subject: &Subject<'_>, findings: &mut Findings) {
     }
 }
 
-fn enforcement_level(subject: &Subject<'_>, findings: &mut Findings, field: &str, level: &str) {
-    let settings = subject.settings;
+fn enforcement_level(
+    input: &ValidationInput<'_>,
+    findings: &mut ValidationFindings,
+    field: &str,
+    level: &str,
+) {
+    let settings = input.settings;
     if level == NONE {
         if settings.enforce_node_allocatable.len() > 1 {
             findings.refuse(field, level, "must stand alone");
@@ -90,9 +95,9 @@ fn enforcement_level(subject: &Subject<'_>, findings: &mut Findings, field: &str
     }
 }
 
-fn reserved_cpus(subject: &Subject<'_>, findings: &mut Findings) {
+fn reserved_cpus(input: &ValidationInput<'_>, findings: &mut ValidationFindings) {
     const FIELD: &str = "reservedSystemCPUs";
-    let settings = subject.settings;
+    let settings = input.settings;
     let text = settings.reserved_system_cp_us.as_str();
     if text.is_empty() {
         return;
@@ -111,14 +116,14 @@ fn reserved_cpus(subject: &Subject<'_>, findings: &mut Findings) {
 }
 
 /// Whether `reservedSystemCPUs` names CPUs; it then replaces every other CPU reservation.
-pub(super) fn cpus_are_named(subject: &Subject<'_>) -> bool {
-    let named = CpuSet::parse(&subject.settings.reserved_system_cp_us);
+pub(super) fn cpus_are_named(input: &ValidationInput<'_>) -> bool {
+    let named = CpuSet::parse(&input.settings.reserved_system_cp_us);
     named.is_ok_and(|cpus| !cpus.is_empty())
 }
 
-fn reserved_amounts(subject: &Subject<'_>, findings: &mut Findings) {
-    let settings = subject.settings;
-    let cpus_are_named = cpus_are_named(subject);
+fn reserved_amounts(input: &ValidationInput<'_>, findings: &mut ValidationFindings) {
+    let settings = input.settings;
+    let cpus_are_named = cpus_are_named(input);
     for (field, amounts) in
         [("kubeReserved", &settings.kube_reserved), ("systemReserved", &settings.system_reserved)]
     {
@@ -148,8 +153,8 @@ fn reserved_amounts(subject: &Subject<'_>, findings: &mut Findings) {
 
 /// The sum of what both sides reserve of one resource; a value that does not parse counts as zero,
 /// it has been rejected already.
-pub(super) fn reserved_total(subject: &Subject<'_>, resource: &str) -> Vec<Quantity> {
-    let settings = subject.settings;
+pub(super) fn reserved_total(input: &ValidationInput<'_>, resource: &str) -> Vec<Quantity> {
+    let settings = input.settings;
     [&settings.kube_reserved, &settings.system_reserved]
         .into_iter()
         .filter_map(|amounts| Quantity::parse(amounts.get(resource)?).ok())
@@ -158,7 +163,7 @@ pub(super) fn reserved_total(subject: &Subject<'_>, resource: &str) -> Vec<Quant
 
 fn quality_of_service_reservations(
     reservations: &BTreeMap<String, String>,
-    findings: &mut Findings,
+    findings: &mut ValidationFindings,
 ) {
     for (resource, share) in reservations {
         let path = child_path("qosReserved", resource);
@@ -175,8 +180,8 @@ fn quality_of_service_reservations(
     }
 }
 
-fn cgroup_names(subject: &Subject<'_>, findings: &mut Findings) {
-    let settings = subject.settings;
+fn cgroup_names(input: &ValidationInput<'_>, findings: &mut ValidationFindings) {
+    let settings = input.settings;
     if !settings.system_cgroups.is_empty() && settings.cgroup_root.is_empty() {
         findings.refuse(
             "systemCgroups",

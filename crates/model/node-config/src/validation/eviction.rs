@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use pod_model::{GoDuration, ThresholdValue};
 
-use super::{Findings, Subject, quoted_list};
+use super::{ValidationFindings, ValidationInput, quoted_list};
 use crate::document::child_path;
 
 const SIGNALS: &[&str] = &[
@@ -25,8 +25,8 @@ const SOFT: &str = "evictionSoft";
 const GRACE: &str = "evictionSoftGracePeriod";
 const RECLAIM: &str = "evictionMinimumReclaim";
 
-pub(super) fn check(subject: &Subject<'_>, findings: &mut Findings) {
-    let settings = subject.settings;
+pub(super) fn check(input: &ValidationInput<'_>, findings: &mut ValidationFindings) {
+    let settings = input.settings;
     thresholds(HARD, &settings.eviction_hard, findings);
     thresholds(SOFT, &settings.eviction_soft, findings);
     grace_periods(&settings.eviction_soft_grace_period, findings);
@@ -62,7 +62,7 @@ fn is_ignored(threshold: &str) -> bool {
 }
 
 /// Whether the signal is known; reports it when it is not.
-fn known_signal(path: &str, signal: &str, value: &str, findings: &mut Findings) -> bool {
+fn known_signal(path: &str, signal: &str, value: &str, findings: &mut ValidationFindings) -> bool {
     let known = SIGNALS.contains(&signal);
     if !known {
         let signals = quoted_list(SIGNALS);
@@ -71,7 +71,11 @@ fn known_signal(path: &str, signal: &str, value: &str, findings: &mut Findings) 
     known
 }
 
-fn thresholds(field: &str, thresholds: &BTreeMap<String, String>, findings: &mut Findings) {
+fn thresholds(
+    field: &str,
+    thresholds: &BTreeMap<String, String>,
+    findings: &mut ValidationFindings,
+) {
     for (signal, text) in thresholds {
         let path = child_path(field, signal);
         if !known_signal(&path, signal, text, findings) {
@@ -83,7 +87,7 @@ fn thresholds(field: &str, thresholds: &BTreeMap<String, String>, findings: &mut
     }
 }
 
-fn grace_periods(periods: &BTreeMap<String, String>, findings: &mut Findings) {
+fn grace_periods(periods: &BTreeMap<String, String>, findings: &mut ValidationFindings) {
     for (signal, text) in periods {
         let path = child_path(GRACE, signal);
         if !known_signal(&path, signal, text, findings) {
@@ -99,7 +103,7 @@ fn grace_periods(periods: &BTreeMap<String, String>, findings: &mut Findings) {
     }
 }
 
-fn least_reclaimed(amounts: &BTreeMap<String, String>, findings: &mut Findings) {
+fn least_reclaimed(amounts: &BTreeMap<String, String>, findings: &mut ValidationFindings) {
     for (signal, text) in amounts {
         let path = child_path(RECLAIM, signal);
         if !known_signal(&path, signal, text, findings) {

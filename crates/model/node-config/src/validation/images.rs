@@ -3,22 +3,22 @@
 //! Does not read the credential providers' own file.
 
 use super::text_forms::{ImageName, image_name};
-use super::{Findings, Subject};
+use super::{ValidationFindings, ValidationInput};
 use crate::feature_gates::Gate;
 
 const ALLOWLIST_POLICY: &str = "NeverVerifyAllowlistedImages";
 const VERIFICATION_POLICIES: &[&str] =
     &["NeverVerify", "NeverVerifyPreloadedImages", ALLOWLIST_POLICY, "AlwaysVerify"];
 
-pub(super) fn check(subject: &Subject<'_>, findings: &mut Findings) {
-    collection(subject, findings);
-    pulls(subject, findings);
-    credential_verification(subject, findings);
-    credential_providers(subject, findings);
+pub(super) fn check(input: &ValidationInput<'_>, findings: &mut ValidationFindings) {
+    collection(input, findings);
+    pulls(input, findings);
+    credential_verification(input, findings);
+    credential_providers(input, findings);
 }
 
-fn collection(subject: &Subject<'_>, findings: &mut Findings) {
-    let settings = subject.settings;
+fn collection(input: &ValidationInput<'_>, findings: &mut ValidationFindings) {
+    let settings = input.settings;
     let (low, high) =
         (settings.image_gc_low_threshold_percent, settings.image_gc_high_threshold_percent);
     if low >= high {
@@ -40,8 +40,8 @@ fn collection(subject: &Subject<'_>, findings: &mut Findings) {
     }
 }
 
-fn pulls(subject: &Subject<'_>, findings: &mut Findings) {
-    let settings = subject.settings;
+fn pulls(input: &ValidationInput<'_>, findings: &mut ValidationFindings) {
+    let settings = input.settings;
     if let Some(parallel) = settings.max_parallel_image_pulls
         && parallel > 1
         && settings.serialize_image_pulls
@@ -54,18 +54,18 @@ fn pulls(subject: &Subject<'_>, findings: &mut Findings) {
     }
 }
 
-fn credential_verification(subject: &Subject<'_>, findings: &mut Findings) {
+fn credential_verification(input: &ValidationInput<'_>, findings: &mut ValidationFindings) {
     const POLICY: &str = "imagePullCredentialsVerificationPolicy";
     const ALLOWLIST: &str = "preloadedImagesVerificationAllowlist";
-    let policy = subject.settings.image_pull_credentials_verification_policy.as_str();
-    let patterns = &subject.settings.preloaded_images_verification_allowlist;
-    if !subject.gate(Gate::KubeletEnsureSecretPulledImages) {
-        let needs = "needs the feature gate KubeletEnsureSecretPulledImages";
+    let policy = input.settings.image_pull_credentials_verification_policy.as_str();
+    let patterns = &input.settings.preloaded_images_verification_allowlist;
+    if !input.gate(Gate::KubeletEnsureSecretPulledImages) {
+        let dependencies = "needs the feature gate KubeletEnsureSecretPulledImages";
         if !policy.is_empty() {
-            findings.refuse(POLICY, policy, needs);
+            findings.refuse(POLICY, policy, dependencies);
         }
         if !patterns.is_empty() {
-            findings.refuse(ALLOWLIST, patterns.join(", "), needs);
+            findings.refuse(ALLOWLIST, patterns.join(", "), dependencies);
         }
         return;
     }
@@ -107,12 +107,12 @@ fn allowlist_pattern(pattern: &str) -> Result<(), &'static str> {
 }
 
 /// The file and the directory of the credential providers must be set both or not at all.
-fn credential_providers(subject: &Subject<'_>, findings: &mut Findings) {
-    let file = subject.flags.image_credential_provider_config.as_str();
-    let folder = subject.flags.image_credential_provider_bin_dir.as_str();
+fn credential_providers(input: &ValidationInput<'_>, findings: &mut ValidationFindings) {
+    let file = input.flags.image_credential_provider_config.as_str();
+    let dir = input.flags.image_credential_provider_bin_dir.as_str();
     let pairs = [
-        ("--image-credential-provider-config", file, "--image-credential-provider-bin-dir", folder),
-        ("--image-credential-provider-bin-dir", folder, "--image-credential-provider-config", file),
+        ("--image-credential-provider-config", file, "--image-credential-provider-bin-dir", dir),
+        ("--image-credential-provider-bin-dir", dir, "--image-credential-provider-config", file),
     ];
     for (missing, value, present, other) in pairs {
         if value.is_empty() && !other.is_empty() {

@@ -4,28 +4,28 @@
 
 use pod_model::LogSizeLimit;
 
-use super::web_address::read_address;
-use super::{Findings, Subject};
+use super::url::parse_url;
+use super::{ValidationFindings, ValidationInput};
 use crate::feature_gates::Gate;
 use crate::kubelet_configuration::OutputRouting;
 
 const MOST_VERBOSE: u32 = i32::MAX.cast_unsigned();
 const EVERY_REQUEST: i32 = 1_000_000;
 
-pub(super) fn check(subject: &Subject<'_>, findings: &mut Findings) {
-    own_log(subject, findings);
-    module_verbosity(subject, findings);
-    let options = &subject.settings.logging.options;
-    routing(subject, "logging.options.text", &options.text, findings);
-    routing(subject, "logging.options.json", &options.json, findings);
-    traces(subject, findings);
-    pod_logs(subject, findings);
+pub(super) fn check(input: &ValidationInput<'_>, findings: &mut ValidationFindings) {
+    own_log(input, findings);
+    module_verbosity(input, findings);
+    let options = &input.settings.logging.options;
+    routing(input, "logging.options.text", &options.text, findings);
+    routing(input, "logging.options.json", &options.json, findings);
+    traces(input, findings);
+    pod_logs(input, findings);
 }
 
-fn own_log(subject: &Subject<'_>, findings: &mut Findings) {
-    let logging = &subject.settings.logging;
+fn own_log(input: &ValidationInput<'_>, findings: &mut ValidationFindings) {
+    let logging = &input.settings.logging;
     findings.one_of("logging.format", &logging.format, &["text", "json"]);
-    if logging.format == "json" && !subject.gate(Gate::LoggingBetaOptions) {
+    if logging.format == "json" && !input.gate(Gate::LoggingBetaOptions) {
         findings.refuse("logging.format", "json", "needs the feature gate LoggingBetaOptions");
     }
     if logging.flush_frequency.as_nanos() <= 0 {
@@ -38,8 +38,8 @@ fn own_log(subject: &Subject<'_>, findings: &mut Findings) {
     findings.within("logging.verbosity", logging.verbosity, (0, MOST_VERBOSE));
 }
 
-fn module_verbosity(subject: &Subject<'_>, findings: &mut Findings) {
-    let logging = &subject.settings.logging;
+fn module_verbosity(input: &ValidationInput<'_>, findings: &mut ValidationFindings) {
+    let logging = &input.settings.logging;
     if !logging.vmodule.is_empty() && !matches!(logging.format.as_str(), "" | "text") {
         findings.refuse(
             "logging.vmodule",
@@ -60,22 +60,27 @@ fn module_verbosity(subject: &Subject<'_>, findings: &mut Findings) {
     }
 }
 
-fn routing(subject: &Subject<'_>, field: &str, routing: &OutputRouting, findings: &mut Findings) {
-    if subject.gate(Gate::LoggingAlphaOptions) {
+fn routing(
+    input: &ValidationInput<'_>,
+    field: &str,
+    routing: &OutputRouting,
+    findings: &mut ValidationFindings,
+) {
+    if input.gate(Gate::LoggingAlphaOptions) {
         return;
     }
-    let needs = "needs the feature gate LoggingAlphaOptions";
+    let dependencies = "needs the feature gate LoggingAlphaOptions";
     if routing.split_stream {
-        findings.refuse(format!("{field}.splitStream"), true, needs);
+        findings.refuse(format!("{field}.splitStream"), true, dependencies);
     }
     if !routing.info_buffer_size.is_zero() {
-        findings.refuse(format!("{field}.infoBufferSize"), routing.info_buffer_size, needs);
+        findings.refuse(format!("{field}.infoBufferSize"), routing.info_buffer_size, dependencies);
     }
 }
 
-fn traces(subject: &Subject<'_>, findings: &mut Findings) {
+fn traces(input: &ValidationInput<'_>, findings: &mut ValidationFindings) {
     const ENDPOINT: &str = "tracing.endpoint";
-    let Some(tracing) = &subject.settings.tracing else { return };
+    let Some(tracing) = &input.settings.tracing else { return };
     if let Some(rate) = tracing.sampling_rate_per_million {
         findings.within("tracing.samplingRatePerMillion", rate, (0, EVERY_REQUEST));
     }
@@ -83,34 +88,34 @@ fn traces(subject: &Subject<'_>, findings: &mut Findings) {
     let expected = "must be host:port, or an address with the scheme dns, unix or unix-abstract";
     // Without a scheme it is a name to look up.
     if !endpoint.contains("//") {
-        if let Err(error) = read_address(&format!("dns://{endpoint}")) {
+        if let Err(error) = parse_url(&format!("dns://{endpoint}")) {
             findings.refuse(ENDPOINT, endpoint, format!("{error}; {expected}"));
         }
         return;
     }
-    match read_address(endpoint) {
+    match parse_url(endpoint) {
         Ok(address) if matches!(address.scheme.as_str(), "dns" | "unix" | "unix-abstract") => {}
         Ok(_) => findings.refuse(ENDPOINT, endpoint, expected),
         Err(error) => findings.refuse(ENDPOINT, endpoint, format!("{error}; {expected}")),
     }
 }
 
-fn pod_logs(subject: &Subject<'_>, findings: &mut Findings) {
-    const FOLDER: &str = "podLogsDir";
-    let settings = subject.settings;
+fn pod_logs(input: &ValidationInput<'_>, findings: &mut ValidationFindings) {
+    const DIR: &str = "podLogsDir";
+    let settings = input.settings;
     let size = settings.container_log_max_size.as_str();
     if let Err(error) = LogSizeLimit::parse(size) {
         findings.refuse("containerLogMaxSize", size, error.to_string());
     }
-    let folder = settings.pod_logs_dir.as_str();
-    if !folder.starts_with('/') {
-        findings.refuse(FOLDER, folder, "must be an absolute path");
-    } else if !is_clean(folder) {
-        findings.refuse(FOLDER, folder, "must be written without `.`, `..`, `//` and a last `/`");
+    let dir = settings.pod_logs_dir.as_str();
+    if !dir.starts_with('/') {
+        findings.refuse(DIR, dir, "must be an absolute path");
+    } else if !is_clean(dir) {
+        findings.refuse(DIR, dir, "must be written without `.`, `..`, `//` and a last `/`");
     }
     // The path is a label of a metric.
-    if !folder.is_ascii() {
-        findings.refuse(FOLDER, folder, "must hold ASCII characters only");
+    if !dir.is_ascii() {
+        findings.refuse(DIR, dir, "must hold ASCII characters only");
     }
 }
 

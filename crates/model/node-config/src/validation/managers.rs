@@ -10,7 +10,7 @@ use pod_model::Quantity;
 
 use super::allocatable::{cpus_are_named, reserved_total};
 use super::text_forms::go_boolean;
-use super::{Findings, Subject, quoted_list};
+use super::{ValidationFindings, ValidationInput, quoted_list};
 use crate::document::child_path;
 use crate::feature_gates::Gate;
 
@@ -41,14 +41,14 @@ const EXCLUSIVE_CPU_OPTIONS: &[(&str, &str)] = &[
     (BY_CACHE, SPREAD_OVER_NUMA),
 ];
 
-pub(super) fn check(subject: &Subject<'_>, findings: &mut Findings) {
-    topology(subject, findings);
-    cpu_policy(subject, findings);
-    memory_policy_name(subject, findings);
+pub(super) fn check(input: &ValidationInput<'_>, findings: &mut ValidationFindings) {
+    topology(input, findings);
+    cpu_policy(input, findings);
+    memory_policy_name(input, findings);
 }
 
-fn topology(subject: &Subject<'_>, findings: &mut Findings) {
-    let settings = subject.settings;
+fn topology(input: &ValidationInput<'_>, findings: &mut ValidationFindings) {
+    let settings = input.settings;
     let policy = settings.topology_manager_policy.as_str();
     findings.one_of("topologyManagerPolicy", policy, TOPOLOGY_POLICIES);
     findings.one_of("topologyManagerScope", &settings.topology_manager_scope, TOPOLOGY_SCOPES);
@@ -72,7 +72,7 @@ fn topology(subject: &Subject<'_>, findings: &mut Findings) {
     }
 }
 
-fn numa_node_limit(findings: &mut Findings, path: &str, value: &str) {
+fn numa_node_limit(findings: &mut ValidationFindings, path: &str, value: &str) {
     match value.parse::<i64>() {
         Ok(limit) if limit > NUMA_NODES_BY_DEFAULT => findings.warn(
             path,
@@ -84,9 +84,9 @@ fn numa_node_limit(findings: &mut Findings, path: &str, value: &str) {
     }
 }
 
-fn cpu_policy(subject: &Subject<'_>, findings: &mut Findings) {
+fn cpu_policy(input: &ValidationInput<'_>, findings: &mut ValidationFindings) {
     const FIELD: &str = "cpuManagerPolicy";
-    let settings = subject.settings;
+    let settings = input.settings;
     let options = &settings.cpu_manager_policy_options;
     let policy = settings.cpu_manager_policy.as_str();
     findings.one_of(FIELD, policy, &["none", "static"]);
@@ -102,18 +102,22 @@ fn cpu_policy(subject: &Subject<'_>, findings: &mut Findings) {
     if policy != "static" {
         return;
     }
-    let reserved = reserved_total(subject, "cpu");
-    if !cpus_are_named(subject) && reserved.iter().all(Quantity::is_zero) {
+    let reserved = reserved_total(input, "cpu");
+    if !cpus_are_named(input) && reserved.iter().all(Quantity::is_zero) {
         findings.refuse(
             FIELD,
             policy,
             "needs reserved CPU: set kubeReserved.cpu, systemReserved.cpu or reservedSystemCPUs",
         );
     }
-    cpu_options(subject, options, findings);
+    cpu_options(input, options, findings);
 }
 
-fn cpu_options(subject: &Subject<'_>, options: &BTreeMap<String, String>, findings: &mut Findings) {
+fn cpu_options(
+    input: &ValidationInput<'_>,
+    options: &BTreeMap<String, String>,
+    findings: &mut ValidationFindings,
+) {
     const FIELD: &str = "cpuManagerPolicyOptions";
     for (name, value) in options {
         let path = child_path(FIELD, name);
@@ -126,7 +130,7 @@ fn cpu_options(subject: &Subject<'_>, options: &BTreeMap<String, String>, findin
                     format!("is no known option; known are {}", quoted_list(&known)),
                 );
             }
-            Some((_, Some(gate))) if !subject.gate(*gate) => {
+            Some((_, Some(gate))) if !input.gate(*gate) => {
                 findings.refuse(path, value, format!("needs the feature gate {}", gate.name()));
             }
             Some(_) => expect_boolean(findings, &path, value),
@@ -142,7 +146,7 @@ fn cpu_options(subject: &Subject<'_>, options: &BTreeMap<String, String>, findin
             );
         }
     }
-    if on(BY_SOCKET) && subject.settings.topology_manager_policy == SINGLE_NUMA_NODE {
+    if on(BY_SOCKET) && input.settings.topology_manager_policy == SINGLE_NUMA_NODE {
         findings.refuse(
             child_path(FIELD, BY_SOCKET),
             true,
@@ -151,13 +155,13 @@ fn cpu_options(subject: &Subject<'_>, options: &BTreeMap<String, String>, findin
     }
 }
 
-fn expect_boolean(findings: &mut Findings, path: &str, value: &str) {
+fn expect_boolean(findings: &mut ValidationFindings, path: &str, value: &str) {
     if go_boolean(value).is_none() {
         findings.refuse(path, value, "must be true or false, as a string");
     }
 }
 
-fn memory_policy_name(subject: &Subject<'_>, findings: &mut Findings) {
-    let policy = subject.settings.memory_manager_policy.as_str();
+fn memory_policy_name(input: &ValidationInput<'_>, findings: &mut ValidationFindings) {
+    let policy = input.settings.memory_manager_policy.as_str();
     findings.one_of("memoryManagerPolicy", policy, &["None", "Static"]);
 }

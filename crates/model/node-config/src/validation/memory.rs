@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use pod_model::{Quantity, ThresholdValue};
 
 use super::allocatable::reserved_total;
-use super::{Findings, Subject};
+use super::{ValidationFindings, ValidationInput};
 use crate::document::child_path;
 use crate::feature_gates::Gate;
 use crate::kubelet_configuration::MemoryReservation;
@@ -21,15 +21,15 @@ const IDS_PER_RANGE: i64 = 65_536;
 /// How many user ids a kernel has.
 const ALL_IDS: i64 = 1 << 32;
 
-pub(super) fn check(subject: &Subject<'_>, findings: &mut Findings) {
-    reservations(&subject.settings.reserved_memory, findings);
-    static_policy(subject, findings);
-    throttling(subject, findings);
-    swap(subject, findings);
-    user_namespaces(subject, findings);
+pub(super) fn check(input: &ValidationInput<'_>, findings: &mut ValidationFindings) {
+    reservations(&input.settings.reserved_memory, findings);
+    static_policy(input, findings);
+    throttling(input, findings);
+    swap(input, findings);
+    user_namespaces(input, findings);
 }
 
-fn reservations(reservations: &[MemoryReservation], findings: &mut Findings) {
+fn reservations(reservations: &[MemoryReservation], findings: &mut ValidationFindings) {
     let mut seen = BTreeSet::new();
     for (index, reservation) in reservations.iter().enumerate() {
         let node = reservation.numa_node;
@@ -54,8 +54,8 @@ fn reservations(reservations: &[MemoryReservation], findings: &mut Findings) {
 
 /// The static policy requires the reservations of all NUMA nodes to add up to what the node as a
 /// whole reserves: the reserved amounts and the hard eviction threshold.
-fn static_policy(subject: &Subject<'_>, findings: &mut Findings) {
-    let settings = subject.settings;
+fn static_policy(input: &ValidationInput<'_>, findings: &mut ValidationFindings) {
+    let settings = input.settings;
     if settings.memory_manager_policy != "Static" {
         return;
     }
@@ -73,7 +73,7 @@ fn static_policy(subject: &Subject<'_>, findings: &mut Findings) {
             *total = total.as_ref().and_then(|total| total.checked_add(amount));
         }
     }
-    let Some(wanted) = node_memory_reservation(subject) else { return };
+    let Some(wanted) = node_memory_reservation(input) else { return };
     for (resource, total) in &totals {
         // Huge pages cannot be reserved by amount, so the node reserves none of them.
         let none = Quantity::default();
@@ -100,13 +100,13 @@ fn static_policy(subject: &Subject<'_>, findings: &mut Findings) {
 }
 
 /// The memory that the node reserves; `None` when that depends on the machine's size.
-fn node_memory_reservation(subject: &Subject<'_>) -> Option<Quantity> {
+fn node_memory_reservation(input: &ValidationInput<'_>) -> Option<Quantity> {
     let mut total = Quantity::default();
-    for amount in reserved_total(subject, MEMORY) {
+    for amount in reserved_total(input, MEMORY) {
         total = total.checked_add(&amount)?;
     }
-    let threshold = subject.settings.eviction_hard.get("memory.available");
-    if subject.flags.experimental_allocatable_ignore_eviction {
+    let threshold = input.settings.eviction_hard.get("memory.available");
+    if input.flags.experimental_allocatable_ignore_eviction {
         return Some(total);
     }
     match threshold.map(|text| ThresholdValue::parse_threshold(text)) {
@@ -116,11 +116,11 @@ fn node_memory_reservation(subject: &Subject<'_>) -> Option<Quantity> {
     }
 }
 
-fn throttling(subject: &Subject<'_>, findings: &mut Findings) {
+fn throttling(input: &ValidationInput<'_>, findings: &mut ValidationFindings) {
     const FACTOR: &str = "memoryThrottlingFactor";
     const POLICY: &str = "memoryReservationPolicy";
-    let settings = subject.settings;
-    let gate = subject.gate(Gate::MemoryQoS);
+    let settings = input.settings;
+    let gate = input.gate(Gate::MemoryQoS);
     match settings.memory_throttling_factor {
         // Written so that NaN is rejected too.
         Some(factor) if !(factor > 0.0 && factor <= 1.0) => {
@@ -138,18 +138,18 @@ fn throttling(subject: &Subject<'_>, findings: &mut Findings) {
     }
 }
 
-fn swap(subject: &Subject<'_>, findings: &mut Findings) {
+fn swap(input: &ValidationInput<'_>, findings: &mut ValidationFindings) {
     const FIELD: &str = "memorySwap.swapBehavior";
-    let behaviour = subject.settings.memory_swap.swap_behavior.as_str();
+    let behaviour = input.settings.memory_swap.swap_behavior.as_str();
     if behaviour.is_empty() {
         return;
     }
     findings.one_of(FIELD, behaviour, &["NoSwap", "LimitedSwap"]);
 }
 
-fn user_namespaces(subject: &Subject<'_>, findings: &mut Findings) {
+fn user_namespaces(input: &ValidationInput<'_>, findings: &mut ValidationFindings) {
     const FIELD: &str = "userNamespaces.idsPerPod";
-    let namespaces = subject.settings.user_namespaces.as_ref();
+    let namespaces = input.settings.user_namespaces.as_ref();
     let count = namespaces.and_then(|namespaces| namespaces.ids_per_pod).unwrap_or(IDS_PER_RANGE);
     if !(IDS_PER_RANGE..=u32::MAX.into()).contains(&count) {
         findings.within(FIELD, count, (IDS_PER_RANGE, u32::MAX.into()));
@@ -160,7 +160,7 @@ fn user_namespaces(subject: &Subject<'_>, findings: &mut Findings) {
     }
     // The first range belongs to the host.
     let most_pods = (ALL_IDS - count) / count;
-    let pods = subject.settings.max_pods;
+    let pods = input.settings.max_pods;
     if i64::from(pods) > most_pods {
         let message = format!("must be at most {most_pods}: each pod gets {count} user ids");
         findings.refuse("maxPods", pods, message);

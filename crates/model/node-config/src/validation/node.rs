@@ -8,8 +8,8 @@ use pod_model::{
 };
 
 use super::text_forms::{is_namespaced_sysctl, is_sysctl_pattern};
-use super::web_address::read_address;
-use super::{Findings, Subject};
+use super::url::parse_url;
+use super::{ValidationFindings, ValidationInput};
 
 /// Labels of Kubernetes itself that a node may still set on itself.
 const OWN_LABELS: &[&str] = &[
@@ -30,20 +30,20 @@ const RESERVED_LABEL_PREFIXES: &[&str] = &["kubernetes.io", "k8s.io"];
 /// The default bits of the old iptables packet marks; nothing uses them any more.
 const DEAD_BITS: (i32, i32) = (14, 15);
 
-pub(super) fn check(subject: &Subject<'_>, findings: &mut Findings) {
-    labels(subject, findings);
-    taints(subject, findings);
-    addresses(subject, findings);
-    sysctls(subject, findings);
-    endpoints(subject, findings);
-    modes(subject, findings);
-    flags_without_field(subject, findings);
-    without_effect(subject, findings);
+pub(super) fn check(input: &ValidationInput<'_>, findings: &mut ValidationFindings) {
+    labels(input, findings);
+    taints(input, findings);
+    addresses(input, findings);
+    sysctls(input, findings);
+    endpoints(input, findings);
+    modes(input, findings);
+    flags_without_field(input, findings);
+    without_effect(input, findings);
 }
 
-fn labels(subject: &Subject<'_>, findings: &mut Findings) {
+fn labels(input: &ValidationInput<'_>, findings: &mut ValidationFindings) {
     const FIELD: &str = "--node-labels";
-    for (key, value) in &subject.flags.node_labels {
+    for (key, value) in &input.flags.node_labels {
         let label = format!("{key}={value}");
         let prefix = key.split_once('/').map_or("", |(prefix, _)| prefix);
         let own = OWN_LABELS.contains(&key.as_str()) || lies_under(prefix, OWN_LABEL_PREFIXES);
@@ -59,11 +59,11 @@ fn labels(subject: &Subject<'_>, findings: &mut Findings) {
                 ),
             );
         }
-        if let Err(problem) = check_qualified_name(key) {
-            findings.refuse(FIELD, &label, problem.to_string());
+        if let Err(diagnostic) = check_qualified_name(key) {
+            findings.refuse(FIELD, &label, diagnostic.to_string());
         }
-        if let Err(problem) = check_label_value(value) {
-            findings.refuse(FIELD, &label, problem.to_string());
+        if let Err(diagnostic) = check_label_value(value) {
+            findings.refuse(FIELD, &label, diagnostic.to_string());
         }
     }
 }
@@ -74,19 +74,19 @@ fn lies_under(prefix: &str, domains: &[&str]) -> bool {
     })
 }
 
-fn taints(subject: &Subject<'_>, findings: &mut Findings) {
-    for (index, taint) in subject.settings.register_with_taints.iter().enumerate() {
+fn taints(input: &ValidationInput<'_>, findings: &mut ValidationFindings) {
+    for (index, taint) in input.settings.register_with_taints.iter().enumerate() {
         let path = format!("registerWithTaints[{index}]");
-        if let Err(problem) = check_qualified_name(&taint.key) {
-            findings.refuse(format!("{path}.key"), &taint.key, problem.to_string());
+        if let Err(diagnostic) = check_qualified_name(&taint.key) {
+            findings.refuse(format!("{path}.key"), &taint.key, diagnostic.to_string());
         }
-        if let Err(problem) = check_label_value(&taint.value) {
-            findings.refuse(format!("{path}.value"), &taint.value, problem.to_string());
+        if let Err(diagnostic) = check_label_value(&taint.value) {
+            findings.refuse(format!("{path}.value"), &taint.value, diagnostic.to_string());
         }
         if !taint.effect.is_empty()
-            && let Err(problem) = check_taint_effect(&taint.effect)
+            && let Err(diagnostic) = check_taint_effect(&taint.effect)
         {
-            findings.refuse(format!("{path}.effect"), &taint.effect, problem.to_string());
+            findings.refuse(format!("{path}.effect"), &taint.effect, diagnostic.to_string());
         }
         if let Some(time) = &taint.time_added {
             findings.refuse(format!("{path}.timeAdded"), time, "must not be set");
@@ -94,8 +94,8 @@ fn taints(subject: &Subject<'_>, findings: &mut Findings) {
     }
 }
 
-fn addresses(subject: &Subject<'_>, findings: &mut Findings) {
-    let settings = subject.settings;
+fn addresses(input: &ValidationInput<'_>, findings: &mut ValidationFindings) {
+    let settings = input.settings;
     for (index, address) in settings.cluster_dns.iter().enumerate() {
         if parse_ip(address).is_err() {
             findings.warn(
@@ -112,19 +112,19 @@ fn addresses(subject: &Subject<'_>, findings: &mut Findings) {
             findings.warn(field, address, "is no IP address");
         }
     }
-    let own_provider = matches!(subject.flags.cloud_provider.as_str(), "" | "external");
-    match parse_node_addresses(&subject.flags.node_ip, own_provider) {
+    let own_provider = matches!(input.flags.cloud_provider.as_str(), "" | "external");
+    match parse_node_addresses(&input.flags.node_ip, own_provider) {
         Ok(addresses) => {
             for ignored in &addresses.ignored {
                 findings.warn("--node-ip", ignored, "is no IP address and is left out");
             }
         }
-        Err(error) => findings.refuse("--node-ip", &subject.flags.node_ip, error.to_string()),
+        Err(error) => findings.refuse("--node-ip", &input.flags.node_ip, error.to_string()),
     }
 }
 
-fn sysctls(subject: &Subject<'_>, findings: &mut Findings) {
-    for (index, pattern) in subject.settings.allowed_unsafe_sysctls.iter().enumerate() {
+fn sysctls(input: &ValidationInput<'_>, findings: &mut ValidationFindings) {
+    for (index, pattern) in input.settings.allowed_unsafe_sysctls.iter().enumerate() {
         let path = format!("allowedUnsafeSysctls[{index}]");
         if !is_sysctl_pattern(pattern) {
             findings.refuse(
@@ -144,8 +144,8 @@ fn sysctls(subject: &Subject<'_>, findings: &mut Findings) {
 }
 
 /// A container runtime is reached over a unix socket, with or without its scheme.
-fn endpoints(subject: &Subject<'_>, findings: &mut Findings) {
-    let settings = subject.settings;
+fn endpoints(input: &ValidationInput<'_>, findings: &mut ValidationFindings) {
+    let settings = input.settings;
     if settings.container_runtime_endpoint.is_empty() {
         findings.refuse("containerRuntimeEndpoint", "", "must be set, such as unix:///run/x.sock");
     }
@@ -158,9 +158,9 @@ fn endpoints(subject: &Subject<'_>, findings: &mut Findings) {
         }
         // An endpoint without a scheme is taken as the path of a unix socket.
         let with_scheme = format!("unix://{endpoint}");
-        let address = match read_address(endpoint) {
+        let address = match parse_url(endpoint) {
             Ok(address) if !address.scheme.is_empty() => Ok(address),
-            _ => read_address(&with_scheme),
+            _ => parse_url(&with_scheme),
         };
         match address {
             Ok(address) if address.scheme == "unix" && !address.path.is_empty() => {}
@@ -172,8 +172,8 @@ fn endpoints(subject: &Subject<'_>, findings: &mut Findings) {
     }
 }
 
-fn modes(subject: &Subject<'_>, findings: &mut Findings) {
-    let settings = subject.settings;
+fn modes(input: &ValidationInput<'_>, findings: &mut ValidationFindings) {
+    let settings = input.settings;
     findings.one_of(
         "hairpinMode",
         &settings.hairpin_mode,
@@ -186,7 +186,7 @@ fn modes(subject: &Subject<'_>, findings: &mut Findings) {
     }
     // Without an API server nothing is fetched, and the strategy is not used.
     let strategy = settings.config_map_and_secret_change_detection_strategy.as_str();
-    if !subject.flags.kubeconfig.is_empty() {
+    if !input.flags.kubeconfig.is_empty() {
         findings.one_of(
             "configMapAndSecretChangeDetectionStrategy",
             strategy,
@@ -198,8 +198,8 @@ fn modes(subject: &Subject<'_>, findings: &mut Findings) {
     }
 }
 
-fn flags_without_field(subject: &Subject<'_>, findings: &mut Findings) {
-    let flags = subject.flags;
+fn flags_without_field(input: &ValidationInput<'_>, findings: &mut ValidationFindings) {
+    let flags = input.flags;
     if !matches!(flags.cloud_provider.as_str(), "" | "external") {
         findings.refuse(
             "--cloud-provider",
@@ -225,8 +225,8 @@ fn flags_without_field(subject: &Subject<'_>, findings: &mut Findings) {
     }
 }
 
-fn without_effect(subject: &Subject<'_>, findings: &mut Findings) {
-    let settings = subject.settings;
+fn without_effect(input: &ValidationInput<'_>, findings: &mut ValidationFindings) {
+    let settings = input.settings;
     let bits = [
         ("iptablesMasqueradeBit", settings.iptables_masquerade_bit, DEAD_BITS.0),
         ("iptablesDropBit", settings.iptables_drop_bit, DEAD_BITS.1),

@@ -3,7 +3,7 @@
 //! The rule it keeps: a bound is in a table row, and a row names one field. Rules about two fields
 //! at once are in the module of their area.
 
-use super::{Findings, Subject};
+use super::{ValidationFindings, ValidationInput};
 use crate::feature_gates::Gate;
 
 const PORTS: (i32, i32) = (1, 65_535);
@@ -15,14 +15,14 @@ const KERNEL_DEFAULT_QUOTA_PERIOD: i64 = 100_000_000;
 const QUOTA_PERIODS: (i64, i64) = (1_000_000, 1_000_000_000);
 const SHORTEST_LOG_CHECK: i64 = 3_000_000_000;
 
-pub(super) fn check(subject: &Subject<'_>, findings: &mut Findings) {
-    ranges(subject, findings);
-    lower_bounds(subject, findings);
-    periods(subject, findings);
+pub(super) fn check(input: &ValidationInput<'_>, findings: &mut ValidationFindings) {
+    ranges(input, findings);
+    lower_bounds(input, findings);
+    periods(input, findings);
 }
 
-fn ranges(subject: &Subject<'_>, findings: &mut Findings) {
-    let settings = subject.settings;
+fn ranges(input: &ValidationInput<'_>, findings: &mut ValidationFindings) {
+    let settings = input.settings;
     findings.within("port", settings.port, PORTS);
     // Zero disables these two.
     for (field, port) in
@@ -41,8 +41,8 @@ fn ranges(subject: &Subject<'_>, findings: &mut Findings) {
     findings.within("oomScoreAdj", settings.oom_score_adj, OOM_SCORE_ADJUSTMENTS);
 }
 
-fn lower_bounds(subject: &Subject<'_>, findings: &mut Findings) {
-    let settings = subject.settings;
+fn lower_bounds(input: &ValidationInput<'_>, findings: &mut ValidationFindings) {
+    let settings = input.settings;
     let rows: [(&str, i64, i64); 16] = [
         ("nodeLeaseDurationSeconds", settings.node_lease_duration_seconds.into(), 1),
         ("registryPullQPS", settings.registry_pull_qps.into(), 0),
@@ -67,10 +67,10 @@ fn lower_bounds(subject: &Subject<'_>, findings: &mut Findings) {
     }
 }
 
-fn periods(subject: &Subject<'_>, findings: &mut Findings) {
-    let settings = subject.settings;
+fn periods(input: &ValidationInput<'_>, findings: &mut ValidationFindings) {
+    let settings = input.settings;
     let quota_period = settings.cpu_cfs_quota_period;
-    if subject.gate(Gate::CustomCPUCFSQuotaPeriod) {
+    if input.gate(Gate::CustomCPUCFSQuotaPeriod) {
         let (least, most) = QUOTA_PERIODS;
         if !(least..=most).contains(&quota_period.as_nanos()) {
             findings.refuse("cpuCFSQuotaPeriod", quota_period, "must be between 1ms and 1s");

@@ -7,7 +7,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{Findings, Subject, quoted_list};
+use super::{ValidationFindings, ValidationInput, quoted_list};
 use crate::feature_gates::Gate;
 
 /// The version whose hidden metrics can be enabled again: the minor version before ours.
@@ -48,16 +48,16 @@ const WEAK_CIPHER_SUITES: &[&str] = &[
 /// P-256, P-384, P-521, X25519, and the three that mix one of them with ML-KEM.
 const CURVES: &[i32] = &[23, 24, 25, 29, 4587, 4588, 4589];
 
-pub(super) fn check(subject: &Subject<'_>, findings: &mut Findings) {
-    cipher_suites(subject, findings);
-    curves(&subject.settings.tls_curve_preferences, findings);
-    certificates(subject, findings);
-    access(subject, findings);
-    handlers(subject, findings);
+pub(super) fn check(input: &ValidationInput<'_>, findings: &mut ValidationFindings) {
+    cipher_suites(input, findings);
+    curves(&input.settings.tls_curve_preferences, findings);
+    certificates(input, findings);
+    access(input, findings);
+    handlers(input, findings);
 }
 
-fn cipher_suites(subject: &Subject<'_>, findings: &mut Findings) {
-    let settings = subject.settings;
+fn cipher_suites(input: &ValidationInput<'_>, findings: &mut ValidationFindings) {
+    let settings = input.settings;
     let version = settings.tls_min_version.as_str();
     if !version.is_empty() {
         findings.one_of("tlsMinVersion", version, TLS_VERSIONS);
@@ -80,7 +80,7 @@ fn cipher_suites(subject: &Subject<'_>, findings: &mut Findings) {
     }
 }
 
-fn curves(preferences: &[i32], findings: &mut Findings) {
+fn curves(preferences: &[i32], findings: &mut ValidationFindings) {
     let mut seen = BTreeSet::new();
     for (index, curve) in preferences.iter().enumerate() {
         let path = format!("tlsCurvePreferences[{index}]");
@@ -92,9 +92,9 @@ fn curves(preferences: &[i32], findings: &mut Findings) {
     }
 }
 
-fn certificates(subject: &Subject<'_>, findings: &mut Findings) {
-    let settings = subject.settings;
-    if settings.server_tls_bootstrap && !subject.gate(Gate::RotateKubeletServerCertificate) {
+fn certificates(input: &ValidationInput<'_>, findings: &mut ValidationFindings) {
+    let settings = input.settings;
+    if settings.server_tls_bootstrap && !input.gate(Gate::RotateKubeletServerCertificate) {
         findings.refuse(
             "serverTLSBootstrap",
             true,
@@ -104,9 +104,9 @@ fn certificates(subject: &Subject<'_>, findings: &mut Findings) {
 }
 
 /// The webhooks call the API server, so its address must be configured.
-fn access(subject: &Subject<'_>, findings: &mut Findings) {
-    let settings = subject.settings;
-    let standalone = subject.flags.kubeconfig.is_empty();
+fn access(input: &ValidationInput<'_>, findings: &mut ValidationFindings) {
+    let settings = input.settings;
+    let standalone = input.flags.kubeconfig.is_empty();
     if standalone && settings.authentication.webhook.enabled {
         findings.refuse(
             "authentication.webhook.enabled",
@@ -125,8 +125,8 @@ fn access(subject: &Subject<'_>, findings: &mut Findings) {
     }
 }
 
-fn handlers(subject: &Subject<'_>, findings: &mut Findings) {
-    let settings = subject.settings;
+fn handlers(input: &ValidationInput<'_>, findings: &mut ValidationFindings) {
+    let settings = input.settings;
     if settings.enable_system_log_query && !settings.enable_system_log_handler {
         findings.refuse("enableSystemLogQuery", true, "needs enableSystemLogHandler to be true");
     }

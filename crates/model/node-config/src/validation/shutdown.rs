@@ -1,22 +1,22 @@
 //! Rules about how pods are terminated and restarted: the node's shutdown, the crash loop's cap.
 
-use super::{Findings, Subject};
+use super::{ValidationFindings, ValidationInput};
 use crate::feature_gates::Gate;
 use pod_model::GoDuration;
 
 const SECOND: i64 = 1_000_000_000;
 
-pub(super) fn check(subject: &Subject<'_>, findings: &mut Findings) {
-    grace_periods(subject, findings);
-    grace_by_priority(subject, findings);
-    crash_loop(subject, findings);
+pub(super) fn check(input: &ValidationInput<'_>, findings: &mut ValidationFindings) {
+    grace_periods(input, findings);
+    grace_by_priority(input, findings);
+    crash_loop(input, findings);
 }
 
-fn grace_periods(subject: &Subject<'_>, findings: &mut Findings) {
-    let all = subject.settings.shutdown_grace_period;
-    let critical = subject.settings.shutdown_grace_period_critical_pods;
+fn grace_periods(input: &ValidationInput<'_>, findings: &mut ValidationFindings) {
+    let all = input.settings.shutdown_grace_period;
+    let critical = input.settings.shutdown_grace_period_critical_pods;
     let periods = [("shutdownGracePeriod", all), ("shutdownGracePeriodCriticalPods", critical)];
-    if !subject.gate(Gate::GracefulNodeShutdown) {
+    if !input.gate(Gate::GracefulNodeShutdown) {
         for (field, period) in periods {
             if period.as_nanos() > 0 {
                 findings.refuse(field, period, "needs the feature gate GracefulNodeShutdown");
@@ -38,15 +38,15 @@ fn grace_periods(subject: &Subject<'_>, findings: &mut Findings) {
     }
 }
 
-fn grace_by_priority(subject: &Subject<'_>, findings: &mut Findings) {
+fn grace_by_priority(input: &ValidationInput<'_>, findings: &mut ValidationFindings) {
     const FIELD: &str = "shutdownGracePeriodByPodPriority";
-    let settings = subject.settings;
+    let settings = input.settings;
     let count = settings.shutdown_grace_period_by_pod_priority.len();
     if count == 0 {
         return;
     }
     let entries = format!("{count} entries");
-    if !subject.gate(Gate::GracefulNodeShutdownBasedOnPodPriority) {
+    if !input.gate(Gate::GracefulNodeShutdownBasedOnPodPriority) {
         findings.refuse(
             FIELD,
             entries,
@@ -67,10 +67,10 @@ fn positive(period: GoDuration) -> bool {
     period.as_nanos() > 0
 }
 
-fn crash_loop(subject: &Subject<'_>, findings: &mut Findings) {
+fn crash_loop(input: &ValidationInput<'_>, findings: &mut ValidationFindings) {
     const FIELD: &str = "crashLoopBackOff.maxContainerRestartPeriod";
-    let cap = subject.settings.crash_loop_back_off.max_container_restart_period;
-    match (subject.gate(Gate::KubeletCrashLoopBackOffMax), cap) {
+    let cap = input.settings.crash_loop_back_off.max_container_restart_period;
+    match (input.gate(Gate::KubeletCrashLoopBackOffMax), cap) {
         (true, None) => findings.refuse(
             FIELD,
             "",

@@ -5,7 +5,7 @@
 use super::text_forms::{
     ImageName, go_boolean, image_name, is_namespaced_sysctl, is_sysctl_pattern,
 };
-use super::web_address::{AddressError, check_schemeless, read_address};
+use super::url::{UrlError, check_schemeless, parse_url};
 use super::{quoted_list, validate};
 use crate::feature_gates::FeatureGates;
 use crate::flags;
@@ -19,8 +19,8 @@ fn plain_settings() -> KubeletConfiguration {
 fn refused_fields(settings: &KubeletConfiguration) -> Vec<String> {
     validate(settings, &flags::FlagSettings::default(), &FeatureGates::default())
         .into_iter()
-        .filter(|problem| problem.severity == Severity::Error)
-        .map(|problem| problem.field)
+        .filter(|diagnostic| diagnostic.severity == Severity::Error)
+        .map(|diagnostic| diagnostic.field)
         .collect()
 }
 
@@ -41,23 +41,24 @@ fn the_memory_gate_needs_a_factor() {
     let mut settings = plain_settings();
     settings.memory_throttling_factor = None;
     assert_eq!(refused_fields(&settings), Vec::<String>::new());
-    let wishes = [("MemoryQoS".to_owned(), true)].into_iter().collect();
-    let (gates, _) = FeatureGates::from_map(&wishes);
-    let problems = validate(&settings, &flags::FlagSettings::default(), &gates);
-    assert_eq!(problems[0].field, "memoryThrottlingFactor");
+    let requested = [("MemoryQoS".to_owned(), true)].into_iter().collect();
+    let (gates, _) = FeatureGates::from_map(&requested);
+    let diagnostics = validate(&settings, &flags::FlagSettings::default(), &gates);
+    assert_eq!(diagnostics[0].field, "memoryThrottlingFactor");
 }
 
 #[test]
 fn a_message_names_the_flag_of_its_field() {
     let mut settings = plain_settings();
     settings.max_pods = -1;
-    let problems = validate(&settings, &flags::FlagSettings::default(), &FeatureGates::default());
-    assert_eq!(problems.len(), 1);
-    assert_eq!(problems[0].to_string(), "maxPods: -1: must be 0 or more (flag --max-pods)");
+    let diagnostics =
+        validate(&settings, &flags::FlagSettings::default(), &FeatureGates::default());
+    assert_eq!(diagnostics.len(), 1);
+    assert_eq!(diagnostics[0].to_string(), "maxPods: -1: must be 0 or more (flag --max-pods)");
 }
 
 #[test]
-fn every_rule_is_tried_whatever_the_others_find() {
+fn every_rule_runs_independently() {
     let mut settings = plain_settings();
     settings.port = 0;
     settings.hairpin_mode = "x".to_owned();
@@ -145,19 +146,19 @@ fn schemes_of_addresses() {
         ("https://[fd00::1]:80/", Ok("https")),
         ("https://[fd00::1%25eth0]/", Ok("https")),
         ("https://h/%41", Ok("https")),
-        ("a\tb", Err(AddressError::ControlCharacter)),
-        (":x", Err(AddressError::NoScheme)),
-        ("10.0.0.1:80", Err(AddressError::NoScheme)),
-        ("https://h/%4", Err(AddressError::Escape)),
-        ("https://h%41/", Err(AddressError::Escape)),
-        ("https://h:80:80/", Err(AddressError::Port)),
-        ("https://h:x/", Err(AddressError::Port)),
-        ("https://a b/", Err(AddressError::Host)),
-        ("https://[fd00::1/", Err(AddressError::Host)),
-        ("https://[x]/", Err(AddressError::Host)),
-        ("https://a b@h/", Err(AddressError::User)),
+        ("a\tb", Err(UrlError::ControlCharacter)),
+        (":x", Err(UrlError::NoScheme)),
+        ("10.0.0.1:80", Err(UrlError::NoScheme)),
+        ("https://h/%4", Err(UrlError::Escape)),
+        ("https://h%41/", Err(UrlError::Escape)),
+        ("https://h:80:80/", Err(UrlError::Port)),
+        ("https://h:x/", Err(UrlError::Port)),
+        ("https://a b/", Err(UrlError::Host)),
+        ("https://[fd00::1/", Err(UrlError::Host)),
+        ("https://[x]/", Err(UrlError::Host)),
+        ("https://a b@h/", Err(UrlError::User)),
     ] {
-        let scheme = read_address(text).map(|address| address.scheme);
+        let scheme = parse_url(text).map(|address| address.scheme);
         assert_eq!(scheme.as_deref(), expected.as_ref().copied(), "{text}");
     }
     for (text, path) in [
@@ -166,8 +167,8 @@ fn schemes_of_addresses() {
         ("unix:x", ""),
         ("/run/x.sock?a#b", "/run/x.sock"),
     ] {
-        assert_eq!(read_address(text).unwrap().path, path, "{text}");
+        assert_eq!(parse_url(text).unwrap().path, path, "{text}");
     }
     assert_eq!(check_schemeless("*.registry.example/team/*"), Ok(()));
-    assert_eq!(check_schemeless("a{b}"), Err(AddressError::Host));
+    assert_eq!(check_schemeless("a{b}"), Err(UrlError::Host));
 }

@@ -26,18 +26,18 @@ use serde_json::Value;
 pub struct CaseFile {
     /// What the cases of this file have in common.
     pub subject: String,
-    pub cases: Vec<Case>,
+    pub cases: Vec<ConfigCase>,
 }
 
 #[derive(Debug, Clone, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct Case {
+pub struct ConfigCase {
     pub name: String,
     /// The file of `--config`; without it there is only the command line.
-    pub config: Option<Text>,
+    pub config: Option<CaseText>,
     /// The files of `--config-dir`, by their path below it.
     #[serde(default)]
-    pub drop_ins: BTreeMap<String, Text>,
+    pub drop_ins: BTreeMap<String, CaseText>,
     /// Other files, by their path below the case's directory: lines, nothing added before them.
     #[serde(default)]
     pub files: BTreeMap<String, Vec<String>>,
@@ -57,7 +57,7 @@ pub struct Case {
 /// Lines of a file. `apiVersion` and `kind` are put before them unless they are raw.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(untagged)]
-pub enum Text {
+pub enum CaseText {
     Lines(Vec<String>),
     Raw { raw: Vec<String> },
 }
@@ -87,7 +87,7 @@ pub struct Accepted {
 #[derive(Debug, Clone, Deserialize)]
 pub struct Finding(pub String, pub String);
 
-impl Text {
+impl CaseText {
     pub fn content(&self) -> String {
         let header = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n";
         match self {
@@ -97,30 +97,30 @@ impl Text {
     }
 }
 
-impl Case {
-    /// The path of the `--config` file when the case is in the directory `folder`.
-    pub fn config_path(folder: &str) -> String {
-        format!("{folder}/kubelet.yaml")
+impl ConfigCase {
+    /// The path of the `--config` file when the case is in the directory `dir`.
+    pub fn config_path(dir: &str) -> String {
+        format!("{dir}/kubelet.yaml")
     }
 
-    /// The directory of `--config-dir` when the case is in the directory `folder`.
-    pub fn drop_in_folder(folder: &str) -> String {
-        format!("{folder}/kubelet.d")
+    /// The directory of `--config-dir` when the case is in the directory `dir`.
+    pub fn drop_in_dir(dir: &str) -> String {
+        format!("{dir}/kubelet.d")
     }
 
     /// The command line without the program's name. `{folder}` stands for the case's directory.
-    pub fn command_line(&self, folder: &str) -> Vec<String> {
+    pub fn command_line(&self, dir: &str) -> Vec<String> {
         let mut words = Vec::new();
         if self.config.is_some() {
-            words.push(format!("--config={}", Self::config_path(folder)));
+            words.push(format!("--config={}", Self::config_path(dir)));
         }
         if !self.drop_ins.is_empty() {
-            words.push(format!("--config-dir={}", Self::drop_in_folder(folder)));
+            words.push(format!("--config-dir={}", Self::drop_in_dir(dir)));
         }
         if !self.standalone {
-            words.push(format!("--kubeconfig={folder}/kubeconfig"));
+            words.push(format!("--kubeconfig={dir}/kubeconfig"));
         }
-        words.extend(self.args.iter().map(|word| word.replace("{folder}", folder)));
+        words.extend(self.args.iter().map(|word| word.replace("{folder}", dir)));
         words
     }
 
@@ -130,8 +130,8 @@ impl Case {
 }
 
 /// Every case, in the order of the file names.
-pub fn read_all(folder: &Path) -> Result<Vec<(String, Case)>, String> {
-    let listing = fs::read_dir(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+pub fn read_all(dir: &Path) -> Result<Vec<(String, ConfigCase)>, String> {
+    let listing = fs::read_dir(dir).map_err(|error| format!("{}: {error}", dir.display()))?;
     let mut paths: Vec<_> = listing.filter_map(Result::ok).map(|entry| entry.path()).collect();
     paths.retain(|path| path.extension().is_some_and(|extension| extension == "json"));
     paths.sort();

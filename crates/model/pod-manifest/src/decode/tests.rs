@@ -1,6 +1,6 @@
 //! What is accepted, what is rejected, and the text of findings.
 
-use document::problem::Origin;
+use document::diagnostic::Origin;
 
 use super::{Decoded, ListPolicy, MAX_MANIFEST_BYTES, Strictness, decode};
 
@@ -9,9 +9,9 @@ fn read(text: &str, strictness: Strictness, lists: ListPolicy) -> Decoded {
     decode(text.as_bytes(), &origin, strictness, lists)
 }
 
-fn told(text: &str) -> Vec<String> {
+fn diagnostics_of(text: &str) -> Vec<String> {
     let decoded = read(text, Strictness::Lenient, ListPolicy::OnePod);
-    decoded.problems.iter().map(ToString::to_string).collect()
+    decoded.diagnostics.iter().map(ToString::to_string).collect()
 }
 
 const GOOD: &str = "apiVersion: v1\nkind: Pod\nmetadata: {name: a}\nspec:\n  containers:\n  - name: c\n    image: i\n";
@@ -19,7 +19,7 @@ const GOOD: &str = "apiVersion: v1\nkind: Pod\nmetadata: {name: a}\nspec:\n  con
 #[test]
 fn a_pod_is_read() {
     let decoded = read(GOOD, Strictness::Strict, ListPolicy::OnePod);
-    assert!(decoded.problems.is_empty(), "{:?}", decoded.problems);
+    assert!(decoded.diagnostics.is_empty(), "{:?}", decoded.diagnostics);
     let pod = &decoded.pods[0].pod;
     assert_eq!((&*pod.metadata.name, &*pod.spec.containers[0].image), ("a", "i"));
 }
@@ -76,7 +76,7 @@ fn every_finding_names_file_line_field_value_and_expectation() {
             "pod.yaml:3: metadata: []: expected an object, found a list",
         ),
     ] {
-        assert_eq!(told(text), [expected], "{text}");
+        assert_eq!(diagnostics_of(text), [expected], "{text}");
         let decoded = read(text, Strictness::Lenient, ListPolicy::OnePod);
         assert!(decoded.pods.is_empty() && decoded.has_errors(), "{text}");
     }
@@ -88,7 +88,7 @@ fn unknown_fields_warn_or_refuse() {
     let decoded = read(&text, Strictness::Lenient, ListPolicy::OnePod);
     assert_eq!(decoded.pods.len(), 1);
     assert!(!decoded.has_errors());
-    let lines: Vec<String> = decoded.problems.iter().map(ToString::to_string).collect();
+    let lines: Vec<String> = decoded.diagnostics.iter().map(ToString::to_string).collect();
     assert_eq!(
         lines,
         [
@@ -98,7 +98,7 @@ fn unknown_fields_warn_or_refuse() {
     );
     let decoded = read(&text, Strictness::Strict, ListPolicy::OnePod);
     assert!(decoded.pods.is_empty());
-    assert_eq!(decoded.problems.iter().filter(|problem| problem.is_error()).count(), 2);
+    assert_eq!(decoded.diagnostics.iter().filter(|diagnostic| diagnostic.is_error()).count(), 2);
 }
 
 #[test]
@@ -111,14 +111,14 @@ fn repeated_keys_warn_or_refuse() {
 #[test]
 fn all_findings_come_at_once() {
     let text = format!("{GOOD}    tty: 1\n    stdin: 2\n    args: 3\n");
-    assert_eq!(told(&text).len(), 3);
+    assert_eq!(diagnostics_of(&text).len(), 3);
 }
 
 #[test]
-fn null_means_not_said() {
+fn null_means_unset() {
     let text = format!("{GOOD}    tty: null\n    env: ~\n    securityContext:\n");
     let decoded = read(&text, Strictness::Strict, ListPolicy::OnePod);
-    assert!(decoded.problems.is_empty(), "{:?}", decoded.problems);
+    assert!(decoded.diagnostics.is_empty(), "{:?}", decoded.diagnostics);
     assert!(decoded.pods[0].pod.spec.containers[0].security_context.is_none());
 }
 
@@ -128,7 +128,7 @@ fn lists_where_they_are_allowed() {
     let decoded = read(text, Strictness::Lenient, ListPolicy::PodOrList);
     let names: Vec<&str> = decoded.pods.iter().map(|each| &*each.pod.metadata.name).collect();
     assert_eq!(names, ["a", "c"]);
-    let lines: Vec<String> = decoded.problems.iter().map(ToString::to_string).collect();
+    let lines: Vec<String> = decoded.diagnostics.iter().map(ToString::to_string).collect();
     assert_eq!(lines.len(), 2, "{lines:?}");
     assert!(lines[0].starts_with("pod.yaml:5: items[1].metadata.generation: x: "), "{lines:?}");
     assert!(lines[1].starts_with("pod.yaml:6: items[2]: Service: "), "{lines:?}");
@@ -137,7 +137,7 @@ fn lists_where_they_are_allowed() {
 #[test]
 fn values_of_variables_are_not_shown() {
     let text = format!("{GOOD}    env: [{{name: A, value: {{secret: hush}}}}]\n");
-    let lines = told(&text);
+    let lines = diagnostics_of(&text);
     assert!(lines[0].contains("<masked>") && !lines[0].contains("hush"), "{lines:?}");
 }
 
@@ -145,7 +145,7 @@ fn values_of_variables_are_not_shown() {
 fn a_manifest_may_be_larger_than_a_configuration_but_not_without_limit() {
     let padded = |size: usize| format!("{GOOD}# {}\n", "x".repeat(size - GOOD.len()));
     let large = read(&padded(5 * 1024 * 1024), Strictness::Strict, ListPolicy::OnePod);
-    assert_eq!(large.pods.len(), 1, "{:?}", large.problems);
-    let refused = told(&padded(MAX_MANIFEST_BYTES));
-    assert!(refused.iter().any(|problem| problem.contains("10485760")), "{refused:?}");
+    assert_eq!(large.pods.len(), 1, "{:?}", large.diagnostics);
+    let refused = diagnostics_of(&padded(MAX_MANIFEST_BYTES));
+    assert!(refused.iter().any(|diagnostic| diagnostic.contains("10485760")), "{refused:?}");
 }

@@ -1,6 +1,6 @@
 //! Static pods: names, marks, tolerations, UIDs, and what they may not refer to.
 
-use document::problem::Origin;
+use document::diagnostic::Origin;
 
 use super::{HashedSource, SourceKind, api_reference, apply, fnv128a, identify, reference_uid};
 use crate::validation::tests::{plain_pod, set_all, typed};
@@ -177,11 +177,11 @@ fn read(text: &str, kind: SourceKind) -> crate::StaticPods {
 fn a_manifest_becomes_a_static_pod_or_findings_with_lines() {
     let good = "apiVersion: v1\nkind: Pod\nmetadata: {name: a}\nspec:\n  containers:\n  - name: c\n    image: i\n";
     let result = read(good, SourceKind::File);
-    assert!(result.problems.is_empty(), "{:?}", result.problems);
+    assert!(result.diagnostics.is_empty(), "{:?}", result.diagnostics);
     assert_eq!(result.pods[0].full_name(), "a-n_default");
     let bad = good.replace("image: i", "ports: [{containerPort: 70000}]");
     let result = read(&bad, SourceKind::File);
-    let lines: Vec<String> = result.problems.iter().map(ToString::to_string).collect();
+    let lines: Vec<String> = result.diagnostics.iter().map(ToString::to_string).collect();
     assert!(result.pods.is_empty());
     assert_eq!(result.refused, ["a-n_default"]);
     assert_eq!(
@@ -194,15 +194,15 @@ fn a_manifest_becomes_a_static_pod_or_findings_with_lines() {
     let referring = good.replace("spec:\n", "spec:\n  serviceAccountName: sa\n");
     let result = read(&referring, SourceKind::File);
     assert_eq!(
-        result.problems[0].to_string(),
+        result.diagnostics[0].to_string(),
         "p.yaml:5: spec.serviceAccountName: a static pod may not refer to serviceaccounts"
     );
     let nameless = good.replace("{name: a}", "{}");
-    assert!(read(&nameless, SourceKind::File).problems[0].to_string().contains("metadata.name"));
+    assert!(read(&nameless, SourceKind::File).diagnostics[0].to_string().contains("metadata.name"));
 }
 
 #[test]
-fn a_uid_that_is_stated_must_be_fit_for_the_names_of_folders_and_cgroups() {
+fn a_uid_that_is_stated_must_be_fit_for_the_names_of_dirs_and_cgroups() {
     let long = |length: usize| "u".repeat(length);
     for (uid, is_fit) in [
         ("6f5c1a52-7f0e-4b0e-9d31-3f1f5e8f9a10", true),
@@ -224,25 +224,29 @@ fn a_uid_that_is_stated_must_be_fit_for_the_names_of_folders_and_cgroups() {
              spec: {{containers: [{{name: c, image: i}}]}}\n"
         );
         let result = read(&text, SourceKind::File);
-        let said: Vec<String> = result.problems.iter().map(ToString::to_string).collect();
-        assert_eq!((result.pods.len() == 1, said.is_empty()), (is_fit, is_fit), "{uid}: {said:?}");
+        let messages: Vec<String> = result.diagnostics.iter().map(ToString::to_string).collect();
+        assert_eq!(
+            (result.pods.len() == 1, messages.is_empty()),
+            (is_fit, is_fit),
+            "{uid}: {messages:?}"
+        );
         if !is_fit {
             let start = format!("p.yaml:5: metadata.uid: {}", uid.get(..20).unwrap_or(uid));
-            assert!(said[0].starts_with(&start), "{said:?}");
-            assert!(said[0].contains("expected at most 128 letters"), "{said:?}");
+            assert!(messages[0].starts_with(&start), "{messages:?}");
+            assert!(messages[0].contains("expected at most 128 letters"), "{messages:?}");
             assert_eq!(result.refused, ["a-n_default"]);
         }
     }
 }
 
 #[test]
-fn one_bad_pod_of_a_list_refuses_only_itself() {
+fn an_invalid_pod_in_a_list_refuses_only_itself() {
     let text = "apiVersion: v1\nkind: PodList\nitems:\n- metadata: {name: a}\n  spec: {containers: [{name: c, image: i}]}\n- metadata: {name: b}\n  spec: {containers: []}\n";
     let result = read(text, SourceKind::Url);
     assert_eq!(result.pods.len(), 1);
     assert_eq!(result.refused, ["b-n_default"]);
     assert_eq!(
-        result.problems[0].to_string(),
+        result.diagnostics[0].to_string(),
         "p.yaml:7: items[1].spec.containers: a value is required"
     );
 }

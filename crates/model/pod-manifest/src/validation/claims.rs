@@ -7,12 +7,16 @@ use pod_model::pod::volume::{AccessMode, ClaimSpec, EphemeralVolume, PersistentV
 use pod_model::pod::{ObjectMeta, Pod};
 use pod_model::{check_dns_label, check_dns_subdomain};
 
-use super::findings::{Findings, Path};
+use super::findings::{FieldPath, PodFindings};
 use super::metadata::{MIRROR_ANNOTATION, check_annotations, check_labels};
 use super::resources::check_amount;
 use super::selectors::check_selector;
 
-pub(super) fn check_ephemeral(volume: &EphemeralVolume, findings: &mut Findings, path: &Path) {
+pub(super) fn check_ephemeral(
+    volume: &EphemeralVolume,
+    findings: &mut PodFindings,
+    path: &FieldPath,
+) {
     let path = path.child("volumeClaimTemplate");
     let Some(template) = &volume.volume_claim_template else {
         findings.required(&path);
@@ -28,7 +32,7 @@ pub(super) fn check_ephemeral(volume: &EphemeralVolume, findings: &mut Findings,
     check_spec(&template.spec, findings, &path.child("spec"));
 }
 
-fn check_spec(spec: &ClaimSpec, findings: &mut Findings, path: &Path) {
+fn check_spec(spec: &ClaimSpec, findings: &mut PodFindings, path: &FieldPath) {
     let modes = path.child("accessModes");
     if spec.access_modes.is_empty() {
         findings.required(&modes);
@@ -71,7 +75,7 @@ struct DataSource<'claim> {
     name: &'claim str,
 }
 
-fn check_data(spec: &ClaimSpec, findings: &mut Findings, path: &Path) {
+fn check_data(spec: &ClaimSpec, findings: &mut PodFindings, path: &FieldPath) {
     let source = spec.data_source.as_deref().map(|source| DataSource {
         group: source.api_group.as_deref(),
         kind: &source.kind,
@@ -104,7 +108,7 @@ fn check_data(spec: &ClaimSpec, findings: &mut Findings, path: &Path) {
     }
 }
 
-fn check_data_source(source: &DataSource<'_>, findings: &mut Findings, path: &Path) {
+fn check_data_source(source: &DataSource<'_>, findings: &mut PodFindings, path: &FieldPath) {
     findings.require(source.name, &path.child("name"));
     findings.require(source.kind, &path.child("kind"));
     let group = source.group.unwrap_or_default();
@@ -117,7 +121,7 @@ fn check_data_source(source: &DataSource<'_>, findings: &mut Findings, path: &Pa
 }
 
 /// Claims of devices.
-pub(super) fn check_resource_claims(pod: &Pod, findings: &mut Findings, path: &Path) {
+pub(super) fn check_resource_claims(pod: &Pod, findings: &mut PodFindings, path: &FieldPath) {
     let claims = &pod.spec.resource_claims;
     if !claims.is_empty() && pod.metadata.annotations.contains(MIRROR_ANNOTATION) {
         findings.forbidden(&path.index(0), "a static pod has no resource claims");
@@ -132,8 +136,8 @@ pub(super) fn check_resource_claims(pod: &Pod, findings: &mut Findings, path: &P
 fn check_resource_claim<'pod>(
     claim: &'pod PodResourceClaim,
     names: &mut BTreeSet<&'pod str>,
-    findings: &mut Findings,
-    path: &Path,
+    findings: &mut PodFindings,
+    path: &FieldPath,
 ) {
     let name = path.child("name");
     if findings.require(&claim.name, &name) {

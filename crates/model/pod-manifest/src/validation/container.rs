@@ -10,15 +10,19 @@ use pod_model::pod::container::{
 use pod_model::pod::spec::RestartPolicy;
 use pod_model::pod::{Container, EphemeralContainer};
 
-use super::findings::{Findings, Path};
+use super::findings::{FieldPath, PodFindings};
 use super::resources::NameRules;
-use super::{Surroundings, environment, handlers, mounts, resources, security, words};
+use super::{ValidationContext, environment, formats, handlers, mounts, resources, security};
 
 const MAX_RESTART_RULES: usize = 20;
 const MAX_EXIT_CODES: usize = 255;
 const PORTS: (i64, i64) = (1, 65535);
 
-pub(super) fn check_regular(around: &Surroundings<'_>, findings: &mut Findings, path: &Path) {
+pub(super) fn check_regular(
+    around: &ValidationContext<'_>,
+    findings: &mut PodFindings,
+    path: &FieldPath,
+) {
     let containers = &around.spec.containers;
     if containers.is_empty() {
         findings.required(path);
@@ -39,7 +43,11 @@ pub(super) fn check_regular(around: &Surroundings<'_>, findings: &mut Findings, 
     check_host_ports(containers, findings, path);
 }
 
-pub(super) fn check_init(around: &Surroundings<'_>, findings: &mut Findings, path: &Path) {
+pub(super) fn check_init(
+    around: &ValidationContext<'_>,
+    findings: &mut PodFindings,
+    path: &FieldPath,
+) {
     let spec = around.spec;
     let mut names: BTreeSet<&str> = spec.containers.iter().map(|each| &*each.name).collect();
     for (index, container) in spec.init_containers.iter().enumerate() {
@@ -67,7 +75,7 @@ pub(super) fn check_init(around: &Surroundings<'_>, findings: &mut Findings, pat
     }
 }
 
-fn forbid_handlers(container: &Container, findings: &mut Findings, path: &Path) {
+fn forbid_handlers(container: &Container, findings: &mut PodFindings, path: &FieldPath) {
     for (given, field) in [
         (container.lifecycle.is_some(), "lifecycle"),
         (container.liveness_probe.is_some(), "livenessProbe"),
@@ -81,7 +89,11 @@ fn forbid_handlers(container: &Container, findings: &mut Findings, path: &Path) 
     }
 }
 
-pub(super) fn check_ephemeral(around: &Surroundings<'_>, findings: &mut Findings, path: &Path) {
+pub(super) fn check_ephemeral(
+    around: &ValidationContext<'_>,
+    findings: &mut PodFindings,
+    path: &FieldPath,
+) {
     let spec = around.spec;
     let others: BTreeSet<&str> =
         spec.containers.iter().chain(&spec.init_containers).map(|each| &*each.name).collect();
@@ -101,7 +113,11 @@ pub(super) fn check_ephemeral(around: &Surroundings<'_>, findings: &mut Findings
     }
 }
 
-fn check_ephemeral_fields(ephemeral: &EphemeralContainer, findings: &mut Findings, path: &Path) {
+fn check_ephemeral_fields(
+    ephemeral: &EphemeralContainer,
+    findings: &mut PodFindings,
+    path: &FieldPath,
+) {
     let container = &ephemeral.container;
     let why = "may not be set for an ephemeral container";
     for (given, field) in [
@@ -131,9 +147,9 @@ fn check_ephemeral_fields(ephemeral: &EphemeralContainer, findings: &mut Finding
 
 fn check_common(
     container: &Container,
-    around: &Surroundings<'_>,
-    findings: &mut Findings,
-    path: &Path,
+    around: &ValidationContext<'_>,
+    findings: &mut PodFindings,
+    path: &FieldPath,
 ) {
     if findings.require(&container.name, &path.child("name")) {
         findings.name(&path.child("name"), &container.name, check_dns_label(&container.name));
@@ -157,26 +173,30 @@ fn check_common(
     }
 }
 
-pub(super) fn check_pull_policy(policy: &PullPolicy, findings: &mut Findings, path: &Path) {
+pub(super) fn check_pull_policy(policy: &PullPolicy, findings: &mut PodFindings, path: &FieldPath) {
     if !policy.is_known() {
         findings.unsupported(path, policy, PullPolicy::KNOWN);
     }
 }
 
 /// An image with spaces around it is taken in templates, not in pods.
-pub(super) fn check_image_spaces(container: &Container, findings: &mut Findings, path: &Path) {
+pub(super) fn check_image_spaces(
+    container: &Container,
+    findings: &mut PodFindings,
+    path: &FieldPath,
+) {
     if container.image.trim() != &*container.image {
         findings.invalid(&path.child("image"), &container.image, "has spaces around it");
     }
 }
 
-fn check_ports(ports: &[ContainerPort], findings: &mut Findings, path: &Path) {
+fn check_ports(ports: &[ContainerPort], findings: &mut PodFindings, path: &FieldPath) {
     let mut names = BTreeSet::new();
     for (index, port) in ports.iter().enumerate() {
         let path = path.index(index);
         if !port.name.is_empty() {
             let name = path.child("name");
-            match words::port_name(&port.name) {
+            match formats::port_name(&port.name) {
                 Err(why) => findings.invalid(&name, &port.name, why),
                 Ok(()) if !names.insert(&*port.name) => findings.duplicate(&name, &port.name),
                 Ok(()) => {}
@@ -192,7 +212,7 @@ fn check_ports(ports: &[ContainerPort], findings: &mut Findings, path: &Path) {
     }
 }
 
-fn check_host_ports(containers: &[Container], findings: &mut Findings, path: &Path) {
+fn check_host_ports(containers: &[Container], findings: &mut PodFindings, path: &FieldPath) {
     let mut taken = BTreeSet::new();
     for (index, container) in containers.iter().enumerate() {
         for (at, port) in container.ports.iter().enumerate() {
@@ -208,9 +228,9 @@ fn check_host_ports(containers: &[Container], findings: &mut Findings, path: &Pa
 
 fn check_resize(
     policies: &[ContainerResizePolicy],
-    around: &Surroundings<'_>,
-    findings: &mut Findings,
-    path: &Path,
+    around: &ValidationContext<'_>,
+    findings: &mut PodFindings,
+    path: &FieldPath,
 ) {
     let mut seen = BTreeSet::new();
     for (index, policy) in policies.iter().enumerate() {
@@ -234,9 +254,9 @@ fn check_resize(
 
 fn check_init_restart_policy(
     container: &Container,
-    around: &Surroundings<'_>,
-    findings: &mut Findings,
-    path: &Path,
+    around: &ValidationContext<'_>,
+    findings: &mut PodFindings,
+    path: &FieldPath,
 ) {
     let gates = around.gates;
     let Some(policy) = &container.restart_policy else {
@@ -262,9 +282,9 @@ fn check_init_restart_policy(
 
 fn check_restart_policy(
     container: &Container,
-    around: &Surroundings<'_>,
-    findings: &mut Findings,
-    path: &Path,
+    around: &ValidationContext<'_>,
+    findings: &mut PodFindings,
+    path: &FieldPath,
 ) {
     let rules = &container.restart_policy_rules;
     match &container.restart_policy {

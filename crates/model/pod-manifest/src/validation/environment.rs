@@ -6,8 +6,8 @@ use pod_model::pod::container::{
 };
 use pod_model::{check_dns_label, check_dns_subdomain, check_qualified_name};
 
-use super::findings::{Findings, Path};
-use super::words;
+use super::findings::{FieldPath, PodFindings};
+use super::formats;
 
 const ENV_FIELDS: [&str; 9] = [
     "metadata.name",
@@ -65,12 +65,12 @@ pub(super) enum Appearance {
     File,
 }
 
-pub(super) fn check(container: &Container, findings: &mut Findings, path: &Path) {
+pub(super) fn check(container: &Container, findings: &mut PodFindings, path: &FieldPath) {
     for (index, variable) in container.env.iter().enumerate() {
         let path = path.child("env").index(index);
         if findings.require(&variable.name, &path.child("name")) {
-            let verdict = words::variable_name(&variable.name);
-            findings.word(&path.child("name"), &variable.name, verdict);
+            let format_result = formats::variable_name(&variable.name);
+            findings.check_format(&path.child("name"), &variable.name, format_result);
         }
         if let Some(source) = &variable.value_from {
             check_source(source, !variable.value.is_empty(), findings, &path.child("valueFrom"));
@@ -80,8 +80,8 @@ pub(super) fn check(container: &Container, findings: &mut Findings, path: &Path)
     for (index, from) in container.env_from.iter().enumerate() {
         let path = list.index(index);
         if !from.prefix.is_empty() {
-            let verdict = words::variable_name(&from.prefix);
-            findings.word(&path.child("prefix"), &from.prefix, verdict);
+            let format_result = formats::variable_name(&from.prefix);
+            findings.check_format(&path.child("prefix"), &from.prefix, format_result);
         }
         let sources = [(&from.config_map_ref, "configMapRef"), (&from.secret_ref, "secretRef")];
         let mut count = 0;
@@ -97,14 +97,19 @@ pub(super) fn check(container: &Container, findings: &mut Findings, path: &Path)
     }
 }
 
-fn check_reference(reference: &OptionalReference, findings: &mut Findings, path: &Path) {
+fn check_reference(reference: &OptionalReference, findings: &mut PodFindings, path: &FieldPath) {
     let path = path.child("name");
     if findings.require(&reference.name, &path) {
-        findings.name(&path, &reference.name, words::check_name_prefix(&reference.name));
+        findings.name(&path, &reference.name, formats::check_name_prefix(&reference.name));
     }
 }
 
-fn check_source(source: &EnvVarSource, has_value: bool, findings: &mut Findings, path: &Path) {
+fn check_source(
+    source: &EnvVarSource,
+    has_value: bool,
+    findings: &mut PodFindings,
+    path: &FieldPath,
+) {
     let mut count = 0;
     if let Some(selector) = &source.field_ref {
         count += 1;
@@ -135,31 +140,39 @@ fn check_source(source: &EnvVarSource, has_value: bool, findings: &mut Findings,
     }
 }
 
-fn check_key(selector: &KeySelector, findings: &mut Findings, path: &Path) {
+fn check_key(selector: &KeySelector, findings: &mut PodFindings, path: &FieldPath) {
     findings.name(&path.child("name"), &selector.name, check_dns_subdomain(&selector.name));
     if findings.require(&selector.key, &path.child("key")) {
-        findings.word(&path.child("key"), &selector.key, words::config_key(&selector.key));
+        findings.check_format(
+            &path.child("key"),
+            &selector.key,
+            formats::config_key(&selector.key),
+        );
     }
 }
 
-fn check_file_key(selector: &FileKeySelector, findings: &mut Findings, path: &Path) {
+fn check_file_key(selector: &FileKeySelector, findings: &mut PodFindings, path: &FieldPath) {
     if findings.require(&selector.key, &path.child("key")) {
-        findings.word(&path.child("key"), &selector.key, words::variable_name(&selector.key));
+        findings.check_format(
+            &path.child("key"),
+            &selector.key,
+            formats::variable_name(&selector.key),
+        );
     }
     let volume = path.child("volumeName");
     if findings.require(&selector.volume_name, &volume) {
         findings.name(&volume, &selector.volume_name, check_dns_label(&selector.volume_name));
     }
     if findings.require(&selector.path, &path.child("path")) {
-        words::check_no_backsteps(findings, &path.child("path"), &selector.path);
+        formats::check_no_backsteps(findings, &path.child("path"), &selector.path);
     }
 }
 
 pub(super) fn check_field(
     selector: &ObjectFieldSelector,
     appearance: Appearance,
-    findings: &mut Findings,
-    path: &Path,
+    findings: &mut PodFindings,
+    path: &FieldPath,
 ) {
     let field = path.child("fieldPath");
     if !findings.require(&selector.api_version, &path.child("apiVersion"))
@@ -204,8 +217,8 @@ fn split_subscript(field_path: &str) -> Option<(&str, &str)> {
 pub(super) fn check_resource_field(
     selector: &ResourceFieldSelector,
     appearance: Appearance,
-    findings: &mut Findings,
-    path: &Path,
+    findings: &mut PodFindings,
+    path: &FieldPath,
 ) {
     let resource = &*selector.resource;
     let is_huge_pages = HUGE_PAGES_FIELDS.iter().any(|prefix| resource.starts_with(prefix));

@@ -7,8 +7,8 @@ use pod_model::pod::handler::{
 use pod_model::pod::spec::OsName;
 use pod_model::pod::{Container, PortReference};
 
-use super::findings::{Findings, Path};
-use super::{Surroundings, words};
+use super::findings::{FieldPath, PodFindings};
+use super::{ValidationContext, formats};
 
 const PORTS: (i64, i64) = (1, 65535);
 const PLAIN_SIGNALS: [&str; 34] = [
@@ -51,9 +51,9 @@ const PLAIN_SIGNALS: [&str; 34] = [
 /// The probes and hooks of a container that may have them.
 pub(super) fn check_container(
     container: &Container,
-    around: &Surroundings<'_>,
-    findings: &mut Findings,
-    path: &Path,
+    around: &ValidationContext<'_>,
+    findings: &mut PodFindings,
+    path: &FieldPath,
 ) {
     if let Some(lifecycle) = &container.lifecycle {
         check_lifecycle(lifecycle, around, findings, &path.child("lifecycle"));
@@ -81,15 +81,20 @@ pub(super) fn check_container(
     }
 }
 
-fn check_probe(probe: &Probe, around: &Surroundings<'_>, findings: &mut Findings, path: &Path) {
-    let ways = Ways {
+fn check_probe(
+    probe: &Probe,
+    around: &ValidationContext<'_>,
+    findings: &mut PodFindings,
+    path: &FieldPath,
+) {
+    let handler_kinds = HandlerKinds {
         exec: probe.exec.as_deref(),
         http_get: probe.http_get.as_deref(),
         tcp_socket: probe.tcp_socket.as_deref(),
         grpc: probe.grpc.as_deref(),
         sleep: None,
     };
-    check_ways(&ways, around, findings, path);
+    check_handler_kinds(&handler_kinds, around, findings, path);
     for (number, field) in [
         (probe.initial_delay_seconds, "initialDelaySeconds"),
         (probe.timeout_seconds, "timeoutSeconds"),
@@ -107,9 +112,9 @@ fn check_probe(probe: &Probe, around: &Surroundings<'_>, findings: &mut Findings
 
 fn check_lifecycle(
     lifecycle: &Lifecycle,
-    around: &Surroundings<'_>,
-    findings: &mut Findings,
-    path: &Path,
+    around: &ValidationContext<'_>,
+    findings: &mut PodFindings,
+    path: &FieldPath,
 ) {
     for (hook, field) in [(&lifecycle.post_start, "postStart"), (&lifecycle.pre_stop, "preStop")] {
         if let Some(hook) = hook {
@@ -143,22 +148,22 @@ fn is_linux_signal(signal: &str) -> bool {
 
 fn check_hook(
     hook: &LifecycleHandler,
-    around: &Surroundings<'_>,
-    findings: &mut Findings,
-    path: &Path,
+    around: &ValidationContext<'_>,
+    findings: &mut PodFindings,
+    path: &FieldPath,
 ) {
-    let ways = Ways {
+    let handler_kinds = HandlerKinds {
         exec: hook.exec.as_deref(),
         http_get: hook.http_get.as_deref(),
         tcp_socket: hook.tcp_socket.as_deref(),
         grpc: None,
         sleep: hook.sleep.as_ref(),
     };
-    check_ways(&ways, around, findings, path);
+    check_handler_kinds(&handler_kinds, around, findings, path);
 }
 
 /// The handler kinds of a probe or a hook; exactly one must be set.
-struct Ways<'spec> {
+struct HandlerKinds<'spec> {
     exec: Option<&'spec ExecAction>,
     http_get: Option<&'spec HttpGetAction>,
     tcp_socket: Option<&'spec TcpSocketAction>,
@@ -166,13 +171,18 @@ struct Ways<'spec> {
     sleep: Option<&'spec SleepAction>,
 }
 
-fn check_ways(ways: &Ways<'_>, around: &Surroundings<'_>, findings: &mut Findings, path: &Path) {
+fn check_handler_kinds(
+    handler_kinds: &HandlerKinds<'_>,
+    around: &ValidationContext<'_>,
+    findings: &mut PodFindings,
+    path: &FieldPath,
+) {
     let given = [
-        (ways.exec.is_some(), "exec"),
-        (ways.http_get.is_some(), "httpGet"),
-        (ways.tcp_socket.is_some(), "tcpSocket"),
-        (ways.grpc.is_some(), "grpc"),
-        (ways.sleep.is_some(), "sleep"),
+        (handler_kinds.exec.is_some(), "exec"),
+        (handler_kinds.http_get.is_some(), "httpGet"),
+        (handler_kinds.tcp_socket.is_some(), "tcpSocket"),
+        (handler_kinds.grpc.is_some(), "grpc"),
+        (handler_kinds.sleep.is_some(), "sleep"),
     ];
     let mut chosen = given.iter().filter(|(given, _)| *given).map(|(_, field)| *field);
     let Some(first) = chosen.next() else {
@@ -186,18 +196,18 @@ fn check_ways(ways: &Ways<'_>, around: &Surroundings<'_>, findings: &mut Finding
         findings.forbidden(&path.child(surplus), format!("{first} is given already"));
     }
     let path = path.child(first);
-    if let Some(exec) = ways.exec {
+    if let Some(exec) = handler_kinds.exec {
         if exec.command.is_empty() {
             findings.required(&path.child("command"));
         }
-    } else if let Some(get) = ways.http_get {
+    } else if let Some(get) = handler_kinds.http_get {
         check_http_get(get, findings, &path);
-    } else if let Some(tcp) = ways.tcp_socket {
+    } else if let Some(tcp) = handler_kinds.tcp_socket {
         check_port(&tcp.port, findings, &path.child("port"));
-    } else if let Some(grpc) = ways.grpc {
+    } else if let Some(grpc) = handler_kinds.grpc {
         findings.range(&path.child("port"), grpc.port.into(), PORTS);
     } else if let (Some(sleep), Some(grace)) =
-        (ways.sleep, around.spec.termination_grace_period_seconds)
+        (handler_kinds.sleep, around.spec.termination_grace_period_seconds)
         && !(0..=grace).contains(&sleep.seconds)
     {
         let why = format!("expected zero or more, and at most the grace period of {grace} s");
@@ -205,21 +215,21 @@ fn check_ways(ways: &Ways<'_>, around: &Surroundings<'_>, findings: &mut Finding
     }
 }
 
-fn check_http_get(get: &HttpGetAction, findings: &mut Findings, path: &Path) {
+fn check_http_get(get: &HttpGetAction, findings: &mut PodFindings, path: &FieldPath) {
     findings.require(&get.path, &path.child("path"));
     check_port(&get.port, findings, &path.child("port"));
     if !get.scheme.is_known() {
         findings.unsupported(&path.child("scheme"), &get.scheme, UriScheme::KNOWN);
     }
     for header in &get.http_headers {
-        let verdict = words::header_name(&header.name);
-        findings.word(&path.child("httpHeaders"), &header.name, verdict);
+        let format_result = formats::header_name(&header.name);
+        findings.check_format(&path.child("httpHeaders"), &header.name, format_result);
     }
 }
 
-fn check_port(port: &PortReference, findings: &mut Findings, path: &Path) {
+fn check_port(port: &PortReference, findings: &mut PodFindings, path: &FieldPath) {
     match port {
         PortReference::Number(number) => findings.range(path, i64::from(*number), PORTS),
-        PortReference::Name(name) => findings.word(path, name, words::port_name(name)),
+        PortReference::Name(name) => findings.check_format(path, name, formats::port_name(name)),
     }
 }

@@ -5,8 +5,8 @@ use pod_model::pod::security::{ProfileType, SecurityProfile};
 use pod_model::pod::{Pod, TextMap};
 use pod_model::{check_dns_label, check_dns_subdomain, check_label_value, check_qualified_name};
 
-use super::findings::{Findings, Path};
-use super::words::{check_descending, check_name_prefix};
+use super::findings::{FieldPath, PodFindings};
+use super::formats::{check_descending, check_name_prefix};
 
 pub(crate) const APP_ARMOR_ANNOTATION_PREFIX: &str =
     "container.apparmor.security.beta.kubernetes.io/";
@@ -17,16 +17,16 @@ pub(super) const MIRROR_ANNOTATION: &str = "kubernetes.io/config.mirror";
 const DELETION_COST_ANNOTATION: &str = "controller.kubernetes.io/pod-deletion-cost";
 const ANNOTATION_BYTES: usize = 256 * 1024;
 
-pub(super) fn check(pod: &Pod, findings: &mut Findings) {
-    let path = Path::new("metadata");
+pub(super) fn check(pod: &Pod, findings: &mut PodFindings) {
+    let path = FieldPath::new("metadata");
     check_object_meta(&pod.metadata, findings, &path);
     check_pod_annotations(pod, findings, &path.child("annotations"));
 }
 
-fn check_object_meta(meta: &ObjectMeta, findings: &mut Findings, path: &Path) {
+fn check_object_meta(meta: &ObjectMeta, findings: &mut PodFindings, path: &FieldPath) {
     if !meta.generate_name.is_empty() {
-        let verdict = check_name_prefix(&meta.generate_name);
-        findings.name(&path.child("generateName"), &meta.generate_name, verdict);
+        let format_result = check_name_prefix(&meta.generate_name);
+        findings.name(&path.child("generateName"), &meta.generate_name, format_result);
     }
     let name = path.child("name");
     if findings.require(&meta.name, &name) {
@@ -43,14 +43,18 @@ fn check_object_meta(meta: &ObjectMeta, findings: &mut Findings, path: &Path) {
     check_finalizers(&meta.finalizers, findings, &path.child("finalizers"));
 }
 
-pub(super) fn check_labels(labels: &TextMap, findings: &mut Findings, path: &Path) {
+pub(super) fn check_labels(labels: &TextMap, findings: &mut PodFindings, path: &FieldPath) {
     for (key, value) in labels.iter() {
         findings.name(path, key, check_qualified_name(key));
         findings.name(path, value, check_label_value(value));
     }
 }
 
-pub(super) fn check_annotations(annotations: &TextMap, findings: &mut Findings, path: &Path) {
+pub(super) fn check_annotations(
+    annotations: &TextMap,
+    findings: &mut PodFindings,
+    path: &FieldPath,
+) {
     for key in annotations.keys() {
         findings.name(path, key, check_qualified_name(&key.to_lowercase()));
     }
@@ -61,7 +65,7 @@ pub(super) fn check_annotations(annotations: &TextMap, findings: &mut Findings, 
     }
 }
 
-fn check_owners(owners: &[OwnerReference], findings: &mut Findings, path: &Path) {
+fn check_owners(owners: &[OwnerReference], findings: &mut PodFindings, path: &FieldPath) {
     for owner in owners {
         let version = owner.api_version.rsplit('/').next().unwrap_or_default();
         for (text, field) in [
@@ -81,7 +85,7 @@ fn check_owners(owners: &[OwnerReference], findings: &mut Findings, path: &Path)
     }
 }
 
-fn check_finalizers(finalizers: &[Box<str>], findings: &mut Findings, path: &Path) {
+fn check_finalizers(finalizers: &[Box<str>], findings: &mut PodFindings, path: &FieldPath) {
     for (index, finalizer) in finalizers.iter().enumerate() {
         findings.name(path, finalizer, check_qualified_name(finalizer));
         let standard = matches!(&**finalizer, "kubernetes" | "orphan" | "foregroundDeletion");
@@ -95,7 +99,7 @@ fn check_finalizers(finalizers: &[Box<str>], findings: &mut Findings, path: &Pat
     }
 }
 
-fn check_pod_annotations(pod: &Pod, findings: &mut Findings, path: &Path) {
+fn check_pod_annotations(pod: &Pod, findings: &mut PodFindings, path: &FieldPath) {
     let annotations = &pod.metadata.annotations;
     if let Some(value) = annotations.get(MIRROR_ANNOTATION)
         && pod.spec.node_name.is_empty()
@@ -133,7 +137,7 @@ fn is_deletion_cost(text: &str) -> bool {
     canonical && text != "-0" && text.parse::<i32>().is_ok()
 }
 
-fn check_seccomp_annotation(value: &str, findings: &mut Findings, path: &Path) {
+fn check_seccomp_annotation(value: &str, findings: &mut PodFindings, path: &FieldPath) {
     if matches!(value, "runtime/default" | "docker/default" | "unconfined") {
         return;
     }
@@ -144,9 +148,9 @@ fn check_seccomp_annotation(value: &str, findings: &mut Findings, path: &Path) {
 }
 
 /// Annotations and fields with the same meaning must not contradict each other.
-pub(super) fn check_agreement(pod: &Pod, findings: &mut Findings) {
+pub(super) fn check_agreement(pod: &Pod, findings: &mut PodFindings) {
     let spec = &pod.spec;
-    let path = Path::new("spec");
+    let path = FieldPath::new("spec");
     let annotations = &pod.metadata.annotations;
     let of_pod = spec.security_context.as_deref();
     if let Some(profile) = of_pod.and_then(|context| context.seccomp_profile.as_deref())
@@ -182,7 +186,12 @@ pub(super) fn check_agreement(pod: &Pod, findings: &mut Findings) {
     }
 }
 
-fn check_agree(annotation: &str, field: &SecurityProfile, findings: &mut Findings, path: &Path) {
+fn check_agree(
+    annotation: &str,
+    field: &SecurityProfile,
+    findings: &mut PodFindings,
+    path: &FieldPath,
+) {
     let why = "contradicts the pod's annotation";
     let kinds_agree = match field.kind {
         ProfileType::Unconfined => annotation == "unconfined",

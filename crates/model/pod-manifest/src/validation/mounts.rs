@@ -5,15 +5,15 @@ use std::collections::BTreeSet;
 use pod_model::pod::container::{MountPropagation, RecursiveReadOnly, VolumeMount};
 use pod_model::pod::{Container, VolumeSource};
 
-use super::Surroundings;
-use super::findings::{Findings, Path};
-use super::words::{check_descending, has_backsteps};
+use super::ValidationContext;
+use super::findings::{FieldPath, PodFindings};
+use super::formats::{check_descending, has_backsteps};
 
 pub(super) fn check(
     container: &Container,
-    around: &Surroundings<'_>,
-    findings: &mut Findings,
-    path: &Path,
+    around: &ValidationContext<'_>,
+    findings: &mut PodFindings,
+    path: &FieldPath,
 ) {
     check_mounts(container, around, findings, &path.child("volumeMounts"));
     check_devices(container, around, findings, &path.child("volumeDevices"));
@@ -21,9 +21,9 @@ pub(super) fn check(
 
 fn check_mounts(
     container: &Container,
-    around: &Surroundings<'_>,
-    findings: &mut Findings,
-    list: &Path,
+    around: &ValidationContext<'_>,
+    findings: &mut PodFindings,
+    list: &FieldPath,
 ) {
     let mut taken = BTreeSet::new();
     for (index, mount) in container.volume_mounts.iter().enumerate() {
@@ -62,8 +62,8 @@ fn check_mounts(
 fn check_propagation(
     mount: &VolumeMount,
     container: &Container,
-    findings: &mut Findings,
-    path: &Path,
+    findings: &mut PodFindings,
+    path: &FieldPath,
 ) {
     let Some(propagation) = &mount.mount_propagation else { return };
     if !propagation.is_known() {
@@ -76,7 +76,7 @@ fn check_propagation(
     }
 }
 
-fn check_recursive(mount: &VolumeMount, findings: &mut Findings, path: &Path) {
+fn check_recursive(mount: &VolumeMount, findings: &mut PodFindings, path: &FieldPath) {
     match &mount.recursive_read_only {
         None | Some(RecursiveReadOnly::Disabled) => {}
         Some(RecursiveReadOnly::Enabled | RecursiveReadOnly::IfPossible) => {
@@ -94,9 +94,9 @@ fn check_recursive(mount: &VolumeMount, findings: &mut Findings, path: &Path) {
 
 fn check_devices(
     container: &Container,
-    around: &Surroundings<'_>,
-    findings: &mut Findings,
-    list: &Path,
+    around: &ValidationContext<'_>,
+    findings: &mut PodFindings,
+    list: &FieldPath,
 ) {
     let (mut names, mut paths) = (BTreeSet::new(), BTreeSet::new());
     for (index, device) in container.volume_devices.iter().enumerate() {

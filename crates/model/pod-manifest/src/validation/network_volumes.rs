@@ -8,13 +8,18 @@ use pod_model::pod::volume::network::{
 };
 use pod_model::pod::volume::{CsiVolume, NamedReference};
 
-use super::findings::{Findings, Path};
-use super::words::check_descending;
+use super::findings::{FieldPath, PodFindings};
+use super::formats::check_descending;
 
 const PARTITIONS: (i64, i64) = (0, 255);
 
 /// Judges a source; `path` is that of the volume.
-pub(super) fn check(source: &VolumeSource, volume: &str, findings: &mut Findings, path: &Path) {
+pub(super) fn check(
+    source: &VolumeSource,
+    volume: &str,
+    findings: &mut PodFindings,
+    path: &FieldPath,
+) {
     let inner = path.child(source.field());
     let mut require = |text: &str, field: &str| {
         findings.require(text, &inner.child(field));
@@ -84,7 +89,7 @@ pub(super) fn check(source: &VolumeSource, volume: &str, findings: &mut Findings
     }
 }
 
-fn check_secret(reference: Option<&NamedReference>, findings: &mut Findings, path: &Path) {
+fn check_secret(reference: Option<&NamedReference>, findings: &mut PodFindings, path: &FieldPath) {
     if let Some(reference) = reference {
         findings.require(&reference.name, &path.child("name"));
     }
@@ -96,7 +101,7 @@ fn is_reserved(key: &str) -> bool {
     domain.ends_with(".kubernetes.io") || domain.ends_with(".k8s.io")
 }
 
-pub(super) fn check_csi(csi: &CsiVolume, findings: &mut Findings, path: &Path) {
+pub(super) fn check_csi(csi: &CsiVolume, findings: &mut PodFindings, path: &FieldPath) {
     let driver = path.child("driver");
     if findings.require(&csi.driver, &driver) {
         if csi.driver.len() > 63 {
@@ -111,7 +116,7 @@ pub(super) fn check_csi(csi: &CsiVolume, findings: &mut Findings, path: &Path) {
     }
 }
 
-fn check_iscsi(iscsi: &Iscsi, volume: &str, findings: &mut Findings, volume_path: &Path) {
+fn check_iscsi(iscsi: &Iscsi, volume: &str, findings: &mut PodFindings, volume_path: &FieldPath) {
     let path = volume_path.child("iscsi");
     findings.require(&iscsi.target_portal, &path.child("targetPortal"));
     if findings.require(&iscsi.iqn, &path.child("iqn")) && !is_iscsi_name(&iscsi.iqn) {
@@ -169,7 +174,7 @@ fn is_qualified_iscsi(text: &str) -> bool {
         && !rest.contains(separator)
 }
 
-fn check_fibre_channel(channel: &FibreChannel, findings: &mut Findings, path: &Path) {
+fn check_fibre_channel(channel: &FibreChannel, findings: &mut PodFindings, path: &FieldPath) {
     let targets = path.child("targetWWNs");
     if channel.target_wwns.is_empty() == channel.wwids.is_empty() {
         findings.forbidden(&targets, "expected either targetWWNs or wwids");
@@ -183,7 +188,7 @@ fn check_fibre_channel(channel: &FibreChannel, findings: &mut Findings, path: &P
     }
 }
 
-fn check_flocker(flocker: &Flocker, findings: &mut Findings, path: &Path) {
+fn check_flocker(flocker: &Flocker, findings: &mut PodFindings, path: &FieldPath) {
     if flocker.dataset_name.is_empty() == flocker.dataset_uuid.is_empty() {
         findings.forbidden(path, "expected either datasetName or datasetUUID");
     }
@@ -193,7 +198,7 @@ fn check_flocker(flocker: &Flocker, findings: &mut Findings, path: &Path) {
     }
 }
 
-fn check_quobyte(quobyte: &Quobyte, findings: &mut Findings, path: &Path) {
+fn check_quobyte(quobyte: &Quobyte, findings: &mut PodFindings, path: &FieldPath) {
     let registry = path.child("registry");
     if findings.require(&quobyte.registry, &registry) {
         if quobyte.tenant.len() >= 65 {
@@ -221,7 +226,7 @@ fn is_host_and_port(text: &str) -> bool {
     !bare.contains(['[', ']']) && !port.contains(['[', ']'])
 }
 
-fn check_azure_disk(disk: &AzureDisk, findings: &mut Findings, path: &Path) {
+fn check_azure_disk(disk: &AzureDisk, findings: &mut PodFindings, path: &FieldPath) {
     findings.require(&disk.disk_name, &path.child("diskName"));
     findings.require(&disk.disk_uri, &path.child("diskURI"));
     for (word, field, known) in [
@@ -243,7 +248,7 @@ fn check_azure_disk(disk: &AzureDisk, findings: &mut Findings, path: &Path) {
     }
 }
 
-fn check_storage_os(volume: &StorageOs, findings: &mut Findings, path: &Path) {
+fn check_storage_os(volume: &StorageOs, findings: &mut PodFindings, path: &FieldPath) {
     let name = path.child("volumeName");
     if findings.require(&volume.volume_name, &name) {
         findings.name(&name, &volume.volume_name, check_dns_label(&volume.volume_name));

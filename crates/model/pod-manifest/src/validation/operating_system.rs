@@ -5,10 +5,10 @@ use pod_model::pod::PodSpec;
 use pod_model::pod::security::{PodSecurityContext, SecurityContext};
 use pod_model::pod::spec::OsName;
 
-use super::Surroundings;
-use super::findings::{Findings, Path};
+use super::ValidationContext;
+use super::findings::{FieldPath, PodFindings};
 
-pub(super) fn check(around: &Surroundings<'_>, findings: &mut Findings, path: &Path) {
+pub(super) fn check(around: &ValidationContext<'_>, findings: &mut PodFindings, path: &FieldPath) {
     let spec = around.spec;
     check_host_process(around, findings, path);
     let Some(os) = &spec.os else { return };
@@ -22,7 +22,7 @@ pub(super) fn check(around: &Surroundings<'_>, findings: &mut Findings, path: &P
     }
 }
 
-fn check_linux(spec: &PodSpec, findings: &mut Findings, path: &Path) {
+fn check_linux(spec: &PodSpec, findings: &mut PodFindings, path: &FieldPath) {
     let why = "may not be set for a Linux pod";
     let context = spec.security_context.as_ref();
     if context.is_some_and(|context| context.windows_options.is_some()) {
@@ -37,7 +37,7 @@ fn check_linux(spec: &PodSpec, findings: &mut Findings, path: &Path) {
     }
 }
 
-fn check_windows(spec: &PodSpec, findings: &mut Findings, path: &Path) {
+fn check_windows(spec: &PodSpec, findings: &mut PodFindings, path: &FieldPath) {
     let why = "may not be set for a Windows pod";
     for (given, field) in [
         (spec.host_users.is_some(), "hostUsers"),
@@ -98,7 +98,11 @@ fn linux_fields_of_container(context: &SecurityContext) -> Vec<&'static str> {
     ])
 }
 
-fn check_host_process(around: &Surroundings<'_>, findings: &mut Findings, path: &Path) {
+fn check_host_process(
+    around: &ValidationContext<'_>,
+    findings: &mut PodFindings,
+    path: &FieldPath,
+) {
     let spec = around.spec;
     let of_pod = spec
         .security_context

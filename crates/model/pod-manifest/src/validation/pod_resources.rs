@@ -1,13 +1,15 @@
 //! Rules for what a pod says for all its containers together.
 
 use pod_model::pod::PodSpec;
-use pod_model::pod::resources::{HUGE_PAGES_PREFIX, ResourceRequirements, Side, containers_total};
+use pod_model::pod::resources::{
+    HUGE_PAGES_PREFIX, ResourceRequirements, ResourceSide, containers_total,
+};
 
-use super::Surroundings;
-use super::findings::{Findings, Path};
+use super::ValidationContext;
+use super::findings::{FieldPath, PodFindings};
 use super::resources::{self, NameRules};
 
-pub(super) fn check(around: &Surroundings<'_>, findings: &mut Findings, path: &Path) {
+pub(super) fn check(around: &ValidationContext<'_>, findings: &mut PodFindings, path: &FieldPath) {
     let spec = around.spec;
     let Some(requirements) = &spec.resources else { return };
     if !around.gates.pod_level_resources {
@@ -27,16 +29,16 @@ pub(super) fn check(around: &Surroundings<'_>, findings: &mut Findings, path: &P
 fn check_sums(
     spec: &PodSpec,
     requirements: &ResourceRequirements,
-    findings: &mut Findings,
-    path: &Path,
+    findings: &mut PodFindings,
+    path: &FieldPath,
 ) {
-    for (name, sum) in containers_total(spec, Side::Requests).iter() {
+    for (name, sum) in containers_total(spec, ResourceSide::Requests).iter() {
         if let Some(amount) = requirements.requests.get(name).filter(|amount| sum > *amount) {
             let why = format!("expected at least the {sum} that its containers request");
             findings.invalid(&path.child("requests").key(name), amount, why);
         }
     }
-    for (name, sum) in containers_total(spec, Side::Limits).iter() {
+    for (name, sum) in containers_total(spec, ResourceSide::Limits).iter() {
         let amount = requirements.limits.get(name).filter(|amount| sum > *amount);
         if let Some(amount) = amount.filter(|_| name.starts_with(HUGE_PAGES_PREFIX)) {
             let why = format!("expected at least the {sum} that its containers may use");

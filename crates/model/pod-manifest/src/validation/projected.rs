@@ -8,10 +8,10 @@ use pod_model::pod::volume::{
     TrustBundleProjection, VolumeProjection,
 };
 
-use super::findings::{Findings, Path};
+use super::findings::{FieldPath, PodFindings};
+use super::formats::{check_file_mode, check_local_path, signer_name};
 use super::selectors::check_selector;
 use super::volumes::{check_downward_file, check_items};
-use super::words::{check_file_mode, check_local_path, signer_name};
 
 const SHORTEST_TOKEN: i64 = 600;
 const LONGEST_TOKEN: i64 = 1 << 32;
@@ -22,22 +22,22 @@ const KEY_TYPES: [&str; 6] =
     ["RSA3072", "RSA4096", "ECDSAP256", "ECDSAP384", "ECDSAP521", "ED25519"];
 
 /// The files of a projected volume so far: no two sources may write the same one.
-struct Files<'volume, 'path> {
+struct ProjectedPaths<'volume, 'path> {
     taken: BTreeSet<&'volume str>,
-    path: &'path Path,
+    path: &'path FieldPath,
 }
 
-impl<'volume> Files<'volume, '_> {
-    fn claim(&mut self, file: &'volume str, findings: &mut Findings) {
+impl<'volume> ProjectedPaths<'volume, '_> {
+    fn claim(&mut self, file: &'volume str, findings: &mut PodFindings) {
         if !self.taken.insert(file) {
             findings.invalid(self.path, file, "two sources write this file");
         }
     }
 }
 
-pub(super) fn check(volume: &ProjectedVolume, findings: &mut Findings, path: &Path) {
+pub(super) fn check(volume: &ProjectedVolume, findings: &mut PodFindings, path: &FieldPath) {
     check_file_mode(findings, &path.child("defaultMode"), volume.default_mode);
-    let mut files = Files { taken: BTreeSet::new(), path };
+    let mut files = ProjectedPaths { taken: BTreeSet::new(), path };
     for (index, source) in volume.sources.iter().enumerate() {
         check_source(source, &mut files, findings, &path.child("sources").index(index));
     }
@@ -45,9 +45,9 @@ pub(super) fn check(volume: &ProjectedVolume, findings: &mut Findings, path: &Pa
 
 fn check_source<'volume>(
     source: &'volume VolumeProjection,
-    files: &mut Files<'volume, '_>,
-    findings: &mut Findings,
-    path: &Path,
+    files: &mut ProjectedPaths<'volume, '_>,
+    findings: &mut PodFindings,
+    path: &FieldPath,
 ) {
     let mut count = 0;
     for (keys, field) in [(&source.secret, "secret"), (&source.config_map, "configMap")] {
@@ -84,9 +84,9 @@ fn check_source<'volume>(
 
 fn check_keys<'volume>(
     keys: &'volume KeysProjection,
-    files: &mut Files<'volume, '_>,
-    findings: &mut Findings,
-    path: &Path,
+    files: &mut ProjectedPaths<'volume, '_>,
+    findings: &mut PodFindings,
+    path: &FieldPath,
 ) {
     findings.require(&keys.name, &path.child("name"));
     check_items(&keys.items, findings, &path.child("items"));
@@ -95,7 +95,12 @@ fn check_keys<'volume>(
     }
 }
 
-fn check_token(token: &TokenProjection, findings: &mut Findings, volume: &Path, path: &Path) {
+fn check_token(
+    token: &TokenProjection,
+    findings: &mut PodFindings,
+    volume: &FieldPath,
+    path: &FieldPath,
+) {
     let seconds = token.expiration_seconds.unwrap_or_default();
     findings.range(&path.child("expirationSeconds"), seconds, (SHORTEST_TOKEN, LONGEST_TOKEN));
     let file = volume.child("path");
@@ -106,9 +111,9 @@ fn check_token(token: &TokenProjection, findings: &mut Findings, volume: &Path, 
 
 fn check_bundle<'volume>(
     bundle: &'volume TrustBundleProjection,
-    files: &mut Files<'volume, '_>,
-    findings: &mut Findings,
-    path: &Path,
+    files: &mut ProjectedPaths<'volume, '_>,
+    findings: &mut PodFindings,
+    path: &FieldPath,
 ) {
     match (&bundle.name, &bundle.signer_name) {
         (Some(_), Some(_)) => findings.forbidden(path, "name and signerName exclude each other"),
@@ -120,7 +125,7 @@ fn check_bundle<'volume>(
             }
         }
         (None, Some(signer)) => {
-            findings.word(&path.child("signerName"), signer, signer_name(signer));
+            findings.check_format(&path.child("signerName"), signer, signer_name(signer));
             let selector = bundle.label_selector.as_deref();
             check_selector(selector, findings, &path.child("labelSelector"));
         }
@@ -133,12 +138,12 @@ fn check_bundle<'volume>(
 
 fn check_certificate<'volume>(
     certificate: &'volume PodCertificateProjection,
-    files: &mut Files<'volume, '_>,
-    findings: &mut Findings,
-    path: &Path,
+    files: &mut ProjectedPaths<'volume, '_>,
+    findings: &mut PodFindings,
+    path: &FieldPath,
 ) {
     let signer = &certificate.signer_name;
-    findings.word(&path.child("signerName"), signer, signer_name(signer));
+    findings.check_format(&path.child("signerName"), signer, signer_name(signer));
     for key in certificate.user_annotations.keys() {
         let key = key.to_lowercase();
         if !key.contains('/') || pod_model::check_qualified_name(&key).is_err() {

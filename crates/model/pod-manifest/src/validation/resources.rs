@@ -8,7 +8,7 @@ use pod_model::pod::resources::{
 };
 use pod_model::{Quantity, check_dns_label, check_qualified_name};
 
-use super::findings::{Findings, Path};
+use super::findings::{FieldPath, PodFindings};
 
 const CONTAINER_RESOURCES: [&str; 3] = [CPU, MEMORY, "ephemeral-storage"];
 /// Names without a domain that mean something somewhere in the API.
@@ -77,8 +77,8 @@ pub(super) fn check(
     requirements: &ResourceRequirements,
     rules: NameRules,
     claim_names: Option<&BTreeSet<&str>>,
-    findings: &mut Findings,
-    path: &Path,
+    findings: &mut PodFindings,
+    path: &FieldPath,
 ) {
     let (limits, requests) = (path.child("limits"), path.child("requests"));
     check_list(&requirements.limits, rules, findings, &limits);
@@ -106,7 +106,7 @@ pub(super) fn check(
     check_claims(&requirements.claims, claim_names, findings, &path.child("claims"));
 }
 
-fn check_list(list: &ResourceList, rules: NameRules, findings: &mut Findings, path: &Path) {
+fn check_list(list: &ResourceList, rules: NameRules, findings: &mut PodFindings, path: &FieldPath) {
     for (name, amount) in list.iter() {
         let path = path.key(name);
         check_name(name, rules, findings, &path);
@@ -117,9 +117,9 @@ fn check_list(list: &ResourceList, rules: NameRules, findings: &mut Findings, pa
     }
 }
 
-fn check_name(name: &str, rules: NameRules, findings: &mut Findings, path: &Path) {
-    if let Err(problem) = check_qualified_name(name) {
-        findings.invalid(path, name, problem.to_string());
+fn check_name(name: &str, rules: NameRules, findings: &mut PodFindings, path: &FieldPath) {
+    if let Err(diagnostic) = check_qualified_name(name) {
+        findings.invalid(path, name, diagnostic.to_string());
         return;
     }
     let plain = !name.contains('/');
@@ -146,7 +146,12 @@ fn check_name(name: &str, rules: NameRules, findings: &mut Findings, path: &Path
     }
 }
 
-pub(super) fn check_amount(name: &str, amount: &Quantity, findings: &mut Findings, path: &Path) {
+pub(super) fn check_amount(
+    name: &str,
+    amount: &Quantity,
+    findings: &mut PodFindings,
+    path: &FieldPath,
+) {
     if amount.sign() < 0 {
         findings.invalid(path, amount, "expected zero or more");
     }
@@ -167,8 +172,8 @@ fn is_multiple_of_page(name: &str, amount: &Quantity) -> bool {
 fn check_claims(
     claims: &[ResourceClaim],
     known: Option<&BTreeSet<&str>>,
-    findings: &mut Findings,
-    path: &Path,
+    findings: &mut PodFindings,
+    path: &FieldPath,
 ) {
     // A claim is used as a whole or by its requests, each once.
     let mut used: BTreeSet<(&str, &str)> = BTreeSet::new();

@@ -8,13 +8,13 @@ use pod_model::pod::scheduling::{
 };
 use pod_model::{check_dns_label, check_dns_subdomain, check_label_value, check_qualified_name};
 
-use super::findings::{Findings, Path};
+use super::findings::{FieldPath, PodFindings};
 use super::selectors::{check_label_keys, check_selector};
 use crate::PodGates;
 
 const WEIGHTS: (i64, i64) = (1, 100);
 
-pub(super) fn check_affinity(affinity: &Affinity, findings: &mut Findings, path: &Path) {
+pub(super) fn check_affinity(affinity: &Affinity, findings: &mut PodFindings, path: &FieldPath) {
     if let Some(node) = &affinity.node_affinity {
         let path = path.child("nodeAffinity");
         if let Some(required) = &node.required {
@@ -25,7 +25,7 @@ pub(super) fn check_affinity(affinity: &Affinity, findings: &mut Findings, path:
                 findings.required(&terms);
             }
             for (index, term) in required.node_selector_terms.iter().enumerate() {
-                check_node_term(term, LabelValues::Judged, findings, &terms.index(index));
+                check_node_term(term, LabelValues::Validated, findings, &terms.index(index));
             }
         }
         let preferred = path.child("preferredDuringSchedulingIgnoredDuringExecution");
@@ -48,15 +48,15 @@ pub(super) fn check_affinity(affinity: &Affinity, findings: &mut Findings, path:
 /// Whether the values of a node selector must be label values.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum LabelValues {
-    Judged,
+    Validated,
     Free,
 }
 
 fn check_node_term(
     term: &NodeSelectorTerm,
     values: LabelValues,
-    findings: &mut Findings,
-    path: &Path,
+    findings: &mut PodFindings,
+    path: &FieldPath,
 ) {
     for (index, rule) in term.match_expressions.iter().enumerate() {
         check_node_rule(rule, values, findings, &path.child("matchExpressions").index(index));
@@ -69,8 +69,8 @@ fn check_node_term(
 fn check_node_rule(
     rule: &NodeSelectorRequirement,
     values: LabelValues,
-    findings: &mut Findings,
-    path: &Path,
+    findings: &mut PodFindings,
+    path: &FieldPath,
 ) {
     use NodeSelectorOperator::{DoesNotExist, Exists, Gt, In, Lt, NotIn, Other};
     let value_path = path.child("values");
@@ -89,14 +89,14 @@ fn check_node_rule(
         _ => {}
     }
     findings.name(&path.child("key"), &rule.key, check_qualified_name(&rule.key));
-    if values == LabelValues::Judged {
+    if values == LabelValues::Validated {
         for (index, value) in rule.values.iter().enumerate() {
             findings.name(&value_path.index(index), value, check_label_value(value));
         }
     }
 }
 
-fn check_node_field(rule: &NodeSelectorRequirement, findings: &mut Findings, path: &Path) {
+fn check_node_field(rule: &NodeSelectorRequirement, findings: &mut PodFindings, path: &FieldPath) {
     let values = path.child("values");
     if !matches!(rule.operator, NodeSelectorOperator::In | NodeSelectorOperator::NotIn) {
         findings.unsupported(&path.child("operator"), &rule.operator, &["In", "NotIn"]);
@@ -112,7 +112,7 @@ fn check_node_field(rule: &NodeSelectorRequirement, findings: &mut Findings, pat
     }
 }
 
-fn check_pod_affinity(affinity: &PodAffinity, findings: &mut Findings, path: &Path) {
+fn check_pod_affinity(affinity: &PodAffinity, findings: &mut PodFindings, path: &FieldPath) {
     let required = path.child("requiredDuringSchedulingIgnoredDuringExecution");
     for (index, term) in affinity.required.iter().enumerate() {
         check_pod_term(term, findings, &required.index(index));
@@ -125,7 +125,7 @@ fn check_pod_affinity(affinity: &PodAffinity, findings: &mut Findings, path: &Pa
     }
 }
 
-fn check_pod_term(term: &PodAffinityTerm, findings: &mut Findings, path: &Path) {
+fn check_pod_term(term: &PodAffinityTerm, findings: &mut PodFindings, path: &FieldPath) {
     let selector = term.label_selector.as_deref();
     check_selector(selector, findings, &path.child("labelSelector"));
     let namespaces = term.namespace_selector.as_deref();
@@ -135,15 +135,15 @@ fn check_pod_term(term: &PodAffinityTerm, findings: &mut Findings, path: &Path) 
     }
     let (matching, mismatching) = (&term.match_label_keys, &term.mismatch_label_keys);
     check_label_keys(matching, mismatching, selector, findings, path);
-    let verdict = check_qualified_name(&term.topology_key);
-    findings.name(&path.child("topologyKey"), &term.topology_key, verdict);
+    let format_result = check_qualified_name(&term.topology_key);
+    findings.name(&path.child("topologyKey"), &term.topology_key, format_result);
 }
 
 pub(super) fn check_tolerations(
     tolerations: &[Toleration],
     gates: &PodGates,
-    findings: &mut Findings,
-    path: &Path,
+    findings: &mut PodFindings,
+    path: &FieldPath,
 ) {
     for (index, toleration) in tolerations.iter().enumerate() {
         let path = path.index(index);
@@ -174,8 +174,8 @@ pub(super) fn check_tolerations(
 fn check_toleration_value(
     toleration: &Toleration,
     gates: &PodGates,
-    findings: &mut Findings,
-    path: &Path,
+    findings: &mut PodFindings,
+    path: &FieldPath,
 ) {
     let operator = path.child("operator");
     match &toleration.operator {
@@ -202,8 +202,8 @@ fn check_toleration_value(
 
 pub(super) fn check_spread(
     constraints: &[TopologySpreadConstraint],
-    findings: &mut Findings,
-    path: &Path,
+    findings: &mut PodFindings,
+    path: &FieldPath,
 ) {
     for (index, constraint) in constraints.iter().enumerate() {
         let path = path.index(index);
@@ -233,8 +233,8 @@ pub(super) fn check_spread(
 
 fn check_spread_details(
     constraint: &TopologySpreadConstraint,
-    findings: &mut Findings,
-    path: &Path,
+    findings: &mut PodFindings,
+    path: &FieldPath,
 ) {
     if let Some(domains) = constraint.min_domains {
         let path = path.child("minDomains");
@@ -258,7 +258,7 @@ fn check_spread_details(
     check_selector(selector, findings, &path.child("labelSelector"));
 }
 
-pub(super) fn check_gates(spec: &PodSpec, findings: &mut Findings, path: &Path) {
+pub(super) fn check_gates(spec: &PodSpec, findings: &mut PodFindings, path: &FieldPath) {
     for (index, gate) in spec.readiness_gates.iter().enumerate() {
         let path = path.child("readinessGates").index(index).child("conditionType");
         findings.name(&path, &gate.condition_type, check_qualified_name(&gate.condition_type));

@@ -8,17 +8,17 @@ use pod_model::pod::security::{
     SecurityContext, SecurityProfile, SupplementalGroupsPolicy,
 };
 
-use super::findings::{Findings, Path};
-use super::words::{self, check_descending, check_id};
-use super::{Surroundings, windows_options};
+use super::findings::{FieldPath, PodFindings};
+use super::formats::{self, check_descending, check_id};
+use super::{ValidationContext, windows_options};
 
 const LONGEST_PROFILE: usize = 4095;
 
 pub(super) fn check_pod(
     context: &PodSecurityContext,
-    around: &Surroundings<'_>,
-    findings: &mut Findings,
-    path: &Path,
+    around: &ValidationContext<'_>,
+    findings: &mut PodFindings,
+    path: &FieldPath,
 ) {
     for (id, field) in [
         (context.fs_group, "fsGroup"),
@@ -61,14 +61,14 @@ pub(super) fn check_pod(
 fn check_sysctls(
     context: &PodSecurityContext,
     spec: &PodSpec,
-    findings: &mut Findings,
-    path: &Path,
+    findings: &mut PodFindings,
+    path: &FieldPath,
 ) {
     let mut names = BTreeSet::new();
     for (index, sysctl) in context.sysctls.iter().enumerate() {
         let path = path.index(index).child("name");
         if findings.require(&sysctl.name, &path) {
-            match words::sysctl_name(&sysctl.name) {
+            match formats::sysctl_name(&sysctl.name) {
                 Err(why) => findings.invalid(&path, &sysctl.name, why),
                 Ok(()) if names.contains(&*sysctl.name) => findings.duplicate(&path, &sysctl.name),
                 Ok(()) => {}
@@ -129,9 +129,9 @@ fn dotted_sysctl(name: &str) -> String {
 
 pub(super) fn check_container(
     context: &SecurityContext,
-    around: &Surroundings<'_>,
-    findings: &mut Findings,
-    path: &Path,
+    around: &ValidationContext<'_>,
+    findings: &mut PodFindings,
+    path: &FieldPath,
 ) {
     if context.is_privileged() && !around.gates.allow_privileged {
         findings.forbidden(&path.child("privileged"), "privileged containers are not allowed here");
@@ -143,7 +143,7 @@ pub(super) fn check_container(
         if !mount.is_known() {
             findings.unsupported(&path, mount, ProcMount::KNOWN);
         }
-        if *mount == ProcMount::Unmasked && !around.spec.has_own_users() {
+        if *mount == ProcMount::Unmasked && !around.spec.has_user_namespace() {
             findings.invalid(&path, mount, "needs hostUsers: false");
         }
     }
@@ -164,7 +164,7 @@ pub(super) fn check_container(
     }
 }
 
-fn check_seccomp(profile: Option<&SecurityProfile>, findings: &mut Findings, path: &Path) {
+fn check_seccomp(profile: Option<&SecurityProfile>, findings: &mut PodFindings, path: &FieldPath) {
     let Some(profile) = profile else { return };
     if !profile.kind.is_known() {
         findings.unsupported(&path.child("type"), &profile.kind, ProfileType::KNOWN);
@@ -178,7 +178,11 @@ fn check_seccomp(profile: Option<&SecurityProfile>, findings: &mut Findings, pat
     }
 }
 
-fn check_app_armor(profile: Option<&SecurityProfile>, findings: &mut Findings, path: &Path) {
+fn check_app_armor(
+    profile: Option<&SecurityProfile>,
+    findings: &mut PodFindings,
+    path: &FieldPath,
+) {
     let Some(profile) = profile else { return };
     let file = path.child("localhostProfile");
     match (&profile.kind, &profile.localhost_profile) {

@@ -5,13 +5,13 @@ use std::collections::BTreeSet;
 use pod_model::pod::scheduling::{LabelSelector, LabelSelectorOperator};
 use pod_model::{check_label_value, check_qualified_name};
 
-use super::findings::{Findings, Path};
+use super::findings::{FieldPath, PodFindings};
 use super::metadata::check_labels;
 
 pub(super) fn check_selector(
     selector: Option<&LabelSelector>,
-    findings: &mut Findings,
-    path: &Path,
+    findings: &mut PodFindings,
+    path: &FieldPath,
 ) {
     let Some(selector) = selector else { return };
     check_labels(&selector.match_labels, findings, &path.child("matchLabels"));
@@ -46,8 +46,8 @@ pub(super) fn check_label_keys(
     matching: &[Box<str>],
     mismatching: &[Box<str>],
     selector: Option<&LabelSelector>,
-    findings: &mut Findings,
-    path: &Path,
+    findings: &mut PodFindings,
+    path: &FieldPath,
 ) {
     for (keys, field) in [(matching, "matchLabelKeys"), (mismatching, "mismatchLabelKeys")] {
         let path = path.child(field);

@@ -4,12 +4,12 @@ use pod_model::pod::spec::{DnsPolicy, PreemptionPolicy, RestartPolicy};
 use pod_model::pod::{Pod, PodSpec, ResourceRequirements, VolumeSource};
 use pod_model::{check_dns_label, check_dns_subdomain};
 
-use super::findings::{Findings, Path};
+use super::findings::{FieldPath, PodFindings};
+use super::formats::{check_ip, search_domain};
 use super::metadata::check_labels;
 use super::resources::NameRules;
-use super::words::{check_ip, search_domain};
 use super::{
-    Surroundings, claims, container, operating_system, pod_resources, resources, scheduling,
+    ValidationContext, claims, container, operating_system, pod_resources, resources, scheduling,
     security, volumes,
 };
 use crate::PodGates;
@@ -19,13 +19,13 @@ const MAX_SEARCHES: usize = 32;
 const MAX_SEARCH_CHARACTERS: usize = 2048;
 const LONGEST_HOSTNAME_OVERRIDE: usize = 64;
 
-pub(super) fn check(pod: &Pod, gates: &PodGates, findings: &mut Findings) {
-    let path = Path::new("spec");
+pub(super) fn check(pod: &Pod, gates: &PodGates, findings: &mut PodFindings) {
+    let path = FieldPath::new("spec");
     let spec = &pod.spec;
     if spec.termination_grace_period_seconds.is_none() {
         findings.required(&path.child("terminationGracePeriodSeconds"));
     }
-    let around = Surroundings {
+    let around = ValidationContext {
         spec,
         gates,
         volumes: volumes::check(pod, findings, &path.child("volumes")),
@@ -54,7 +54,7 @@ pub(super) fn check(pod: &Pod, gates: &PodGates, findings: &mut Findings) {
     check_creation(spec, findings, &path);
 }
 
-fn check_policies(spec: &PodSpec, findings: &mut Findings, path: &Path) {
+fn check_policies(spec: &PodSpec, findings: &mut PodFindings, path: &FieldPath) {
     if !spec.restart_policy.is_known() {
         let path = path.child("restartPolicy");
         findings.unsupported(&path, &spec.restart_policy, RestartPolicy::KNOWN);
@@ -74,7 +74,7 @@ fn check_policies(spec: &PodSpec, findings: &mut Findings, path: &Path) {
     resources::check(&overhead, NameRules::Container, None, findings, &path);
 }
 
-fn check_placement(spec: &PodSpec, gates: &PodGates, findings: &mut Findings, path: &Path) {
+fn check_placement(spec: &PodSpec, gates: &PodGates, findings: &mut PodFindings, path: &FieldPath) {
     check_labels(&spec.node_selector, findings, &path.child("nodeSelector"));
     if let Some(affinity) = &spec.affinity {
         scheduling::check_affinity(affinity, findings, &path.child("affinity"));
@@ -93,7 +93,7 @@ fn check_placement(spec: &PodSpec, gates: &PodGates, findings: &mut Findings, pa
     }
 }
 
-fn check_names(spec: &PodSpec, findings: &mut Findings, path: &Path) {
+fn check_names(spec: &PodSpec, findings: &mut PodFindings, path: &FieldPath) {
     for (name, field) in [
         (&*spec.service_account_name, "serviceAccountName"),
         (&*spec.node_name, "nodeName"),
@@ -126,7 +126,7 @@ fn check_names(spec: &PodSpec, findings: &mut Findings, path: &Path) {
     findings.name(&path, name, check_dns_subdomain(name));
 }
 
-fn check_dns(spec: &PodSpec, gates: &PodGates, findings: &mut Findings, path: &Path) {
+fn check_dns(spec: &PodSpec, gates: &PodGates, findings: &mut PodFindings, path: &FieldPath) {
     for (index, alias) in spec.host_aliases.iter().enumerate() {
         let path = path.child("hostAliases").index(index);
         check_ip(findings, &path.child("ip"), &alias.ip, gates.strict_ip_validation);
@@ -168,7 +168,7 @@ fn check_dns(spec: &PodSpec, gates: &PodGates, findings: &mut Findings, path: &P
     for (index, search) in config.searches.iter().enumerate() {
         if &**search != "." {
             let bare = search.strip_suffix('.').unwrap_or(search);
-            findings.word(&searches.index(index), search, search_domain(bare));
+            findings.check_format(&searches.index(index), search, search_domain(bare));
         }
     }
     for (index, option) in config.options.iter().enumerate() {
@@ -177,7 +177,7 @@ fn check_dns(spec: &PodSpec, gates: &PodGates, findings: &mut Findings, path: &P
 }
 
 /// What sharing the host's namespaces asks of the rest.
-fn check_host(spec: &PodSpec, gates: &PodGates, findings: &mut Findings, path: &Path) {
+fn check_host(spec: &PodSpec, gates: &PodGates, findings: &mut PodFindings, path: &FieldPath) {
     if spec.host_network {
         for (index, container) in spec.containers.iter().enumerate() {
             let ports = path.child("containers").index(index).child("ports");
@@ -193,7 +193,7 @@ fn check_host(spec: &PodSpec, gates: &PodGates, findings: &mut Findings, path: &
             }
         }
     }
-    if !spec.has_own_users() {
+    if !spec.has_user_namespace() {
         return;
     }
     let why = "excludes hostUsers: false";
@@ -215,7 +215,7 @@ fn check_host(spec: &PodSpec, gates: &PodGates, findings: &mut Findings, path: &
 }
 
 /// Variables from files are read from an emptyDir, and from nothing else.
-fn check_file_keys(spec: &PodSpec, findings: &mut Findings, path: &Path) {
+fn check_file_keys(spec: &PodSpec, findings: &mut PodFindings, path: &FieldPath) {
     for (list, index, container) in spec.all_containers() {
         for (at, variable) in container.env.iter().enumerate() {
             let source = variable.value_from.as_ref();
@@ -237,7 +237,7 @@ fn check_file_keys(spec: &PodSpec, findings: &mut Findings, path: &Path) {
 }
 
 /// What holds for pods and not for templates of pods.
-fn check_creation(spec: &PodSpec, findings: &mut Findings, path: &Path) {
+fn check_creation(spec: &PodSpec, findings: &mut PodFindings, path: &FieldPath) {
     if spec.service_account_name.is_empty() {
         for (index, volume) in spec.volumes.iter().enumerate() {
             let Some(VolumeSource::Projected(projected)) = &volume.source else { continue };

@@ -1,6 +1,6 @@
 //! Verdicts by table: see `tests/verdicts.txt`, whose rows are also put to a real API server.
 
-use document::problem::Origin;
+use document::diagnostic::Origin;
 use pod_model::pod::Pod;
 use serde_json::{Value, json};
 
@@ -65,7 +65,7 @@ pub(crate) fn typed(pod: &Value) -> Pod {
     let bytes = pod.to_string();
     let lenient = Strictness::Strict;
     let mut decoded = decode(bytes.as_bytes(), &Origin::Default, lenient, ListPolicy::OnePod);
-    assert!(decoded.problems.is_empty(), "{bytes}: {:?}", decoded.problems);
+    assert!(decoded.diagnostics.is_empty(), "{bytes}: {:?}", decoded.diagnostics);
     decoded.pods.remove(0).pod
 }
 
@@ -80,8 +80,8 @@ fn verdicts() {
         let mut pod = typed(&pod);
         apply_defaults(&mut pod, &PodGates::default());
         prepare_for_create(&mut pod, &PodGates::default());
-        let problems = validate(&pod, &PodGates::default());
-        let mut found: Vec<String> = problems.iter().map(|each| each.field.clone()).collect();
+        let diagnostics = validate(&pod, &PodGates::default());
+        let mut found: Vec<String> = diagnostics.iter().map(|each| each.field.clone()).collect();
         found.sort();
         found.dedup();
         if found.join(" ") != expected.trim() {

@@ -8,15 +8,15 @@ use pod_model::{check_dns_label, check_dns_subdomain};
 
 use super::container::check_pull_policy;
 use super::environment::{Appearance, check_field, check_resource_field};
-use super::findings::{Findings, Path};
-use super::words::{check_file_mode, check_local_path, check_no_backsteps};
+use super::findings::{FieldPath, PodFindings};
+use super::formats::{check_file_mode, check_local_path, check_no_backsteps};
 use super::{claims, network_volumes, projected};
 
 /// Judges all volumes and gives back those that may be mounted.
 pub(super) fn check<'pod>(
     pod: &'pod Pod,
-    findings: &mut Findings,
-    path: &Path,
+    findings: &mut PodFindings,
+    path: &FieldPath,
 ) -> BTreeMap<&'pod str, &'pod VolumeSource> {
     let created = claims_to_be_created(pod);
     let mut sound = BTreeMap::new();
@@ -54,7 +54,7 @@ fn claims_to_be_created(pod: &Pod) -> BTreeSet<String> {
     volumes.map(|volume| format!("{}-{}", pod.metadata.name, volume.name)).collect()
 }
 
-fn check_choice(volume: &Volume, pod_name: &str, findings: &mut Findings, path: &Path) {
+fn check_choice(volume: &Volume, pod_name: &str, findings: &mut PodFindings, path: &FieldPath) {
     let Some(source) = &volume.source else {
         findings.required(path);
         return;
@@ -107,7 +107,7 @@ fn check_choice(volume: &Volume, pod_name: &str, findings: &mut Findings, path: 
     }
 }
 
-fn check_host_path(host: &HostPath, findings: &mut Findings, path: &Path) {
+fn check_host_path(host: &HostPath, findings: &mut PodFindings, path: &FieldPath) {
     if !findings.require(&host.path, &path.child("path")) {
         return;
     }
@@ -118,7 +118,7 @@ fn check_host_path(host: &HostPath, findings: &mut Findings, path: &Path) {
     }
 }
 
-pub(super) fn check_items(items: &[KeyToPath], findings: &mut Findings, path: &Path) {
+pub(super) fn check_items(items: &[KeyToPath], findings: &mut PodFindings, path: &FieldPath) {
     for (index, item) in items.iter().enumerate() {
         let path = path.index(index);
         findings.require(&item.key, &path.child("key"));
@@ -128,7 +128,11 @@ pub(super) fn check_items(items: &[KeyToPath], findings: &mut Findings, path: &P
     }
 }
 
-pub(super) fn check_downward_file(file: &DownwardApiFile, findings: &mut Findings, path: &Path) {
+pub(super) fn check_downward_file(
+    file: &DownwardApiFile,
+    findings: &mut PodFindings,
+    path: &FieldPath,
+) {
     findings.require(&file.path, &path.child("path"));
     check_local_path(findings, &path.child("path"), &file.path);
     match (&file.field_ref, &file.resource_field_ref) {

@@ -3,13 +3,13 @@
 use pod_model::check_dns_subdomain;
 use pod_model::pod::security::WindowsOptions;
 
-use super::findings::{Findings, Path};
+use super::findings::{FieldPath, PodFindings};
 
 const LONGEST_CREDENTIAL_SPEC: usize = 64 * 1024;
 const LONGEST_DOMAIN: usize = 255;
 const LONGEST_USER: usize = 104;
 
-pub(super) fn check(options: &WindowsOptions, findings: &mut Findings, path: &Path) {
+pub(super) fn check(options: &WindowsOptions, findings: &mut PodFindings, path: &FieldPath) {
     if let Some(name) = &options.gmsa_credential_spec_name {
         findings.name(&path.child("gmsaCredentialSpecName"), name, check_dns_subdomain(name));
     }

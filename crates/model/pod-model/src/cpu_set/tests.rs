@@ -30,7 +30,7 @@ fn agrees_with_kubernetes_on_every_golden_line() {
 }
 
 #[test]
-fn says_what_is_wrong() {
+fn errors_name_the_cause() {
     let list = || "0,3-1".to_owned();
     assert_eq!(
         CpuSet::parse("0,3-1"),
@@ -63,13 +63,13 @@ fn documents_hold_it_as_text() {
     let source: StrDeserializer<'_, ValueError> = "3,1-2".into_deserializer();
     let set = CpuSet::deserialize(source);
     assert_eq!(set, Ok(CpuSet::from_iter(1..=3)));
-    struct Written(CpuSet);
-    impl fmt::Display for Written {
+    struct CpuSetDocument(CpuSet);
+    impl fmt::Display for CpuSetDocument {
         fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
             self.0.serialize(out)
         }
     }
-    assert_eq!(Written(set.unwrap_or_default()).to_string(), "1-3");
+    assert_eq!(CpuSetDocument(set.unwrap_or_default()).to_string(), "1-3");
 }
 
 fn members() -> impl Strategy<Value = BTreeSet<u32>> {

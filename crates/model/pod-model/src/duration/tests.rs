@@ -28,7 +28,7 @@ fn agrees_with_go_on_every_golden_line() {
 }
 
 #[test]
-fn says_what_is_wrong() {
+fn errors_name_the_cause() {
     let reason = |text: &str| GoDuration::parse(text).map_err(|error| error.reason);
     assert_eq!(reason(""), Err(DurationReason::Empty));
     assert_eq!(reason("-"), Err(DurationReason::Empty));
@@ -59,18 +59,18 @@ fn documents_hold_it_as_text() {
     assert!(GoDuration::deserialize(source).is_err());
     let number = serde::de::value::I64Deserializer::<ValueError>::new(5);
     assert!(GoDuration::deserialize(number).is_err());
-    struct Written(GoDuration);
-    impl fmt::Display for Written {
+    struct DurationDocument(GoDuration);
+    impl fmt::Display for DurationDocument {
         fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
             self.0.serialize(out)
         }
     }
-    assert_eq!(Written(GoDuration::from_secs(5400)).to_string(), "1h30m0s");
+    assert_eq!(DurationDocument(GoDuration::from_secs(5400)).to_string(), "1h30m0s");
 }
 
 proptest! {
     #[test]
-    fn what_is_written_reads_back(nanoseconds: i64, shift in 0_u32..63) {
+    fn written_values_read_back(nanoseconds: i64, shift in 0_u32..63) {
         let duration = GoDuration::from_nanos(nanoseconds >> shift);
         prop_assert_eq!(GoDuration::parse(&duration.to_string()), Ok(duration));
     }

@@ -65,7 +65,7 @@ fn check_node(provider: &str, input: &str, theirs: &[&str]) {
 }
 
 #[test]
-fn says_which_rule_a_node_address_list_breaks() {
+fn node_address_errors_name_the_broken_rule() {
     let value = |text: &str| text.to_owned();
     let list = "10.0.0.1,10.0.0.2";
     assert_eq!(parse_node_addresses(list, true), Err(IpError::NotAPair { value: value(list) }));

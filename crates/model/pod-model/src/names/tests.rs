@@ -28,8 +28,7 @@ fn agrees_with_kubernetes_on_every_golden_line() {
 
 #[test]
 fn names_the_broken_rule() {
-    let rule =
-        |result: Result<(), NameProblem>| result.map_err(|problem| (problem.part, problem.rule));
+    let rule = |result: Result<(), NameError>| result.map_err(|error| (error.part, error.rule));
     assert_eq!(rule(check_qualified_name("a/b/c")), Err((NamePart::Whole, NameRule::Slashes)));
     assert_eq!(rule(check_qualified_name("/a")), Err((NamePart::Prefix, NameRule::Empty)));
     assert_eq!(rule(check_qualified_name("a/")), Err((NamePart::Name, NameRule::Empty)));
@@ -44,13 +43,13 @@ fn names_the_broken_rule() {
     assert_eq!(rule(check_dns_subdomain("a..b")), Err((NamePart::Whole, NameRule::EmptyLabel)));
     assert_eq!(rule(check_dns_subdomain("a-.b")), Err((NamePart::Whole, NameRule::HyphenAtDot)));
     assert_eq!(rule(check_dns_label("")), Err((NamePart::Whole, NameRule::Empty)));
-    let shown = check_dns_label("My-Node").map_err(|problem| problem.to_string());
+    let shown = check_dns_label("My-Node").map_err(|error| error.to_string());
     assert_eq!(
         shown,
         Err("DNS label \"My-Node\": 'M' is not allowed; allowed are small letters, digits and '-'"
             .to_owned())
     );
-    let shown = check_qualified_name("A.io/x").map_err(|problem| problem.to_string());
+    let shown = check_qualified_name("A.io/x").map_err(|error| error.to_string());
     assert!(shown.is_err_and(|text| text.contains("prefix before '/'")));
 }
 
@@ -60,8 +59,8 @@ fn effects_and_ports() {
         assert_eq!(TaintEffect::parse(&effect.to_string()), Ok(effect));
     }
     for wrong in ["", "noschedule", "NoSchedule ", "Evict"] {
-        let problem = check_taint_effect(wrong).map_err(|problem| problem.rule);
-        assert_eq!(problem, Err(NameRule::UnknownEffect), "{wrong:?}");
+        let error = check_taint_effect(wrong).map_err(|error| error.rule);
+        assert_eq!(error, Err(NameRule::UnknownEffect), "{wrong:?}");
     }
     for (port, good) in [(-1, false), (0, false), (1, true), (65535, true), (65536, false)] {
         assert_eq!(check_port(port).is_ok(), good, "{port}");

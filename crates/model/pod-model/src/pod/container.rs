@@ -3,13 +3,13 @@
 //! An ephemeral container is a container with a target; everything else is shared. Which fields
 //! each kind may use is validation's business.
 
-use super::form::{Fields, Place, object, object_form, read_field, words};
+use super::codec::{DecodeNode, ObjectFields, object, object_codec, read_field, string_enum};
 use super::handler::{Lifecycle, Probe};
 use super::resources::ResourceRequirements;
 use super::security::SecurityContext;
 use crate::Quantity;
 
-words! {
+string_enum! {
     pub enum ContainerRestartPolicy { Always, Never, OnFailure }
     pub enum RestartRuleAction { Restart, RestartAllContainers }
     pub enum ExitCodeOperator { In, NotIn }
@@ -156,7 +156,7 @@ impl Container {
 
 const TARGET: &str = "targetContainerName";
 
-impl Fields for EphemeralContainer {
+impl ObjectFields for EphemeralContainer {
     const NAMES: &'static [&'static str] = {
         const OTHERS: &[&str] = Container::NAMES;
         const WITH_TARGET: [&str; OTHERS.len() + 1] = {
@@ -171,12 +171,12 @@ impl Fields for EphemeralContainer {
         &WITH_TARGET
     };
 
-    fn read_entry(&mut self, name: &str, place: &dyn Place) -> bool {
+    fn read_entry(&mut self, name: &str, node: &dyn DecodeNode) -> bool {
         if name == TARGET {
-            read_field(&mut self.target_container_name, place);
+            read_field(&mut self.target_container_name, node);
             return true;
         }
-        self.container.read_entry(name, place)
+        self.container.read_entry(name, node)
     }
 
     fn write_entries<M: serde::ser::SerializeMap>(&self, map: &mut M) -> Result<(), M::Error> {
@@ -192,4 +192,4 @@ impl Fields for EphemeralContainer {
     }
 }
 
-object_form!(EphemeralContainer);
+object_codec!(EphemeralContainer);

@@ -3,10 +3,10 @@
 //! A probe and a hook have one optional field for each kind of handler; [`Probe::action`] and
 //! [`LifecycleHandler::action`] return the one that is set.
 
-use super::form::{object, words};
+use super::codec::{object, string_enum};
 use super::values::PortReference;
 
-words! {
+string_enum! {
     pub enum UriScheme { Http = "HTTP", Https = "HTTPS" }
 }
 
@@ -71,7 +71,7 @@ object! {
 
 /// The handler of a probe or a hook.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Action<'spec> {
+pub enum HandlerAction<'spec> {
     Exec(&'spec ExecAction),
     HttpGet(&'spec HttpGetAction),
     TcpSocket(&'spec TcpSocketAction),
@@ -85,18 +85,20 @@ pub struct SleepActionSeconds(pub i64);
 
 impl Probe {
     /// The handler of this probe; None for a probe that validation rejects.
-    pub fn action(&self) -> Option<Action<'_>> {
+    pub fn action(&self) -> Option<HandlerAction<'_>> {
         common_action(self.exec.as_deref(), self.http_get.as_deref(), self.tcp_socket.as_deref())
-            .or_else(|| self.grpc.as_deref().map(Action::Grpc))
+            .or_else(|| self.grpc.as_deref().map(HandlerAction::Grpc))
     }
 }
 
 impl LifecycleHandler {
     /// The handler of this hook; None for a hook that validation rejects.
-    pub fn action(&self) -> Option<Action<'_>> {
+    pub fn action(&self) -> Option<HandlerAction<'_>> {
         common_action(self.exec.as_deref(), self.http_get.as_deref(), self.tcp_socket.as_deref())
             .or_else(|| {
-                self.sleep.as_ref().map(|sleep| Action::Sleep(SleepActionSeconds(sleep.seconds)))
+                self.sleep
+                    .as_ref()
+                    .map(|sleep| HandlerAction::Sleep(SleepActionSeconds(sleep.seconds)))
             })
     }
 }
@@ -105,8 +107,8 @@ fn common_action<'spec>(
     exec: Option<&'spec ExecAction>,
     http_get: Option<&'spec HttpGetAction>,
     tcp_socket: Option<&'spec TcpSocketAction>,
-) -> Option<Action<'spec>> {
-    exec.map(Action::Exec)
-        .or_else(|| http_get.map(Action::HttpGet))
-        .or_else(|| tcp_socket.map(Action::TcpSocket))
+) -> Option<HandlerAction<'spec>> {
+    exec.map(HandlerAction::Exec)
+        .or_else(|| http_get.map(HandlerAction::HttpGet))
+        .or_else(|| tcp_socket.map(HandlerAction::TcpSocket))
 }

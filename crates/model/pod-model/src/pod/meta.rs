@@ -2,15 +2,15 @@
 //!
 //! Fields that only an API server needs (managed fields, self links) are known but not kept.
 
-use super::form::object;
-use super::values::{TextMap, Timestamp, Unread};
+use super::codec::object;
+use super::values::{IgnoredField, TextMap, Timestamp};
 
 object! {
     pub struct ObjectMeta {
         "name" name: Box<str>;
         "generateName" generate_name: Box<str>;
         "namespace" namespace: Box<str>;
-        "selfLink" self_link: Unread;
+        "selfLink" self_link: IgnoredField;
         "uid" uid: Box<str>;
         "resourceVersion" resource_version: Box<str>;
         "generation" generation: i64;
@@ -21,7 +21,7 @@ object! {
         "annotations" annotations: TextMap;
         "ownerReferences" owner_references: Vec<OwnerReference>;
         "finalizers" finalizers: Vec<Box<str>>;
-        "managedFields" managed_fields: Unread;
+        "managedFields" managed_fields: IgnoredField;
     }
 
     pub struct OwnerReference {

@@ -7,23 +7,23 @@
 //!
 //! upstream: component-helpers/resource/helpers.go, pkg/apis/core/v1/helper/qos
 
+use super::codec::{object, string_enum};
 use super::container::Container;
-use super::form::{object, words};
 use super::spec::{Pod, PodSpec};
-use super::values::Keyed;
+use super::values::SortedMap;
 use crate::Quantity;
 
 #[cfg(test)]
 mod tests;
 
 /// Amounts by resource name.
-pub type ResourceList = Keyed<Quantity>;
+pub type ResourceList = SortedMap<Quantity>;
 
 pub const CPU: &str = "cpu";
 pub const MEMORY: &str = "memory";
 pub const HUGE_PAGES_PREFIX: &str = "hugepages-";
 
-words! {
+string_enum! {
     pub enum QosClass { Guaranteed, Burstable, BestEffort }
 }
 
@@ -47,16 +47,16 @@ pub fn is_pod_level_resource(name: &str) -> bool {
 
 /// Which of its two lists of a container is meant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Side {
+pub enum ResourceSide {
     Requests,
     Limits,
 }
 
 impl ResourceRequirements {
-    pub fn side(&self, side: Side) -> &ResourceList {
+    pub fn side(&self, side: ResourceSide) -> &ResourceList {
         match side {
-            Side::Requests => &self.requests,
-            Side::Limits => &self.limits,
+            ResourceSide::Requests => &self.requests,
+            ResourceSide::Limits => &self.limits,
         }
     }
 }
@@ -82,7 +82,7 @@ fn raise(highest: &mut ResourceList, other: &ResourceList) {
 }
 
 /// The total of a pod's containers, without pod-level resources and without overhead.
-pub fn containers_total(spec: &PodSpec, side: Side) -> ResourceList {
+pub fn containers_total(spec: &PodSpec, side: ResourceSide) -> ResourceList {
     let of = |container: &Container| container.resources.side(side).clone();
     let mut together = ResourceList::default();
     for container in &spec.containers {
@@ -107,16 +107,16 @@ pub fn containers_total(spec: &PodSpec, side: Side) -> ResourceList {
 
 /// The pod's total requests: what admission and the cgroup count.
 pub fn effective_requests(spec: &PodSpec) -> ResourceList {
-    let mut requests = containers_total(spec, Side::Requests);
-    replace_with_pod_level(&mut requests, spec, Side::Requests);
+    let mut requests = containers_total(spec, ResourceSide::Requests);
+    replace_with_pod_level(&mut requests, spec, ResourceSide::Requests);
     add(&mut requests, &spec.overhead);
     requests
 }
 
 /// The pod's total limits. Overhead is added only where there is a limit to add it to.
 pub fn effective_limits(spec: &PodSpec) -> ResourceList {
-    let mut limits = containers_total(spec, Side::Limits);
-    replace_with_pod_level(&mut limits, spec, Side::Limits);
+    let mut limits = containers_total(spec, ResourceSide::Limits);
+    replace_with_pod_level(&mut limits, spec, ResourceSide::Limits);
     for (name, amount) in spec.overhead.iter() {
         if let Some(limit) = limits.get(name).copied().filter(|limit| !limit.is_zero()) {
             limits.insert(name, limit.checked_add(amount).unwrap_or(limit));
@@ -125,7 +125,7 @@ pub fn effective_limits(spec: &PodSpec) -> ResourceList {
     limits
 }
 
-fn replace_with_pod_level(total: &mut ResourceList, spec: &PodSpec, side: Side) {
+fn replace_with_pod_level(total: &mut ResourceList, spec: &PodSpec, side: ResourceSide) {
     let Some(resources) = &spec.resources else { return };
     for (name, amount) in resources.side(side).iter() {
         if is_pod_level_resource(name) {

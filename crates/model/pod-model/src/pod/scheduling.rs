@@ -2,10 +2,10 @@
 //!
 //! Kept for admission on the node and for writing back; the node schedules nothing.
 
-use super::form::{object, words};
+use super::codec::{object, string_enum};
 use super::values::TextMap;
 
-words! {
+string_enum! {
     pub enum NodeSelectorOperator { In, NotIn, Exists, DoesNotExist, Gt, Lt }
     pub enum LabelSelectorOperator { In, NotIn, Exists, DoesNotExist }
     pub enum TolerationOperator { Equal, Exists, Gt, Lt }

@@ -2,9 +2,9 @@
 //!
 //! Plain declarations; how the two combine is decided where containers are made.
 
-use super::form::{object, words};
+use super::codec::{object, string_enum};
 
-words! {
+string_enum! {
     pub enum ProfileType { Localhost, RuntimeDefault, Unconfined }
     pub enum FsGroupChangePolicy { Always, OnRootMismatch }
     pub enum SupplementalGroupsPolicy { Merge, Strict }

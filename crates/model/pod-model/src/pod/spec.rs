@@ -3,17 +3,17 @@
 //! The rule it keeps: every field of the PodSpec of Kubernetes 1.36 is here. The status that the
 //! node writes is another type; from what others wrote it needs only the fields below.
 
+use super::codec::{object, string_enum};
 use super::container::{Container, EphemeralContainer};
-use super::form::{object, words};
 use super::meta::ObjectMeta;
 use super::resources::{QosClass, ResourceList, ResourceRequirements};
 use super::scheduling::{Affinity, Toleration, TopologySpreadConstraint};
 use super::security::PodSecurityContext;
-use super::values::{TextMap, Timestamp, Unread};
+use super::values::{IgnoredField, TextMap, Timestamp};
 use super::volume::{NamedReference, Volume};
-use crate::Shared;
+use crate::CopyOnWrite;
 
-words! {
+string_enum! {
     pub enum RestartPolicy { Always, OnFailure, Never }
     pub enum DnsPolicy { ClusterFirst, ClusterFirstWithHostNet, Default, NoPolicy = "None" }
     pub enum PreemptionPolicy { PreemptLowerPriority, Never }
@@ -23,12 +23,12 @@ words! {
 
 object! {
     pub struct Pod {
-        "apiVersion" api_version: Unread;
-        "kind" kind: Unread;
+        "apiVersion" api_version: IgnoredField;
+        "kind" kind: IgnoredField;
         "metadata" metadata: ObjectMeta, always;
         /// Shared, as a pod is kept as its manifest has it and as it is run, which differ in the rest.
-        "spec" spec: Shared<PodSpec>, always;
-        "status" status: PodStatusSeen, always;
+        "spec" spec: CopyOnWrite<PodSpec>, always;
+        "status" status: ObservedPodStatus, always;
     }
 
     pub struct PodSpec {
@@ -115,28 +115,28 @@ object! {
     }
 
     /// A status as read from the API.
-    pub struct PodStatusSeen {
+    pub struct ObservedPodStatus {
         "observedGeneration" observed_generation: i64;
         "phase" phase: PodPhase;
-        "conditions" conditions: Unread;
+        "conditions" conditions: IgnoredField;
         "message" message: Box<str>;
         "reason" reason: Box<str>;
-        "nominatedNodeName" nominated_node_name: Unread;
-        "hostIP" host_ip: Unread;
-        "hostIPs" host_ips: Unread;
-        "podIP" pod_ip: Unread;
-        "podIPs" pod_ips: Unread;
+        "nominatedNodeName" nominated_node_name: IgnoredField;
+        "hostIP" host_ip: IgnoredField;
+        "hostIPs" host_ips: IgnoredField;
+        "podIP" pod_ip: IgnoredField;
+        "podIPs" pod_ips: IgnoredField;
         "startTime" start_time: Option<Timestamp>;
-        "initContainerStatuses" init_container_statuses: Unread;
-        "containerStatuses" container_statuses: Unread;
+        "initContainerStatuses" init_container_statuses: IgnoredField;
+        "containerStatuses" container_statuses: IgnoredField;
         "qosClass" qos_class: QosClass;
-        "ephemeralContainerStatuses" ephemeral_container_statuses: Unread;
-        "resize" resize: Unread;
+        "ephemeralContainerStatuses" ephemeral_container_statuses: IgnoredField;
+        "resize" resize: IgnoredField;
         "resourceClaimStatuses" resource_claim_statuses: Vec<PodResourceClaimStatus>;
-        "extendedResourceClaimStatus" extended_resource_claim_status: Unread;
-        "allocatedResources" allocated_resources: Unread;
-        "resources" resources: Unread;
-        "nodeAllocatableResourceClaimStatuses" node_allocatable_claims: Unread;
+        "extendedResourceClaimStatus" extended_resource_claim_status: IgnoredField;
+        "allocatedResources" allocated_resources: IgnoredField;
+        "resources" resources: IgnoredField;
+        "nodeAllocatableResourceClaimStatuses" node_allocatable_claims: IgnoredField;
     }
 
     pub struct PodResourceClaimStatus {
@@ -183,7 +183,7 @@ impl PodSpec {
     }
 
     /// Whether the pod asks for a user namespace (`hostUsers: false`).
-    pub fn has_own_users(&self) -> bool {
+    pub fn has_user_namespace(&self) -> bool {
         self.host_users == Some(false)
     }
 

@@ -4,8 +4,8 @@
 //! Kubernetes 1.36; a time that is not known is written as null, as the reference writes it.
 //! Nothing is computed here.
 
+use super::codec::{object, string_enum};
 use super::container::RecursiveReadOnly;
-use super::form::{object, words};
 use super::resources::{QosClass, ResourceList, ResourceRequirements};
 use super::spec::PodPhase;
 use super::values::Timestamp;
@@ -13,7 +13,7 @@ use super::values::Timestamp;
 #[cfg(test)]
 mod tests;
 
-words! {
+string_enum! {
     pub enum ConditionStatus { True, False, Unknown }
 }
 

@@ -9,7 +9,7 @@ use std::fmt;
 use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
 
-use super::form::{Form, Place, Shape, read_element};
+use super::codec::{DecodeNode, FieldCodec, NodeShape, read_element};
 use crate::Quantity;
 
 mod timestamp;
@@ -21,12 +21,12 @@ pub use timestamp::Timestamp;
 
 /// A map as a sorted list of pairs: a tenth of a tree's memory at the sizes pods have.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Keyed<V>(Vec<(Box<str>, V)>);
+pub struct SortedMap<V>(Vec<(Box<str>, V)>);
 
 /// Labels, annotations, selectors, options.
-pub type TextMap = Keyed<Box<str>>;
+pub type TextMap = SortedMap<Box<str>>;
 
-impl<V> Keyed<V> {
+impl<V> SortedMap<V> {
     pub fn get(&self, key: &str) -> Option<&V> {
         self.position(key).ok().and_then(|at| self.0.get(at)).map(|(_, value)| value)
     }
@@ -73,13 +73,13 @@ impl<V> Keyed<V> {
     }
 }
 
-impl<V> Default for Keyed<V> {
+impl<V> Default for SortedMap<V> {
     fn default() -> Self {
         Self(Vec::new())
     }
 }
 
-impl<K: AsRef<str>, V> FromIterator<(K, V)> for Keyed<V> {
+impl<K: AsRef<str>, V> FromIterator<(K, V)> for SortedMap<V> {
     fn from_iter<I: IntoIterator<Item = (K, V)>>(entries: I) -> Self {
         let mut keyed = Self::default();
         for (key, value) in entries {
@@ -89,7 +89,7 @@ impl<K: AsRef<str>, V> FromIterator<(K, V)> for Keyed<V> {
     }
 }
 
-impl<V: Serialize> Serialize for Keyed<V> {
+impl<V: Serialize> Serialize for SortedMap<V> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(Some(self.len()))?;
         for (key, value) in self.iter() {
@@ -99,14 +99,14 @@ impl<V: Serialize> Serialize for Keyed<V> {
     }
 }
 
-impl<V: Form> Form for Keyed<V> {
-    fn read(place: &dyn Place) -> Option<Self> {
-        if place.shape() != Shape::Object {
-            place.refuse("an object");
+impl<V: FieldCodec> FieldCodec for SortedMap<V> {
+    fn read(node: &dyn DecodeNode) -> Option<Self> {
+        if node.shape() != NodeShape::Object {
+            node.refuse("an object");
             return None;
         }
         let mut keyed = Self::default();
-        place.each_entry(&mut |key, child| {
+        node.each_entry(&mut |key, child| {
             if let Some(value) = read_element(child) {
                 keyed.insert(key, value);
             }
@@ -156,15 +156,15 @@ impl Serialize for PortReference {
     }
 }
 
-impl Form for PortReference {
-    fn read(place: &dyn Place) -> Option<Self> {
-        match place.shape() {
-            Shape::Text(name) => Some(Self::Name(Box::from(name))),
-            Shape::Whole(whole) if i32::try_from(whole).is_ok() => {
+impl FieldCodec for PortReference {
+    fn read(node: &dyn DecodeNode) -> Option<Self> {
+        match node.shape() {
+            NodeShape::Text(name) => Some(Self::Name(Box::from(name))),
+            NodeShape::Whole(whole) if i32::try_from(whole).is_ok() => {
                 i32::try_from(whole).ok().map(Self::Number)
             }
             _ => {
-                place.refuse("a port number or a port name");
+                node.refuse("a port number or a port name");
                 None
             }
         }
@@ -182,12 +182,12 @@ impl Form for PortReference {
     }
 }
 
-impl Form for bool {
-    fn read(place: &dyn Place) -> Option<Self> {
-        if let Shape::Bool(value) = place.shape() {
+impl FieldCodec for bool {
+    fn read(node: &dyn DecodeNode) -> Option<Self> {
+        if let NodeShape::Bool(value) = node.shape() {
             return Some(value);
         }
-        place.refuse("true or false");
+        node.refuse("true or false");
         None
     }
 
@@ -202,14 +202,14 @@ impl Form for bool {
 
 macro_rules! whole_number {
     ($kind:ty, $expected:literal) => {
-        impl Form for $kind {
-            fn read(place: &dyn Place) -> Option<Self> {
-                let read = match place.shape() {
-                    Shape::Whole(whole) => Self::try_from(whole).ok(),
+        impl FieldCodec for $kind {
+            fn read(node: &dyn DecodeNode) -> Option<Self> {
+                let read = match node.shape() {
+                    NodeShape::Whole(whole) => Self::try_from(whole).ok(),
                     _ => None,
                 };
                 if read.is_none() {
-                    place.refuse($expected);
+                    node.refuse($expected);
                 }
                 read
             }
@@ -228,12 +228,12 @@ macro_rules! whole_number {
 whole_number!(i32, "a whole number of 32 bits");
 whole_number!(i64, "a whole number of 64 bits");
 
-impl Form for Box<str> {
-    fn read(place: &dyn Place) -> Option<Self> {
-        if let Shape::Text(text) = place.shape() {
+impl FieldCodec for Box<str> {
+    fn read(node: &dyn DecodeNode) -> Option<Self> {
+        if let NodeShape::Text(text) = node.shape() {
             return Some(Self::from(text));
         }
-        place.refuse("a string");
+        node.refuse("a string");
         None
     }
 
@@ -246,16 +246,16 @@ impl Form for Box<str> {
     }
 }
 
-impl Form for Quantity {
-    fn read(place: &dyn Place) -> Option<Self> {
-        let read = match place.shape() {
-            Shape::Text(text) => Self::parse(text.trim()).ok(),
-            Shape::Whole(whole) => Self::parse(&whole.to_string()).ok(),
-            Shape::Fraction(number) => Self::parse(&number.to_string()).ok(),
+impl FieldCodec for Quantity {
+    fn read(node: &dyn DecodeNode) -> Option<Self> {
+        let read = match node.shape() {
+            NodeShape::Text(text) => Self::parse(text.trim()).ok(),
+            NodeShape::Whole(whole) => Self::parse(&whole.to_string()).ok(),
+            NodeShape::Fraction(number) => Self::parse(&number.to_string()).ok(),
             _ => None,
         };
         if read.is_none() {
-            place.refuse("a quantity, such as \"500m\", \"1.5Gi\" or 2");
+            node.refuse("a quantity, such as \"500m\", \"1.5Gi\" or 2");
         }
         read
     }
@@ -270,9 +270,9 @@ impl Form for Quantity {
 }
 
 /// A field behind a pointer: said or not, whatever its value.
-impl<T: Form> Form for Option<T> {
-    fn read(place: &dyn Place) -> Option<Self> {
-        T::read(place).map(Some)
+impl<T: FieldCodec> FieldCodec for Option<T> {
+    fn read(node: &dyn DecodeNode) -> Option<Self> {
+        T::read(node).map(Some)
     }
 
     fn is_unset(&self) -> bool {
@@ -280,13 +280,13 @@ impl<T: Form> Form for Option<T> {
     }
 
     fn heap_bytes(&self) -> usize {
-        self.as_ref().map_or(0, Form::heap_bytes)
+        self.as_ref().map_or(0, FieldCodec::heap_bytes)
     }
 }
 
-impl<T: Form> Form for Box<T> {
-    fn read(place: &dyn Place) -> Option<Self> {
-        T::read(place).map(Self::new)
+impl<T: FieldCodec> FieldCodec for Box<T> {
+    fn read(node: &dyn DecodeNode) -> Option<Self> {
+        T::read(node).map(Self::new)
     }
 
     fn is_unset(&self) -> bool {
@@ -298,14 +298,14 @@ impl<T: Form> Form for Box<T> {
     }
 }
 
-impl<T: Form> Form for Vec<T> {
-    fn read(place: &dyn Place) -> Option<Self> {
-        if place.shape() != Shape::List {
-            place.refuse("a list");
+impl<T: FieldCodec> FieldCodec for Vec<T> {
+    fn read(node: &dyn DecodeNode) -> Option<Self> {
+        if node.shape() != NodeShape::List {
+            node.refuse("a list");
             return None;
         }
         let mut items = Self::new();
-        place.each_item(&mut |child| items.extend(read_element(child)));
+        node.each_item(&mut |child| items.extend(read_element(child)));
         items.shrink_to_fit();
         Some(items)
     }
@@ -315,22 +315,22 @@ impl<T: Form> Form for Vec<T> {
     }
 
     fn heap_bytes(&self) -> usize {
-        self.capacity() * size_of::<T>() + self.iter().map(Form::heap_bytes).sum::<usize>()
+        self.capacity() * size_of::<T>() + self.iter().map(FieldCodec::heap_bytes).sum::<usize>()
     }
 }
 
 /// A field that is known and that the node has no use for: anything may stand there.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Unread;
+pub struct IgnoredField;
 
-impl Serialize for Unread {
+impl Serialize for IgnoredField {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_unit()
     }
 }
 
-impl Form for Unread {
-    fn read(_place: &dyn Place) -> Option<Self> {
+impl FieldCodec for IgnoredField {
+    fn read(_place: &dyn DecodeNode) -> Option<Self> {
         Some(Self)
     }
 

@@ -5,8 +5,10 @@
 //! order counts, as in the reference. Sources of storage that other parties mount stand in
 //! `network`.
 
+use super::codec::{
+    DecodeNode, FieldCodec, ObjectFields, object, object_codec, read_field, string_enum,
+};
 use super::container::{ObjectFieldSelector, PullPolicy, ResourceFieldSelector};
-use super::form::{Fields, Form, Place, object, object_form, read_field, words};
 use super::resources::ResourceList;
 use super::scheduling::LabelSelector;
 use super::values::TextMap;
@@ -19,7 +21,7 @@ use network::{
     Quobyte, Rbd, ScaleIo, StorageOs, VsphereVolume,
 };
 
-words! {
+string_enum! {
     pub enum HostPathType {
         DirectoryOrCreate, Directory, FileOrCreate, File, Socket, CharDevice, BlockDevice
     }
@@ -208,11 +210,11 @@ macro_rules! volume_sources {
             }
 
             /// Reads the source of this name; nothing inside when it was refused.
-            fn read(name: &str, place: &dyn Place) -> Option<Option<Self>> {
+            fn read(name: &str, node: &dyn DecodeNode) -> Option<Option<Self>> {
                 match name {
                     $( $json => {
                         let mut slot: Option<Box<$kind>> = None;
-                        read_field(&mut slot, place);
+                        read_field(&mut slot, node);
                         Some(slot.map(Self::$word))
                     } )+
                     _ => None,
@@ -284,15 +286,15 @@ impl Volume {
     }
 }
 
-impl Fields for Volume {
+impl ObjectFields for Volume {
     const NAMES: &'static [&'static str] = VolumeSource::NAMES;
 
-    fn read_entry(&mut self, name: &str, place: &dyn Place) -> bool {
+    fn read_entry(&mut self, name: &str, node: &dyn DecodeNode) -> bool {
         if name == "name" {
-            read_field(&mut self.name, place);
+            read_field(&mut self.name, node);
             return true;
         }
-        match VolumeSource::read(name, place) {
+        match VolumeSource::read(name, node) {
             Some(source) => {
                 if let Some(source) = source {
                     self.put(source);
@@ -318,4 +320,4 @@ impl Fields for Volume {
     }
 }
 
-object_form!(Volume);
+object_codec!(Volume);

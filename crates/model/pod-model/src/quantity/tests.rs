@@ -43,7 +43,7 @@ fn writes_the_canonical_form() {
 }
 
 #[test]
-fn says_what_is_wrong() {
+fn errors_name_the_cause() {
     for (text, reason) in [
         ("", QuantityReason::Malformed),
         ("1 Gi", QuantityReason::Malformed),
@@ -138,13 +138,13 @@ fn documents_hold_text_or_numbers() {
     assert_eq!(Quantity::deserialize(integer), Ok(quantity("18446744073709551615")));
     let null = UnitDeserializer::<ValueError>::new();
     assert_eq!(Quantity::deserialize(null), Ok(Quantity::ZERO));
-    struct Written(Quantity);
-    impl std::fmt::Display for Written {
+    struct QuantityDocument(Quantity);
+    impl std::fmt::Display for QuantityDocument {
         fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
             self.0.serialize(out)
         }
     }
-    assert_eq!(Written(quantity("0.5Gi")).to_string(), "512Mi");
+    assert_eq!(QuantityDocument(quantity("0.5Gi")).to_string(), "512Mi");
 }
 
 /// Texts that are quantities, of all families and sizes.
@@ -164,7 +164,7 @@ proptest! {
     }
 
     #[test]
-    fn what_is_written_reads_back(text in quantity_text()) {
+    fn written_values_read_back(text in quantity_text()) {
         if let Ok(read) = Quantity::parse(&text) {
             let written = read.to_string();
             let again = Quantity::parse(&written);

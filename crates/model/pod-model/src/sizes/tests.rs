@@ -72,7 +72,7 @@ fn positive_sizes() {
 }
 
 #[test]
-fn says_what_is_wrong_with_a_threshold() {
+fn threshold_errors_name_the_cause() {
     let value = |text: &str| text.to_owned();
     for (text, error) in [
         ("x%", ThresholdError::NotANumber { value: value("x%") }),

@@ -35,7 +35,7 @@ fn texts_are_read_as_nanoseconds() {
 }
 
 #[test]
-fn what_is_written_is_read_again() {
+fn written_times_read_back() {
     for second in [0, -1, 951_825_600, 951_868_799, 1_794_786_025, -9_000_000_000, 9_000_000_000] {
         let time = ApiTime::from_nanos(second * 1_000_000_000 + 123_456_789);
         let seconds = ApiTime::parse(&time.to_seconds_text()).map(ApiTime::nanos);

@@ -51,11 +51,11 @@ fn golden_answers_about_pods() {
 
 #[test]
 fn golden_requests_and_refusals() {
-    same::<LocalVersion>(r#"{"version": 7}"#);
-    same::<LocalStopped>(r#"{"uid": "u"}"#);
+    same::<LocalStateVersion>(r#"{"version": 7}"#);
+    same::<LocalStopAccepted>(r#"{"uid": "u"}"#);
     same::<LocalManifests>(r#"{"manifests": [{"place": "-", "text": "kind: Pod"}]}"#);
-    same::<LocalTaken>(r#"{"pods": [{"namespace": "d", "name": "n", "outcome": "new"}]}"#);
-    same::<LocalRefusal>(r#"{"refusal": "notFound", "message": "m"}"#);
-    same::<LocalRefusal>(r#"{"refusal": "ofManifest", "message": "m", "manifest": "f"}"#);
-    same::<LocalRefusal>(r#"{"refusal": "notNow", "message": "m"}"#);
+    same::<LocalAcceptedPods>(r#"{"pods": [{"namespace": "d", "name": "n", "outcome": "new"}]}"#);
+    same::<LocalApiError>(r#"{"refusal": "notFound", "message": "m"}"#);
+    same::<LocalApiError>(r#"{"refusal": "ofManifest", "message": "m", "manifest": "f"}"#);
+    same::<LocalApiError>(r#"{"refusal": "notNow", "message": "m"}"#);
 }

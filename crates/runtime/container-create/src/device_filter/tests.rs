@@ -3,7 +3,7 @@
 use super::*;
 
 /// The result that the kernel would get.
-fn run(program: &[Instruction], kind: u32, access: u32, major: u32, minor: u32) -> bool {
+fn run(program: &[BpfInstruction], kind: u32, access: u32, major: u32, minor: u32) -> bool {
     let context = [access << 16 | kind, major, minor];
     let mut registers = [0_u64; 11];
     let mut at = 0;
@@ -33,7 +33,7 @@ fn run(program: &[Instruction], kind: u32, access: u32, major: u32, minor: u32) 
 }
 
 #[test]
-fn a_usual_container_may_make_any_node_and_open_few() {
+fn a_default_container_may_create_any_node_and_open_few() {
     let rules = crate::groups::device_rules(&Default::default()).expect("rules");
     let program = assemble(&rules);
     let (block, character, node, read, both) = (1, 2, 1, 2, 6);

@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn rules_begin_with_nothing_and_end_with_the_specification() {
+fn device_rules_start_with_deny_all_and_end_with_the_specification() {
     let extra = DeviceRuleSpec {
         allow: true,
         kind: "b".into(),
@@ -21,7 +21,7 @@ fn rules_begin_with_nothing_and_end_with_the_specification() {
 }
 
 #[test]
-fn odd_rules_are_refused() {
+fn invalid_device_rules_are_refused() {
     for (kind, access) in [("x", "r"), ("c", ""), ("c", "rx")] {
         let rule =
             DeviceRuleSpec { kind: kind.into(), access: access.into(), ..Default::default() };

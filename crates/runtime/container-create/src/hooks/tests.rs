@@ -15,46 +15,46 @@ fn hook(script: &str) -> HookSpec {
     }
 }
 
-fn run_in(folder: &Path, hook: &HookSpec) -> std::result::Result<(), String> {
+fn run_in(dir: &Path, hook: &HookSpec) -> std::result::Result<(), String> {
     let (_container, ours) = UnixStream::pair().unwrap();
-    let bundle = folder.display().to_string();
+    let bundle = dir.display().to_string();
     run(hook, (&state("id", 1, &bundle), &bundle), &ours)
 }
 
 #[test]
 fn a_hook_gets_state_arguments_and_variables() {
-    let folder = tempfile::tempdir().unwrap();
+    let dir = tempfile::tempdir().unwrap();
     let script = "cat > state; echo \"$1 $WISH $#\" > said; pwd >> said; echo noise >&2";
-    run_in(folder.path(), &hook(script)).unwrap();
-    let bundle = folder.path().canonicalize().unwrap().display().to_string();
-    let said = fs::read_to_string(folder.path().join("said")).unwrap();
-    assert_eq!(said, format!("word a=b 1\n{bundle}\n"));
-    let state = fs::read_to_string(folder.path().join("state")).unwrap();
+    run_in(dir.path(), &hook(script)).unwrap();
+    let bundle = dir.path().canonicalize().unwrap().display().to_string();
+    let written = fs::read_to_string(dir.path().join("said")).unwrap();
+    assert_eq!(written, format!("word a=b 1\n{bundle}\n"));
+    let state = fs::read_to_string(dir.path().join("state")).unwrap();
     let wanted = r#"{"ociVersion":"1.0.2","id":"id","status":"creating","pid":1,"bundle":""#;
     assert!(state.starts_with(wanted), "{state}");
 }
 
 #[test]
-fn a_failure_is_told_with_the_last_words() {
-    let folder = tempfile::tempdir().unwrap();
-    let why = run_in(folder.path(), &hook("echo a >&2; echo why >&2; exit 3"));
+fn a_failure_is_reported_with_the_last_line_of_stderr() {
+    let dir = tempfile::tempdir().unwrap();
+    let why = run_in(dir.path(), &hook("echo a >&2; echo why >&2; exit 3"));
     let why = why.unwrap_err();
     assert!(why.contains("exit status: 3") && why.ends_with(": why"), "{why}");
     let missing = HookSpec { path: "/not/there".into(), ..hook("") };
-    assert!(run_in(folder.path(), &missing).unwrap_err().contains("cannot be run"));
+    assert!(run_in(dir.path(), &missing).unwrap_err().contains("cannot be run"));
     // More than is kept, and more than a pipe's buffer.
     let many = hook("i=0; while [ $i -lt 20000 ]; do echo line $i; i=$((i+1)); done >&2; exit 1");
-    assert!(run_in(folder.path(), &many).unwrap_err().ends_with(": line 19999"));
+    assert!(run_in(dir.path(), &many).unwrap_err().ends_with(": line 19999"));
 }
 
 #[test]
-fn a_late_hook_is_killed_with_what_it_started() {
-    let folder = tempfile::tempdir().unwrap();
+fn a_hook_that_times_out_is_killed_with_its_children() {
+    let dir = tempfile::tempdir().unwrap();
     let script = "sleep 600 & echo $! > child; echo waiting >&2; wait";
     let late = HookSpec { timeout: 1, ..hook(script) };
-    let why = run_in(folder.path(), &late).unwrap_err();
+    let why = run_in(dir.path(), &late).unwrap_err();
     assert!(why.contains("longer than 1 seconds: waiting"), "{why}");
-    let child = fs::read_to_string(folder.path().join("child")).unwrap();
+    let child = fs::read_to_string(dir.path().join("child")).unwrap();
     let place = format!("/proc/{}/stat", child.trim());
     let is_there = || fs::read_to_string(&place).is_ok_and(|stat| !stat.contains(") Z "));
     let until = Instant::now() + Duration::from_secs(5);
@@ -65,16 +65,16 @@ fn a_late_hook_is_killed_with_what_it_started() {
 }
 
 #[test]
-fn nobody_waits_for_a_hook_of_a_container_that_is_gone() {
-    let folder = tempfile::tempdir().unwrap();
+fn a_hook_of_a_container_that_has_ended_is_not_waited_for() {
+    let dir = tempfile::tempdir().unwrap();
     let hook = hook("exec sleep 600");
     let (container, ours) = UnixStream::pair().unwrap();
     drop(container);
-    let why = run(&hook, ("", &folder.path().display().to_string()), &ours).unwrap_err();
+    let why = run(&hook, ("", &dir.path().display().to_string()), &ours).unwrap_err();
     assert!(why.contains("the container has ended"), "{why}");
 }
 
 #[test]
-fn texts_are_written_as_json_has_them() {
+fn strings_are_quoted_as_json() {
     assert_eq!(quoted("a\"b\\c\nd\u{e9}"), "\"a\\\"b\\\\c\\u000ad\u{e9}\"");
 }

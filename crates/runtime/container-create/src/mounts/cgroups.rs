@@ -6,12 +6,12 @@
 
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 
-use cgroup_files::{Controller, Version};
+use cgroup_files::{CgroupVersion, Controller};
 use rustix::mount::MountAttrFlags;
 
 use crate::error::{During, Result};
-use crate::mounts::{Surroundings, detached_copy, detached_filesystem, move_onto};
-use crate::paths::{Missing, Root, open_source};
+use crate::mounts::{MountContext, detached_copy, detached_filesystem, move_onto};
+use crate::paths::{ContainerRoot, CreateAs, open_source};
 use crate::system::{MountChange, change_mount};
 
 pub(crate) enum CgroupMount {
@@ -20,20 +20,16 @@ pub(crate) enum CgroupMount {
     /// The host's whole hierarchy, for containers in the host's cgroup namespace.
     UnifiedMachine { tree: OwnedFd, read_only: bool },
     /// By controller; names that share a hierarchy become links.
-    Separate {
-        folder: Option<OwnedFd>,
-        trees: Vec<(String, OwnedFd)>,
-        links: Vec<(String, String)>,
-    },
+    Separate { dir: Option<OwnedFd>, trees: Vec<(String, OwnedFd)>, links: Vec<(String, String)> },
     /// The container has no cgroups.
     None,
 }
 
 /// Runs as the host's root, in its mount namespace, after the cgroup was created.
-pub(crate) fn prepare(around: &Surroundings<'_>) -> Result<CgroupMount> {
-    let Some(group) = around.group else { return Ok(CgroupMount::None) };
-    if group.hierarchy().version() == Version::V2 {
-        if around.own_cgroup_namespace {
+pub(crate) fn prepare(mount_context: &MountContext<'_>) -> Result<CgroupMount> {
+    let Some(group) = mount_context.group else { return Ok(CgroupMount::None) };
+    if group.hierarchy().version() == CgroupVersion::V2 {
+        if mount_context.own_cgroup_namespace {
             return Ok(CgroupMount::Unified { tree: None });
         }
         let root = group.hierarchy().points().first().map(|point| point.display().to_string());
@@ -69,25 +65,25 @@ pub(crate) fn prepare(around: &Surroundings<'_>) -> Result<CgroupMount> {
             links.push((name.to_owned(), plain.to_owned()));
         }
     }
-    Ok(CgroupMount::Separate { folder: None, trees, links })
+    Ok(CgroupMount::Separate { dir: None, trees, links })
 }
 
 impl CgroupMount {
     /// The raw descriptors it holds.
-    pub(crate) fn numbers(&self) -> Vec<RawFd> {
+    pub(crate) fn raw_fds(&self) -> Vec<RawFd> {
         match self {
             Self::Unified { tree } => tree.iter().map(AsRawFd::as_raw_fd).collect(),
             Self::UnifiedMachine { tree, .. } => vec![tree.as_raw_fd()],
-            Self::Separate { folder, trees, .. } => {
+            Self::Separate { dir, trees, .. } => {
                 let trees = trees.iter().map(|(_, tree)| tree);
-                folder.iter().chain(trees).map(AsRawFd::as_raw_fd).collect()
+                dir.iter().chain(trees).map(AsRawFd::as_raw_fd).collect()
             }
             Self::None => Vec::new(),
         }
     }
 
     /// Runs inside the container, after its cgroup namespace was entered.
-    pub(crate) fn make_own(&mut self, flags: MountAttrFlags) -> Result<()> {
+    pub(crate) fn mount_private(&mut self, flags: MountAttrFlags) -> Result<()> {
         let usual = MountAttrFlags::MOUNT_ATTR_NOSUID
             | MountAttrFlags::MOUNT_ATTR_NODEV
             | MountAttrFlags::MOUNT_ATTR_NOEXEC;
@@ -98,8 +94,8 @@ impl CgroupMount {
             Self::UnifiedMachine { read_only, .. } => {
                 *read_only = flags.contains(MountAttrFlags::MOUNT_ATTR_RDONLY);
             }
-            Self::Separate { folder, trees, .. } => {
-                *folder = Some(detached_filesystem("tmpfs", &["mode=755".to_owned()], usual)?);
+            Self::Separate { dir, trees, .. } => {
+                *dir = Some(detached_filesystem("tmpfs", &["mode=755".to_owned()], usual)?);
                 for (name, tree) in trees {
                     let set = u64::from((flags | usual).bits());
                     change_mount(tree.as_fd(), MountChange { set, ..MountChange::default() })
@@ -111,30 +107,31 @@ impl CgroupMount {
         Ok(())
     }
 
-    pub(crate) fn attach(&self, root: &Root, target: &str) -> Result<()> {
-        let place = root.find_or_make(target, Missing::Folder)?;
+    pub(crate) fn attach(&self, root: &ContainerRoot, target: &str) -> Result<()> {
+        let mount_point = root.find_or_create(target, CreateAs::Dir)?;
         match self {
             Self::Unified { tree: Some(tree) } => {
-                move_onto(tree, &place).during(format_args!("mounting onto {target}"))
+                move_onto(tree, &mount_point).during(format_args!("mounting onto {target}"))
             }
             Self::UnifiedMachine { tree, read_only } => {
-                move_onto(tree, &place).during(format_args!("mounting onto {target}"))?;
+                move_onto(tree, &mount_point).during(format_args!("mounting onto {target}"))?;
                 let set = if *read_only { libc::MOUNT_ATTR_RDONLY } else { 0 };
                 change_mount(tree.as_fd(), MountChange { set, ..MountChange::default() })
                     .during(format_args!("setting the flags of {target}"))
             }
-            Self::Separate { folder: Some(folder), trees, links } => {
-                move_onto(folder, &place).during(format_args!("mounting onto {target}"))?;
+            Self::Separate { dir: Some(dir), trees, links } => {
+                move_onto(dir, &mount_point).during(format_args!("mounting onto {target}"))?;
                 for (name, tree) in trees {
-                    let place = root.find_or_make(&format!("{target}/{name}"), Missing::Folder)?;
-                    move_onto(tree, &place)
+                    let mount_point =
+                        root.find_or_create(&format!("{target}/{name}"), CreateAs::Dir)?;
+                    move_onto(tree, &mount_point)
                         .during(format_args!("mounting onto {target}/{name}"))?;
                 }
                 for (name, link) in links {
                     root.link(name, &format!("{target}/{link}"))?;
                 }
                 let set = libc::MOUNT_ATTR_RDONLY;
-                change_mount(folder.as_fd(), MountChange { set, ..MountChange::default() })
+                change_mount(dir.as_fd(), MountChange { set, ..MountChange::default() })
                     .during(format_args!("making {target} read-only"))
             }
             _ => Ok(()),

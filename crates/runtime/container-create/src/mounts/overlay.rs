@@ -8,7 +8,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{Mode, OFlags};
 use rustix::mount::{MountAttrFlags, MountFlags};
 
-use crate::error::{During, Result, Trouble};
+use crate::error::{CreateError, During, Result};
 use crate::mounts::{detached_copy, detached_filesystem, move_onto};
 use crate::paths::open_source;
 use crate::spec::{OverlaySpec, RootFilesystem};
@@ -27,7 +27,9 @@ pub(crate) fn prepare_root(
         (false, _) => None,
         (true, Some(namespace)) => Some(namespace),
         (true, None) => {
-            return Err(Trouble::bad("the root maps ids, but the pod has no user namespace"));
+            return Err(CreateError::invalid_spec(
+                "the root maps ids, but the pod has no user namespace",
+            ));
         }
     };
     match &spec.overlay {
@@ -63,7 +65,7 @@ fn mount_overlay(
     label: &str,
 ) -> Result<OwnedFd> {
     if spec.lower.is_empty() {
-        return Err(Trouble::bad("the root's overlay has no layers"));
+        return Err(CreateError::invalid_spec("the root's overlay has no layers"));
     }
     let mut layers: Vec<(String, OwnedFd)> = Vec::new();
     for (number, path) in spec.lower.iter().enumerate() {
@@ -91,26 +93,27 @@ fn mount_overlay(
     data.push_str(&quoted_label(label)?);
     let table = detached_filesystem("tmpfs", &["mode=700".to_owned()], MountAttrFlags::empty())?;
     // Any directory but the root itself, onto which the container's root is about to be mounted.
-    let place = spec.lower.first().map_or("", String::as_str);
-    let place = open_source(place, "", false)?;
-    move_onto(&table, &place).during("mounting a place for layers")?;
+    let mount_point = spec.lower.first().map_or("", String::as_str);
+    let mount_point = open_source(mount_point, "", false)?;
+    move_onto(&table, &mount_point).during("mounting a place for layers")?;
     rustix::process::fchdir(&table).during("entering the place for layers")?;
     for (name, tree) in &layers {
         rustix::fs::mkdirat(&table, name.as_str(), Mode::from_raw_mode(0o755))
             .during("making a place for a layer")?;
-        let place = rustix::fs::openat(
+        let mount_point = rustix::fs::openat(
             &table,
             name.as_str(),
             OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC,
             Mode::empty(),
         )
         .during("opening the place for a layer")?;
-        move_onto(tree, &place).during("placing a layer")?;
+        move_onto(tree, &mount_point).during("placing a layer")?;
     }
     rustix::fs::mkdirat(&table, "m", Mode::from_raw_mode(0o755))
         .during("making a place for the root")?;
-    let data_text = std::ffi::CString::new(data.as_str())
-        .map_err(|_| Trouble::bad("an option of the root's overlay contains a zero byte"))?;
+    let data_text = std::ffi::CString::new(data.as_str()).map_err(|_| {
+        CreateError::invalid_spec("an option of the root's overlay contains a zero byte")
+    })?;
     rustix::mount::mount(
         "overlay",
         "m",
@@ -132,23 +135,23 @@ fn mount_overlay(
 /// The label as a mount(2) option: the comma between categories requires quotes.
 pub(super) fn quoted_label(label: &str) -> Result<String> {
     if label.contains(['"', '\\']) {
-        return Err(Trouble::bad(format!("{label:?} is no SELinux label")));
+        return Err(CreateError::invalid_spec(format!("{label:?} is no SELinux label")));
     }
     Ok(if label.is_empty() { String::new() } else { format!(",context=\"{label}\"") })
 }
 
 /// Upper and work directories must be on one mount, so their common parent is the layer.
 fn upper_names(spec: &OverlaySpec) -> Result<(&str, &str, &str)> {
-    let bad = || {
+    let invalid_spec = || {
         let (upper, work) = (&spec.upper, &spec.work);
-        Trouble::bad(format!("the overlay's {upper} and {work} are not side by side"))
+        CreateError::invalid_spec(format!("the overlay's {upper} and {work} are not side by side"))
     };
-    let (parent, upper) = spec.upper.rsplit_once('/').ok_or_else(bad)?;
-    let (other, work) = spec.work.rsplit_once('/').ok_or_else(bad)?;
+    let (parent, upper) = spec.upper.rsplit_once('/').ok_or_else(invalid_spec)?;
+    let (other, work) = spec.work.rsplit_once('/').ok_or_else(invalid_spec)?;
     if parent != other
         || [upper, work].iter().any(|name| name.is_empty() || name.contains([',', ':']))
     {
-        return Err(bad());
+        return Err(invalid_spec());
     }
     Ok((parent, upper, work))
 }

@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn flags_are_those_of_the_specification() {
+fn mount_flags_follow_the_specification() {
     let spec = MountSpec { read_only: true, no_exec: true, ..MountSpec::default() };
     let wanted = MountAttrFlags::MOUNT_ATTR_RDONLY | MountAttrFlags::MOUNT_ATTR_NOEXEC;
     assert_eq!(attributes(&spec), wanted);
@@ -12,8 +12,8 @@ fn flags_are_those_of_the_specification() {
 }
 
 #[test]
-fn odd_mounts_are_refused_before_anything_is_done() {
-    let around = Surroundings {
+fn invalid_mounts_are_refused_before_anything_is_mounted() {
+    let mount_context = MountContext {
         user_namespace: None,
         group: None,
         own_cgroup_namespace: false,
@@ -32,12 +32,12 @@ fn odd_mounts_are_refused_before_anything_is_done() {
             ..MountSpec::default()
         },
     ] {
-        assert!(prepare(std::slice::from_ref(&spec), &around).is_err(), "{spec:?}");
+        assert!(prepare(std::slice::from_ref(&spec), &mount_context).is_err(), "{spec:?}");
     }
 }
 
 #[test]
-fn dots_hide_no_path() {
+fn dots_in_a_path_do_not_hide_a_kernel_filesystem() {
     for (path, expected) in [
         ("/proc", "/proc"),
         ("//proc/./", "/proc"),
@@ -51,9 +51,9 @@ fn dots_hide_no_path() {
 }
 
 #[test]
-fn labels_go_to_filesystems_that_are_the_containers_alone() {
+fn labels_are_set_only_on_filesystems_of_the_container() {
     let label = "system_u:object_r:container_file_t:s0:c1,c2";
-    let around = Surroundings {
+    let mount_context = MountContext {
         user_namespace: None,
         group: None,
         own_cgroup_namespace: false,
@@ -70,8 +70,8 @@ fn labels_go_to_filesystems_that_are_the_containers_alone() {
         (MountKind::Mqueue, false),
     ] {
         let spec = MountSpec { kind: kind.into(), target: "/a".into(), ..MountSpec::default() };
-        let (Source::Own { options, .. } | Source::Dev { options, .. }) =
-            prepare_one(&spec, &around).unwrap().source
+        let (MountSource::Private { options, .. } | MountSource::Dev { options, .. }) =
+            prepare_one(&spec, &mount_context).unwrap().source
         else {
             panic!("{kind:?}");
         };

@@ -6,14 +6,14 @@ use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 
 use super::*;
 
-fn machine() -> (u64, u64, u32, u32, i64) {
+fn host_null_device() -> (u64, u64, u32, u32, i64) {
     let of = std::fs::metadata(PATH).expect("there");
     (of.dev(), of.ino(), of.mode(), of.uid(), of.mtime())
 }
 
 #[test]
-fn it_cannot_be_changed_through_a_descriptor() {
-    let before = machine();
+fn the_null_device_cannot_be_changed_through_a_descriptor() {
+    let before = host_null_device();
     for (null, is_own) in [
         (NullDevice::make().expect("made"), true),
         (NullDevice::of_machine().expect("opened"), false),
@@ -50,6 +50,6 @@ fn it_cannot_be_changed_through_a_descriptor() {
         let again =
             OpenOptions::new().read(true).write(true).create(true).truncate(true).open(&path);
         assert_eq!(again.expect("opened").write(b"gone").expect("written"), 4);
-        assert_eq!(machine(), before, "the machine's is as it was");
+        assert_eq!(host_null_device(), before, "the machine's is as it was");
     }
 }

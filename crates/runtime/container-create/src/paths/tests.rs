@@ -3,33 +3,33 @@
 use super::*;
 use std::os::unix::fs::symlink;
 
-fn root(folder: &Path) -> Root {
+fn root(dir: &Path) -> ContainerRoot {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    Root::new(rustix::fs::open(folder, flags, Mode::empty()).expect("opened"))
+    ContainerRoot::new(rustix::fs::open(dir, flags, Mode::empty()).expect("opened"))
 }
 
-fn beds() -> (tempfile::TempDir, std::path::PathBuf) {
-    let bed = tempfile::tempdir().expect("a folder");
-    let inside = bed.path().join("root");
+fn test_dirs() -> (tempfile::TempDir, std::path::PathBuf) {
+    let test_dir = tempfile::tempdir().expect("a folder");
+    let inside = test_dir.path().join("root");
     std::fs::create_dir(&inside).expect("made");
-    (bed, inside)
+    (test_dir, inside)
 }
 
 #[test]
-fn missing_parents_are_made_inside() {
-    let (_bed, inside) = beds();
+fn missing_parents_are_created_inside_the_root() {
+    let (_test_dir, inside) = test_dirs();
     let root = root(&inside);
-    root.find_or_make("/a/b/c", Missing::File).expect("made");
+    root.find_or_create("/a/b/c", CreateAs::File).expect("made");
     assert!(inside.join("a/b/c").is_file());
-    root.find_or_make("/a/d", Missing::Folder).expect("made");
+    root.find_or_create("/a/d", CreateAs::Dir).expect("made");
     assert!(inside.join("a/d").is_dir());
-    root.find_or_make("/a/b/c", Missing::File).expect("found");
+    root.find_or_create("/a/b/c", CreateAs::File).expect("found");
 }
 
 #[test]
-fn links_stay_inside_whatever_they_say() {
-    let (bed, inside) = beds();
-    let outside = bed.path().join("outside");
+fn links_never_lead_out_of_the_root() {
+    let (test_dir, inside) = test_dirs();
+    let outside = test_dir.path().join("outside");
     std::fs::create_dir(&outside).expect("made");
     let root = root(&inside);
     for (name, target) in [
@@ -38,35 +38,35 @@ fn links_stay_inside_whatever_they_say() {
         ("up", "..".to_owned()),
     ] {
         symlink(target, inside.join(name)).expect("linked");
-        root.find_or_make(&format!("/{name}/made"), Missing::File).expect("made");
+        root.find_or_create(&format!("/{name}/made"), CreateAs::File).expect("made");
         assert_eq!(std::fs::read_dir(&outside).expect("read").count(), 0, "{name} led out");
-        assert!(!bed.path().join("made").exists(), "{name} led out");
+        assert!(!test_dir.path().join("made").exists(), "{name} led out");
     }
 }
 
 #[test]
-fn a_link_to_nowhere_is_made_good_inside() {
-    let (_bed, inside) = beds();
+fn the_target_of_a_dangling_link_is_created_inside_the_root() {
+    let (_test_dir, inside) = test_dirs();
     symlink("/run/resolve/stub.conf", inside.join("resolv.conf")).expect("linked");
-    root(&inside).find_or_make("/resolv.conf", Missing::File).expect("made");
+    root(&inside).find_or_create("/resolv.conf", CreateAs::File).expect("made");
     assert!(inside.join("run/resolve/stub.conf").is_file());
 }
 
 #[test]
-fn loops_end() {
-    let (_bed, inside) = beds();
+fn a_loop_of_links_is_an_error() {
+    let (_test_dir, inside) = test_dirs();
     symlink("b/x", inside.join("a")).expect("linked");
     symlink("a/x", inside.join("b")).expect("linked");
-    let error = root(&inside).find_or_make("/a/y", Missing::File).expect_err("a loop");
+    let error = root(&inside).find_or_create("/a/y", CreateAs::File).expect_err("a loop");
     assert!(error.to_string().contains("/a/y"), "{error}");
 }
 
 #[test]
 fn sub_paths_do_not_leave_their_volume() {
-    let (bed, inside) = beds();
-    std::fs::write(bed.path().join("secret"), "x").expect("written");
+    let (test_dir, inside) = test_dirs();
+    std::fs::write(test_dir.path().join("secret"), "x").expect("written");
     symlink("../secret", inside.join("leak")).expect("linked");
-    symlink(bed.path().join("secret"), inside.join("leak2")).expect("linked");
+    symlink(test_dir.path().join("secret"), inside.join("leak2")).expect("linked");
     let volume = inside.to_str().expect("text");
     for odd in ["leak", "leak2", "../secret", "/"] {
         assert!(open_source(volume, odd, false).is_err(), "{odd}");

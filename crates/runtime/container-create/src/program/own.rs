@@ -16,11 +16,11 @@ use crate::error::{During, Result};
 mod tests;
 
 /// The kernel's limits: nested interpreters, and the part of a script that it reads.
-const MOST_INTERPRETERS: usize = 6;
+const MAX_INTERPRETERS: usize = 6;
 const SCRIPT_HEAD: usize = 256;
 /// Upper limits of a path and of a program's headers.
-const LONGEST_PATH: usize = 4096;
-const MOST_HEADERS: u16 = 256;
+const MAX_PATH_LENGTH: usize = 4096;
+const MAX_HEADERS: u16 = 256;
 const INTERPRETER: u32 = 3;
 
 /// A file by device and inode.
@@ -45,11 +45,11 @@ impl FileIdentity {
 /// Whether execve(2) of this path would run `own`, as the program or as an interpreter.
 pub(super) fn leads_to(path: &CString, own: FileIdentity) -> bool {
     let mut path = path.clone();
-    for _ in 0..MOST_INTERPRETERS {
-        let Some(file) = look_at(&path, own) else { return false };
+    for _ in 0..MAX_INTERPRETERS {
+        let Some(file) = open_program(&path, own) else { return false };
         let file = match file {
-            Looked::Own => return true,
-            Looked::Other(file) => file,
+            ProgramFile::Runtime => return true,
+            ProgramFile::Other(file) => file,
         };
         let read = |offset: u64, length: usize| read_at(&file, offset, length);
         let Some(next) = interpreter(&read).and_then(|next| CString::new(next).ok()) else {
@@ -60,19 +60,19 @@ pub(super) fn leads_to(path: &CString, own: FileIdentity) -> bool {
     false
 }
 
-enum Looked {
-    Own,
+enum ProgramFile {
+    Runtime,
     Other(OwnedFd),
 }
 
 /// None if it is missing, not a regular file, or not readable.
-fn look_at(path: &CString, own: FileIdentity) -> Option<Looked> {
+fn open_program(path: &CString, own: FileIdentity) -> Option<ProgramFile> {
     // O_PATH first: it may be a device.
     let flags = OFlags::PATH | OFlags::CLOEXEC;
     let found = rustix::fs::openat(CWD, path.as_c_str(), flags, Mode::empty()).ok()?;
     let stat = rustix::fs::fstat(&found).ok()?;
     if FileIdentity::of(&stat) == own {
-        return Some(Looked::Own);
+        return Some(ProgramFile::Runtime);
     }
     if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
         return None;
@@ -80,7 +80,7 @@ fn look_at(path: &CString, own: FileIdentity) -> Option<Looked> {
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
     let file = rustix::fs::openat(CWD, path.as_c_str(), flags, Mode::empty()).ok()?;
     let same = FileIdentity::of(&rustix::fs::fstat(&file).ok()?) == own;
-    Some(if same { Looked::Own } else { Looked::Other(file) })
+    Some(if same { ProgramFile::Runtime } else { ProgramFile::Other(file) })
 }
 
 /// Reads up to `length` bytes.
@@ -125,7 +125,7 @@ fn of_elf(head: &[u8], read: &impl Fn(u64, usize) -> Vec<u8>) -> Option<Vec<u8>>
     let table = number(head, if wide { 32 } else { 28 }, word)?;
     let (size_at, count_at) = if wide { (54, 56) } else { (42, 44) };
     let size = number(head, size_at, 2)?;
-    let count = u16::try_from(number(head, count_at, 2)?).ok()?.min(MOST_HEADERS);
+    let count = u16::try_from(number(head, count_at, 2)?).ok()?.min(MAX_HEADERS);
     // The segment's offset and size in the file.
     let (offset_at, length_at) = if wide { (8, 32) } else { (4, 16) };
     for entry in 0..u64::from(count) {
@@ -136,7 +136,7 @@ fn of_elf(head: &[u8], read: &impl Fn(u64, usize) -> Vec<u8>) -> Option<Vec<u8>>
         }
         let offset = number(&header, offset_at, word)?;
         let length = usize::try_from(number(&header, length_at, word)?).ok()?;
-        let mut path = read(offset, length.min(LONGEST_PATH));
+        let mut path = read(offset, length.min(MAX_PATH_LENGTH));
         path.truncate(path.iter().position(|byte| *byte == 0).unwrap_or(path.len()));
         return (!path.is_empty()).then_some(path);
     }

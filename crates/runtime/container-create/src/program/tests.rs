@@ -22,22 +22,22 @@ fn a_program_is_looked_for_along_the_path() {
 }
 
 #[test]
-fn homes_are_read_from_odd_files_too() {
+fn home_dirs_are_read_from_malformed_password_files() {
     let passwd =
         "root:x:0:0:root:/root:/bin/sh\nbroken\nx:x:7:7::relative:\nu:x:9:9::/home/u:/bin/sh\n";
-    assert_eq!(home_in(passwd, 0).as_deref(), Some("/root"));
-    assert_eq!(home_in(passwd, 9).as_deref(), Some("/home/u"));
-    assert_eq!(home_in(passwd, 7), None);
-    assert_eq!(home_in("", 0), None);
+    assert_eq!(home_dir_in(passwd, 0).as_deref(), Some("/root"));
+    assert_eq!(home_dir_in(passwd, 9).as_deref(), Some("/home/u"));
+    assert_eq!(home_dir_in(passwd, 7), None);
+    assert_eq!(home_dir_in("", 0), None);
 }
 
 #[test]
 fn a_password_file_that_is_a_pipe_or_huge_is_not_read() {
-    let bed = tempfile::tempdir().expect("a folder");
-    std::fs::create_dir(bed.path().join("etc")).expect("made");
-    let passwd = bed.path().join("etc/passwd");
-    let folder = std::fs::File::open(bed.path()).expect("opened");
-    let root = Root::new(folder.into());
+    let test_dir = tempfile::tempdir().expect("a folder");
+    std::fs::create_dir(test_dir.path().join("etc")).expect("made");
+    let passwd = test_dir.path().join("etc/passwd");
+    let dir = std::fs::File::open(test_dir.path()).expect("opened");
+    let root = ContainerRoot::new(dir.into());
     rustix::fs::mknodat(
         rustix::fs::CWD,
         &passwd,
@@ -46,11 +46,11 @@ fn a_password_file_that_is_a_pipe_or_huge_is_not_read() {
         0,
     )
     .expect("a pipe");
-    assert_eq!(home_of(&root, 0), "/");
+    assert_eq!(home_dir_of(&root, 0), "/");
     std::fs::remove_file(&passwd).expect("removed");
     let file = std::fs::File::create(&passwd).expect("made");
     file.set_len(4 << 30).expect("sparse");
-    assert_eq!(home_of(&root, 0), "/");
+    assert_eq!(home_dir_of(&root, 0), "/");
     std::fs::write(&passwd, "root:x:0:0:root:/root:/bin/sh\n").expect("written");
-    assert_eq!(home_of(&root, 0), "/root");
+    assert_eq!(home_dir_of(&root, 0), "/root");
 }

@@ -4,8 +4,8 @@ use super::*;
 
 #[test]
 fn only_sysctls_of_own_namespaces_pass() {
-    let all = Own { network: true, ipc: true, uts: true };
-    let none = Own { network: false, ipc: false, uts: false };
+    let all = OwnNamespaces { network: true, ipc: true, uts: true };
+    let none = OwnNamespaces { network: false, ipc: false, uts: false };
     for (name, expected) in [
         ("net.ipv4.ip_forward", Some("net/ipv4/ip_forward")),
         ("net/ipv4/ip_forward", Some("net/ipv4/ip_forward")),

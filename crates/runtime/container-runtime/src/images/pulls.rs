@@ -9,21 +9,25 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use base64::Engine as _;
 use cri_wire::v1;
-use image_store::{Digest, Naming, Progress, Reference, Step, Store};
-use registry_client::{Client, Credentials, HostSettings, Limits, Login, RegistrySource};
+use image_store::{
+    Digest, ImageNaming, ImageReference, ImageStore, ProgressListener, ProgressStep,
+};
+use registry_client::{
+    HostSettings, Limits, Login, RegistryClient, RegistryCredentials, RegistrySource,
+};
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tonic::Code;
 
-use crate::failure::{Doing as _, Failure, Result};
-use crate::settings::Settings;
+use crate::failure::{CallContext as _, CriError, Result};
+use crate::settings::RuntimeSettings;
 
 #[cfg(test)]
 mod tests;
 
 /// An image and the credentials to pull it with.
 #[derive(Debug, Clone, Default)]
-pub struct PullRequest {
+pub struct RegistryPullRequest {
     pub image: String,
     pub auth: Option<v1::AuthConfig>,
 }
@@ -39,30 +43,30 @@ pub struct PullProgress {
     pub total_layers: usize,
 }
 
-type Key = (Reference, Login);
-type Outcome = Option<Result<String>>;
+type RegistryPullKey = (ImageReference, Login);
+type PullOutcome = Option<Result<String>>;
 
 #[derive(Debug)]
-struct UnderWay {
-    outcome: watch::Receiver<Outcome>,
+struct PullInFlight {
+    outcome: watch::Receiver<PullOutcome>,
     progress: watch::Receiver<PullProgress>,
 }
 
 /// Runs pulls and tracks those in flight.
 #[derive(Debug)]
 pub struct Puller {
-    client: Client,
-    under_way: Pulls,
+    client: RegistryClient,
+    in_flight: PullsInFlight,
 }
 
 /// All pulls in flight, and their watchers.
 #[derive(Debug, Clone, Default)]
-struct Pulls {
-    all: Arc<Mutex<HashMap<Key, UnderWay>>>,
-    told: watch::Sender<Vec<PullProgress>>,
+struct PullsInFlight {
+    all: Arc<Mutex<HashMap<RegistryPullKey, PullInFlight>>>,
+    progress_sender: watch::Sender<Vec<PullProgress>>,
 }
 
-impl Pulls {
+impl PullsInFlight {
     fn list(&self) -> Vec<PullProgress> {
         let mut list: Vec<PullProgress> =
             locked(&self.all).values().map(|pull| pull.progress.borrow().clone()).collect();
@@ -71,9 +75,9 @@ impl Pulls {
     }
 
     /// Publishes a change.
-    fn tell(&self) {
-        if self.told.receiver_count() > 0 {
-            self.told.send_replace(self.list());
+    fn publish(&self) {
+        if self.progress_sender.receiver_count() > 0 {
+            self.progress_sender.send_replace(self.list());
         }
     }
 }
@@ -82,7 +86,7 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl From<registry_client::Error> for Failure {
+impl From<registry_client::Error> for CriError {
     fn from(error: registry_client::Error) -> Self {
         let code = match &error {
             registry_client::Error::NotFound { .. } => Code::NotFound,
@@ -93,7 +97,7 @@ impl From<registry_client::Error> for Failure {
 }
 
 impl Puller {
-    pub fn new(settings: &Settings) -> Result<Self> {
+    pub fn new(settings: &RuntimeSettings) -> Result<Self> {
         let mut hosts = BTreeMap::new();
         for (name, registry) in &settings.registries {
             let certificates = match &registry.certificates {
@@ -109,56 +113,67 @@ impl Puller {
             };
             hosts.insert(name.clone(), host);
         }
-        let client = Client::new(hosts, Limits::default())?;
-        Ok(Self { client, under_way: Pulls::default() })
+        let client = RegistryClient::new(hosts, Limits::default())?;
+        Ok(Self { client, in_flight: PullsInFlight::default() })
     }
 
     /// All pulls in flight and their progress.
-    pub fn under_way(&self) -> Vec<PullProgress> {
-        self.under_way.list()
+    pub fn in_flight(&self) -> Vec<PullProgress> {
+        self.in_flight.list()
     }
 
     /// The same, as a watch; empty while nothing is pulled.
     pub fn watch(&self) -> watch::Receiver<Vec<PullProgress>> {
-        self.under_way.told.subscribe()
+        self.in_flight.progress_sender.subscribe()
     }
 
     /// Pulls, or joins the same pull. Returns the image's id.
-    pub async fn pull(&self, store: &Arc<Store>, request: PullRequest) -> Result<String> {
-        let name = Reference::parse(&request.image).map_err(|error| {
-            Failure::plain(format!("failed to parse image reference {:?}: {error}", request.image))
+    pub async fn pull(
+        &self,
+        store: &Arc<ImageStore>,
+        request: RegistryPullRequest,
+    ) -> Result<String> {
+        let name = ImageReference::parse(&request.image).map_err(|error| {
+            CriError::plain(format!("failed to parse image reference {:?}: {error}", request.image))
         })?;
         let login = login(request.auth.as_ref())?;
-        let mut outcome = self.join(store, (name, login));
+        let mut outcome = self.join_or_start(store, (name, login));
         let done = outcome.wait_for(Option::is_some).await.map(|seen| seen.clone());
         match done {
             Ok(Some(outcome)) => outcome,
-            _ => Err(Failure::new(Code::Internal, "the pull ended without an outcome")),
+            _ => Err(CriError::new(Code::Internal, "the pull ended without an outcome")),
         }
     }
 
     /// The pull for this key, which is started if there is none.
-    fn join(&self, store: &Arc<Store>, key: Key) -> watch::Receiver<Outcome> {
-        let mut under_way = locked(&self.under_way.all);
-        if let Some(pull) = under_way.get(&key) {
+    fn join_or_start(
+        &self,
+        store: &Arc<ImageStore>,
+        key: RegistryPullKey,
+    ) -> watch::Receiver<PullOutcome> {
+        let mut in_flight = locked(&self.in_flight.all);
+        if let Some(pull) = in_flight.get(&key) {
             return pull.outcome.clone();
         }
         let (sender, outcome) = watch::channel(None);
         let start = PullProgress { image: key.0.to_string(), ..Default::default() };
         let (progress_sender, progress) = watch::channel(start);
-        under_way.insert(key.clone(), UnderWay { outcome: outcome.clone(), progress });
-        drop(under_way);
-        let (client, store, all) = (self.client.clone(), Arc::clone(store), self.under_way.clone());
-        all.tell();
+        in_flight.insert(key.clone(), PullInFlight { outcome: outcome.clone(), progress });
+        drop(in_flight);
+        let (client, store, all) = (self.client.clone(), Arc::clone(store), self.in_flight.clone());
+        all.publish();
         tokio::spawn(async move {
-            let watched =
-                Watched { sender: progress_sender, all: all.clone(), content: Mutex::default() };
+            let watched = PullProgressSum {
+                sender: progress_sender,
+                all: all.clone(),
+                content: Mutex::default(),
+            };
             let pulled = tokio::spawn(pull(client, store, key.clone(), watched)).await;
             let outcome = pulled.unwrap_or_else(|error| {
-                Err(Failure::new(Code::Internal, format!("the pull's task: {error}")))
+                Err(CriError::new(Code::Internal, format!("the pull's task: {error}")))
             });
             locked(&all.all).remove(&key);
-            all.tell();
+            all.publish();
             sender.send_replace(Some(outcome));
         });
         outcome
@@ -166,10 +181,10 @@ impl Puller {
 }
 
 async fn pull(
-    client: Client,
-    store: Arc<Store>,
-    (name, login): Key,
-    watched: Watched,
+    client: RegistryClient,
+    store: Arc<ImageStore>,
+    (name, login): RegistryPullKey,
+    watched: PullProgressSum,
 ) -> Result<String> {
     let doing = format!("failed to pull and unpack image \"{name}\"");
     let resolved = client
@@ -179,7 +194,7 @@ async fn pull(
     let handle = Handle::current();
     let top = resolved.descriptor.clone();
     let source = RegistrySource::new(client, resolved, handle);
-    let naming = Naming { names: vec![name], ..Naming::default() };
+    let naming = ImageNaming { names: vec![name], ..ImageNaming::default() };
     crate::failure::blocking(move || {
         let record = store.assemble(&source, &top, &naming, &watched)?;
         // Content that no image refers to any more is unused.
@@ -190,32 +205,32 @@ async fn pull(
 }
 
 /// Sums up the progress of a pull.
-struct Watched {
+struct PullProgressSum {
     sender: watch::Sender<PullProgress>,
-    all: Pulls,
+    all: PullsInFlight,
     content: Mutex<HashMap<Digest, (u64, u64)>>,
 }
 
-impl Progress for Watched {
-    fn step(&self, step: Step) {
+impl ProgressListener for PullProgressSum {
+    fn step(&self, step: ProgressStep) {
         match step {
-            Step::Received { digest: Some(digest), done, total } => {
+            ProgressStep::Received { digest: Some(digest), done, total } => {
                 self.content(digest, done, total.unwrap_or(done));
             }
-            Step::Present { digest, bytes } => self.content(digest, bytes, bytes),
-            Step::Layers { done, of } => {
+            ProgressStep::Present { digest, bytes } => self.content(digest, bytes, bytes),
+            ProgressStep::Layers { done, of } => {
                 self.sender.send_modify(|progress| {
                     progress.layers = done;
                     progress.total_layers = of;
                 });
-                self.all.tell();
+                self.all.publish();
             }
-            Step::Received { digest: None, .. } | Step::Unpacking { .. } => {}
+            ProgressStep::Received { digest: None, .. } | ProgressStep::Unpacking { .. } => {}
         }
     }
 }
 
-impl Watched {
+impl PullProgressSum {
     fn content(&self, digest: Digest, done: u64, total: u64) {
         let mut content = locked(&self.content);
         content.insert(digest, (done, total));
@@ -226,7 +241,7 @@ impl Watched {
             progress.bytes = bytes;
             progress.total_bytes = total_bytes;
         });
-        self.all.tell();
+        self.all.publish();
     }
 }
 
@@ -238,26 +253,29 @@ fn login(auth: Option<&v1::AuthConfig>) -> Result<Login> {
 }
 
 /// upstream: containerd internal/cri/server/images/image_pull.go (ParseAuth)
-fn credentials(auth: &v1::AuthConfig) -> Result<Credentials> {
+fn credentials(auth: &v1::AuthConfig) -> Result<RegistryCredentials> {
     if !auth.username.is_empty() {
         let (user, password) = (auth.username.clone(), auth.password.clone());
-        return Ok(Credentials::Password { user, password });
+        return Ok(RegistryCredentials::Password { user, password });
     }
     if !auth.identity_token.is_empty() {
-        return Ok(Credentials::Identity { token: auth.identity_token.clone() });
+        return Ok(RegistryCredentials::Identity { token: auth.identity_token.clone() });
     }
     if !auth.auth.is_empty() {
-        let wrong = || Failure::invalid("auth is no base64 of user:password");
+        let wrong = || CriError::invalid("auth is no base64 of user:password");
         let bytes = base64::engine::general_purpose::STANDARD
             .decode(auth.auth.trim())
             .map_err(|_| wrong())?;
         let text = String::from_utf8(bytes).map_err(|_| wrong())?;
         let (user, password) = text.split_once(':').ok_or_else(wrong)?;
         let password = password.trim_end_matches('\0');
-        return Ok(Credentials::Password { user: user.to_owned(), password: password.to_owned() });
+        return Ok(RegistryCredentials::Password {
+            user: user.to_owned(),
+            password: password.to_owned(),
+        });
     }
     if !auth.registry_token.is_empty() {
-        return Ok(Credentials::Token { token: auth.registry_token.clone() });
+        return Ok(RegistryCredentials::Token { token: auth.registry_token.clone() });
     }
-    Ok(Credentials::None)
+    Ok(RegistryCredentials::None)
 }

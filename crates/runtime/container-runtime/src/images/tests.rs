@@ -1,14 +1,14 @@
 //! Unit tests of small functions; the calls themselves are tested on the real server.
 
 use super::views::user_of;
-use super::{Images, Puller};
-use crate::settings::Settings;
+use super::{Puller, RuntimeImages};
+use crate::settings::RuntimeSettings;
 
 #[test]
 fn a_store_that_cannot_be_swept_is_served() {
     let root = tempfile::tempdir().unwrap();
-    let settings = Settings::new(root.path().join("root"), root.path().join("state"));
-    let open = || Images::open(root.path(), Puller::new(&settings).unwrap());
+    let settings = RuntimeSettings::new(root.path().join("root"), root.path().join("state"));
+    let open = || RuntimeImages::open(root.path(), Puller::new(&settings).unwrap());
     drop(open().unwrap());
     // A corrupt lease: what it keeps is not known, so nothing is swept.
     std::fs::write(root.path().join("images/leases/odd.json"), "odd").unwrap();

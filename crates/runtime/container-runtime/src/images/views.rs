@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 
 use cri_wire::v1;
-use image_store::{ImageRecord, Store};
+use image_store::{ImageStore, StoredImage};
 use serde_json::json;
 
 use crate::failure::Result;
 
-pub(super) fn image(store: &Store, record: &ImageRecord) -> Result<v1::Image> {
+pub(super) fn image(store: &ImageStore, record: &StoredImage) -> Result<v1::Image> {
     let config = store.image_config(record)?;
     let (uid, username) = user_of(&config.config.user);
     Ok(v1::Image {
@@ -33,16 +33,16 @@ pub(super) fn user_of(user: &str) -> (Option<i64>, String) {
 }
 
 /// The image name in a container's status: its first tag.
-pub(crate) fn short_name(record: &ImageRecord) -> Option<String> {
+pub(crate) fn short_name(record: &StoredImage) -> Option<String> {
     record.names.keys().next().cloned()
 }
 
 /// The additional information of a `verbose` status.
-pub(super) fn info(store: &Store, record: &ImageRecord) -> Result<BTreeMap<String, String>> {
+pub(super) fn info(store: &ImageStore, record: &StoredImage) -> Result<BTreeMap<String, String>> {
     let limit = store.limits().document_bytes;
     let bytes = store.content().read_document(&record.id, limit)?;
     let spec: serde_json::Value = serde_json::from_slice(&bytes).unwrap_or_default();
-    let chain = record.chains().last().map(ToString::to_string).unwrap_or_default();
+    let chain = record.chain_ids().last().map(ToString::to_string).unwrap_or_default();
     let text = json!({ "chainID": chain, "imageSpec": spec }).to_string();
     Ok(BTreeMap::from([("info".to_owned(), text)]))
 }

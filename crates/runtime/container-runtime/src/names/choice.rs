@@ -9,12 +9,12 @@
 //! What the settings name is taken as it is. A range that was chosen before stays while pods have
 //! addresses of it, and otherwise as long as it is free.
 
-use machine_claims::{Claim, Range};
+use machine_claims::{AddressRange, Claim};
 
-use super::{Record, range};
-use crate::failure::{Failure, Result};
+use super::{NamesRecord, range};
+use crate::failure::{CriError, Result};
 use crate::network::{BuiltInSettings, Subnet};
-use crate::settings::Settings;
+use crate::settings::RuntimeSettings;
 
 pub(super) const DEFAULT_CGROUPS: &str = "/keelson";
 const DEFAULT_ID: &str = "default";
@@ -24,7 +24,7 @@ const FIRST_OCTETS: [std::ops::RangeInclusive<u8>; 2] = [89..=95, 112..=127];
 const PREFIX: u8 = 20;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Names {
+pub(super) struct ChosenNames {
     pub(super) id: String,
     pub(super) bridge: String,
     pub(super) subnets: Vec<Subnet>,
@@ -33,27 +33,27 @@ pub(super) struct Names {
 
 /// The inputs of the choice.
 #[derive(Debug)]
-pub(super) struct Situation {
+pub(super) struct NameInputs {
     pub(super) is_default: bool,
-    pub(super) recorded: Option<Names>,
+    pub(super) recorded: Option<ChosenNames>,
     /// There are records of sandboxes.
     pub(super) has_records: bool,
     /// Pods of this root may be running.
     pub(super) has_pods: bool,
     pub(super) others: Vec<Claim>,
     /// Ranges of addresses and routes of this host.
-    pub(super) in_use: Vec<Range>,
+    pub(super) in_use: Vec<AddressRange>,
     pub(super) fresh_id: String,
 }
 
-impl Names {
-    pub(super) fn of_record(record: &Record) -> Result<Self> {
+impl ChosenNames {
+    pub(super) fn of_record(record: &NamesRecord) -> Result<Self> {
         let subnets = record.subnets.iter().map(|text| text.parse()).collect::<Result<_, String>>();
         Ok(Self {
             id: record.id.clone(),
             bridge: record.bridge.clone(),
             subnets: subnets
-                .map_err(|why| Failure::plain(format!("names.json: subnets: {why}")))?,
+                .map_err(|why| CriError::plain(format!("names.json: subnets: {why}")))?,
             cgroups: record.cgroups.clone(),
         })
     }
@@ -73,43 +73,43 @@ impl Names {
     }
 }
 
-pub(super) fn choose(situation: &Situation, settings: &Settings) -> Names {
-    let mut names = without_settings(situation, settings.subnets_given);
-    if settings.bridge_given {
+pub(super) fn choose(inputs: &NameInputs, settings: &RuntimeSettings) -> ChosenNames {
+    let mut names = without_settings(inputs, settings.subnets_are_set);
+    if settings.bridge_is_set {
         names.bridge.clone_from(&settings.built_in_network.bridge);
     }
-    if settings.subnets_given {
+    if settings.subnets_are_set {
         names.subnets.clone_from(&settings.built_in_network.subnets);
     }
     names
 }
 
-fn without_settings(situation: &Situation, subnets_given: bool) -> Names {
-    if situation.is_default {
-        return Names::well_known(DEFAULT_ID);
+fn without_settings(inputs: &NameInputs, subnets_are_set: bool) -> ChosenNames {
+    if inputs.is_default {
+        return ChosenNames::well_known(DEFAULT_ID);
     }
-    let recorded = situation.recorded.as_ref();
+    let recorded = inputs.recorded.as_ref();
     let id = recorded.map(|names| &*names.id).filter(|id| *id != DEFAULT_ID);
-    let id = id.unwrap_or(&situation.fresh_id);
-    let before = recorded.cloned().unwrap_or_else(|| Names::well_known(id));
+    let id = id.unwrap_or(&inputs.fresh_id);
+    let before = recorded.cloned().unwrap_or_else(|| ChosenNames::well_known(id));
     let shares_defaults = before.cgroups == DEFAULT_CGROUPS;
-    if shares_defaults && situation.has_records && is_free(&before, situation) {
-        return Names { id: id.to_owned(), ..before };
+    if shares_defaults && inputs.has_records && is_free(&before, inputs) {
+        return ChosenNames { id: id.to_owned(), ..before };
     }
-    let keeps = !shares_defaults && recorded.is_some();
-    let stays = |subnet: &Subnet| situation.has_pods || is_free_range(subnet, situation);
-    let subnets = match before.subnets.iter().all(stays) && keeps {
+    let keeps_recorded = !shares_defaults && recorded.is_some();
+    let stays = |subnet: &Subnet| inputs.has_pods || is_free_range(subnet, inputs);
+    let subnets = match before.subnets.iter().all(stays) && keeps_recorded {
         true => before.subnets,
-        false if subnets_given => Vec::new(),
-        false => candidates().find(|subnet| is_free_range(subnet, situation)).into_iter().collect(),
+        false if subnets_are_set => Vec::new(),
+        false => candidates().find(|subnet| is_free_range(subnet, inputs)).into_iter().collect(),
     };
-    Names::own(id, subnets)
+    ChosenNames::own(id, subnets)
 }
 
 /// Whether no other root has any of these names.
-fn is_free(names: &Names, situation: &Situation) -> bool {
-    situation.others.iter().all(|other| {
-        let other = &other.holdings;
+fn is_free(names: &ChosenNames, inputs: &NameInputs) -> bool {
+    inputs.others.iter().all(|other| {
+        let other = &other.resources;
         other.bridge != names.bridge
             && !names.subnets.iter().any(|subnet| overlaps(subnet, &other.subnets))
             && other
@@ -119,12 +119,12 @@ fn is_free(names: &Names, situation: &Situation) -> bool {
     })
 }
 
-fn is_free_range(subnet: &Subnet, situation: &Situation) -> bool {
-    !overlaps(subnet, &situation.in_use)
-        && !situation.others.iter().any(|other| overlaps(subnet, &other.holdings.subnets))
+fn is_free_range(subnet: &Subnet, inputs: &NameInputs) -> bool {
+    !overlaps(subnet, &inputs.in_use)
+        && !inputs.others.iter().any(|other| overlaps(subnet, &other.resources.subnets))
 }
 
-fn overlaps(subnet: &Subnet, ranges: &[Range]) -> bool {
+fn overlaps(subnet: &Subnet, ranges: &[AddressRange]) -> bool {
     ranges.iter().any(|other| range(subnet).overlaps(other))
 }
 

@@ -2,15 +2,15 @@
 
 use machine_claims::Claim;
 
-use super::choice::{Names, Situation, choose};
+use super::choice::{ChosenNames, NameInputs, choose};
 use super::*;
 
-fn settings() -> Settings {
-    Settings::new("/r".into(), "/s".into())
+fn settings() -> RuntimeSettings {
+    RuntimeSettings::new("/r".into(), "/s".into())
 }
 
-fn situation() -> Situation {
-    Situation {
+fn inputs() -> NameInputs {
+    NameInputs {
         is_default: false,
         recorded: None,
         has_records: false,
@@ -21,12 +21,12 @@ fn situation() -> Situation {
     }
 }
 
-fn of(text: &str) -> Range {
+fn of(text: &str) -> AddressRange {
     range(&text.parse().unwrap())
 }
 
-fn names(id: &str, bridge: &str, subnet: &str, cgroups: &str) -> Names {
-    Names {
+fn names(id: &str, bridge: &str, subnet: &str, cgroups: &str) -> ChosenNames {
+    ChosenNames {
         id: id.into(),
         bridge: bridge.into(),
         subnets: vec![subnet.parse().unwrap()],
@@ -35,133 +35,133 @@ fn names(id: &str, bridge: &str, subnet: &str, cgroups: &str) -> Names {
 }
 
 fn claim(subnet: &str, cgroups: &str) -> Claim {
-    let holdings = Holdings {
+    let resources = ClaimedResources {
         root: "/other".into(),
         subnets: vec![of(subnet)],
         cgroups: vec![cgroups.into()],
-        ..Holdings::default()
+        ..ClaimedResources::default()
     };
-    Claim { holdings, is_alive: true }
+    Claim { resources, is_alive: true }
 }
 
-fn well_known(id: &str) -> Names {
+fn well_known(id: &str) -> ChosenNames {
     names(id, "keelson0", "10.88.0.0/16", "/keelson")
 }
 
-fn own(subnet: &str) -> Names {
+fn own(subnet: &str) -> ChosenNames {
     names("0123abcd", "keel-0123abcd", subnet, "/keelson/0123abcd")
 }
 
 #[test]
 fn every_root_but_the_default_has_names_of_its_own() {
-    let kept = || Some(own("10.89.32.0/20"));
+    let recorded_names = || Some(own("10.89.32.0/20"));
     let rows = [
-        ("the default", Situation { is_default: true, ..situation() }, well_known("default")),
+        ("the default", NameInputs { is_default: true, ..inputs() }, well_known("default")),
         (
             "the default beside another",
-            Situation { is_default: true, others: vec![claim("10.0.0.0/8", "/a")], ..situation() },
+            NameInputs { is_default: true, others: vec![claim("10.0.0.0/8", "/a")], ..inputs() },
             well_known("default"),
         ),
-        ("a new one", situation(), own("10.89.0.0/20")),
+        ("a new one", inputs(), own("10.89.0.0/20")),
         (
             "beside a route and a claim",
-            Situation {
+            NameInputs {
                 in_use: vec![of("10.89.0.0/24")],
                 others: vec![claim("10.89.16.0/20", "/a")],
-                ..situation()
+                ..inputs()
             },
             own("10.89.32.0/20"),
         ),
         (
             "kept",
-            Situation { recorded: kept(), fresh_id: "ffffffff".into(), ..situation() },
+            NameInputs { recorded: recorded_names(), fresh_id: "ffffffff".into(), ..inputs() },
             own("10.89.32.0/20"),
         ),
         (
             "kept, its range taken since",
-            Situation { recorded: kept(), in_use: vec![of("10.89.32.0/24")], ..situation() },
+            NameInputs {
+                recorded: recorded_names(),
+                in_use: vec![of("10.89.32.0/24")],
+                ..inputs()
+            },
             own("10.89.0.0/20"),
         ),
         (
             "kept, its range taken since, with pods in it",
-            Situation {
-                recorded: kept(),
+            NameInputs {
+                recorded: recorded_names(),
                 has_pods: true,
                 in_use: vec![of("10.89.32.0/24")],
-                ..situation()
+                ..inputs()
             },
             own("10.89.32.0/20"),
         ),
         (
             "with pods of an older version",
-            Situation { has_records: true, ..situation() },
+            NameInputs { has_records: true, ..inputs() },
             well_known("0123abcd"),
         ),
         (
             "with pods of an older version, the default's range claimed",
-            Situation {
-                has_records: true,
-                others: vec![claim("10.88.0.0/16", "/a")],
-                ..situation()
-            },
+            NameInputs { has_records: true, others: vec![claim("10.88.0.0/16", "/a")], ..inputs() },
             own("10.89.0.0/20"),
         ),
         (
             "with pods of an older version, the default's cgroup claimed",
-            Situation {
+            NameInputs {
                 has_records: true,
                 others: vec![claim("10.1.0.0/16", "/keelson/kubepods")],
-                ..situation()
+                ..inputs()
             },
             own("10.89.0.0/20"),
         ),
         (
             "whose pods of an older version are gone",
-            Situation { recorded: Some(well_known("0123abcd")), ..situation() },
+            NameInputs { recorded: Some(well_known("0123abcd")), ..inputs() },
             own("10.89.0.0/20"),
         ),
         (
             "the default, moved",
-            Situation { recorded: Some(well_known("default")), ..situation() },
+            NameInputs { recorded: Some(well_known("default")), ..inputs() },
             own("10.89.0.0/20"),
         ),
     ];
-    for (what, situation, expected) in rows {
-        assert_eq!(choose(&situation, &settings()), expected, "{what}");
+    for (what, inputs, expected) in rows {
+        assert_eq!(choose(&inputs, &settings()), expected, "{what}");
     }
 }
 
 #[test]
-fn what_the_settings_name_is_taken_as_it_is() {
+fn names_in_the_settings_are_used_unchanged() {
     let text = br#"{"network":{"bridge":"keelson0","subnets":["10.88.0.0/16"]}}"#;
     let given = settings().with_file("cri.json", text).unwrap();
-    let expected = Names { cgroups: "/keelson/0123abcd".into(), ..well_known("0123abcd") };
-    assert_eq!(choose(&situation(), &given), expected);
+    let expected = ChosenNames { cgroups: "/keelson/0123abcd".into(), ..well_known("0123abcd") };
+    assert_eq!(choose(&inputs(), &given), expected);
 }
 
 #[test]
-fn a_machine_without_a_free_range_gives_none() {
-    let full = Situation { in_use: vec![of("10.0.0.0/8")], ..situation() };
+fn no_subnet_is_chosen_when_every_range_is_taken() {
+    let full = NameInputs { in_use: vec![of("10.0.0.0/8")], ..inputs() };
     assert_eq!(choose(&full, &settings()).subnets, []);
 }
 
-struct Roots(tempfile::TempDir);
+struct TestRoots(tempfile::TempDir);
 
-const NEW: Former = Former { has_records: false, rebooted: false };
+const NEW: PreviousPods = PreviousPods { has_records: false, rebooted: false };
 
-impl Roots {
-    fn settings(&self, root: &str, state: &str) -> Settings {
+impl TestRoots {
+    fn settings(&self, root: &str, state: &str) -> RuntimeSettings {
         let place = |name: &str| {
             let path = self.0.path().join(name);
             std::fs::create_dir_all(&path).unwrap();
             path
         };
-        let mut settings = Settings::new(place(root), place(state));
+        let mut settings = RuntimeSettings::new(place(root), place(state));
         settings.claims = self.0.path().join("claims");
         settings
     }
 
-    fn take(&self, root: &str, state: &str) -> Result<(Settings, RootNames), String> {
+    fn take(&self, root: &str, state: &str) -> Result<(RuntimeSettings, RootNames), String> {
         let mut settings = self.settings(root, state);
         match take(&mut settings, NEW) {
             Ok(Ok(names)) => Ok((settings, names)),
@@ -179,7 +179,7 @@ impl Roots {
 
 #[test]
 fn two_roots_share_nothing_and_keep_their_names() {
-    let roots = Roots(tempfile::tempdir().unwrap());
+    let roots = TestRoots(tempfile::tempdir().unwrap());
     let (first, first_names) = roots.take("a", "sa").unwrap();
     let (second, second_names) = roots.take("b", "sb").unwrap();
     assert_ne!(first.built_in_network.bridge, second.built_in_network.bridge);
@@ -193,8 +193,8 @@ fn two_roots_share_nothing_and_keep_their_names() {
 }
 
 #[test]
-fn a_state_directory_is_one_roots_while_its_pods_are_there() {
-    let roots = Roots(tempfile::tempdir().unwrap());
+fn a_state_dir_belongs_to_one_root_while_its_pods_exist() {
+    let roots = TestRoots(tempfile::tempdir().unwrap());
     let (_, names) = roots.take("a", "s").unwrap();
     let refused = roots.take("b", "s").unwrap_err();
     assert!(refused.contains("/a (pid ") && refused.ends_with("say another one with --state"));
@@ -214,7 +214,7 @@ fn a_state_directory_is_one_roots_while_its_pods_are_there() {
 
 #[test]
 fn a_copied_root_is_refused_and_a_moved_one_keeps_its_names() {
-    let roots = Roots(tempfile::tempdir().unwrap());
+    let roots = TestRoots(tempfile::tempdir().unwrap());
     let (_, names) = roots.take("a", "s").unwrap();
     let id = names.id.clone();
     let copied = roots.settings("copy", "t").root.join(FILE);
@@ -227,8 +227,8 @@ fn a_copied_root_is_refused_and_a_moved_one_keeps_its_names() {
 
 /// A root is served even if the directory of claims cannot be created.
 #[test]
-fn a_machine_without_room_for_claims_serves_a_root_all_the_same() {
-    let roots = Roots(tempfile::tempdir().unwrap());
+fn a_root_is_served_without_a_claims_dir() {
+    let roots = TestRoots(tempfile::tempdir().unwrap());
     std::fs::write(roots.0.path().join("claims"), "a file").unwrap();
     let (_, names) = roots.take("a", "s").unwrap();
     assert!(roots.0.path().join("s/claims").is_dir());
@@ -236,12 +236,12 @@ fn a_machine_without_room_for_claims_serves_a_root_all_the_same() {
 }
 
 #[test]
-fn what_an_administrator_gives_two_roots_is_refused_to_the_second() {
-    let roots = Roots(tempfile::tempdir().unwrap());
+fn a_name_configured_for_two_roots_is_refused_to_the_second() {
+    let roots = TestRoots(tempfile::tempdir().unwrap());
     let (first, _names) = roots.take("a", "s").unwrap();
     let mut second = roots.settings("b", "t");
     second.built_in_network.bridge.clone_from(&first.built_in_network.bridge);
-    second.bridge_given = true;
+    second.bridge_is_set = true;
     let conflict = take(&mut second, NEW).unwrap().unwrap_err().to_string();
     let pid = std::process::id();
     assert!(conflict.contains("/a (pid ") && conflict.contains(&pid.to_string()), "{conflict}");
@@ -254,7 +254,7 @@ fn golden_record_on_disk() {
           "version": 1, "id": "ab12", "root": "/r", "state": "/s", "bridge": "keelson0",
           "subnets": ["10.88.0.0/16"], "cgroups": "keelson"
         }"#;
-    let record: Record = serde_json::from_str(text).unwrap();
+    let record: NamesRecord = serde_json::from_str(text).unwrap();
     let expected: serde_json::Value = serde_json::from_str(text).unwrap();
     assert_eq!(serde_json::to_value(&record).unwrap(), expected);
 }

@@ -12,20 +12,20 @@ use std::os::fd::BorrowedFd;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use machine_claims::Held;
-use netlink::{Link, LinkKind, Ruleset, Socket};
+use machine_claims::HeldClaim;
+use netlink::{Link, LinkKind, NetlinkSocket, Ruleset};
 
 use super::addresses::Subnet;
 use super::{INSIDE, PodNetwork};
-use crate::failure::{Failure, Result};
+use crate::failure::{CriError, Result};
 use crate::records::{NetworkKind, NetworkRecord};
-use ownership::Owner;
+use ownership::LinkOwner;
 
 mod link_settings;
-#[cfg(test)]
-mod machine_for_tests;
 mod ownership;
 mod rules;
+#[cfg(test)]
+mod test_machine;
 #[cfg(test)]
 mod tests;
 
@@ -52,7 +52,7 @@ impl Default for BuiltInSettings {
 /// A host port that leads to a pod.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct HostPort {
-    pub(crate) transport: netlink::Transport,
+    pub(crate) transport: netlink::IpTransport,
     pub(crate) host_port: u16,
     pub(crate) container_port: u16,
     /// None for every address of the host.
@@ -60,18 +60,22 @@ pub(crate) struct HostPort {
 }
 
 impl HostPort {
-    fn claimed(&self) -> machine_claims::Port {
+    fn claimed(&self) -> machine_claims::ClaimedPort {
         let transport = match self.transport {
-            netlink::Transport::Tcp => machine_claims::Transport::Tcp,
-            netlink::Transport::Udp => machine_claims::Transport::Udp,
-            netlink::Transport::Sctp => machine_claims::Transport::Sctp,
+            netlink::IpTransport::Tcp => machine_claims::ClaimedPortProtocol::Tcp,
+            netlink::IpTransport::Udp => machine_claims::ClaimedPortProtocol::Udp,
+            netlink::IpTransport::Sctp => machine_claims::ClaimedPortProtocol::Sctp,
         };
-        machine_claims::Port { transport, number: self.host_port, address: self.host_address }
+        machine_claims::ClaimedPort {
+            transport,
+            number: self.host_port,
+            address: self.host_address,
+        }
     }
 }
 
 #[derive(Debug, Clone)]
-pub(crate) struct Member {
+pub(crate) struct NetworkMember {
     pub(crate) addresses: Vec<IpAddr>,
     pub(crate) ports: Vec<HostPort>,
     link: String,
@@ -80,15 +84,15 @@ pub(crate) struct Member {
 /// Deletes conntrack entries of datagrams to these host ports: otherwise a peer that keeps its
 /// source port reaches the former pod's address for as long as it keeps sending.
 fn forget_datagrams(ports: &[HostPort]) {
-    let is_udp = |port: &&HostPort| port.transport == netlink::Transport::Udp;
+    let is_udp = |port: &&HostPort| port.transport == netlink::IpTransport::Udp;
     let ports: Vec<&HostPort> = ports.iter().filter(is_udp).collect();
     if ports.is_empty() {
         return;
     }
     // Connections of pods to the same port elsewhere are not the host port's.
     let is_of_machine = |address: IpAddr| std::net::UdpSocket::bind((address, 0)).is_ok();
-    let forgotten = Socket::connections().and_then(|mut connections| {
-        connections.forget_datagrams(|address, number| {
+    let forgotten = NetlinkSocket::connections().and_then(|mut connections| {
+        connections.delete_udp_connections(|address, number| {
             let leads = |port: &&HostPort| {
                 port.host_port == number && port.host_address.is_none_or(|own| own == address)
             };
@@ -100,7 +104,7 @@ fn forget_datagrams(ports: &[HostPort]) {
     }
 }
 
-impl Member {
+impl NetworkMember {
     /// Whether a port of the host's 127.0.0.0/8 leads to it.
     fn has_loopback_port(&self) -> bool {
         let reaches = |port: &HostPort| match port.host_address {
@@ -118,15 +122,15 @@ pub(crate) struct BuiltIn {
     /// The id of the root that owns bridge, links and rules.
     owner: String,
     /// The root's claim on host ports; none in trials.
-    claim: Option<Arc<Held>>,
-    members: Mutex<Members>,
+    claim: Option<Arc<HeldClaim>>,
+    members: Mutex<NetworkMembers>,
     /// Opens a netlink socket for nftables; replaced in tests.
-    firewall: fn() -> std::result::Result<Socket, netlink::Error>,
+    firewall: fn() -> std::result::Result<NetlinkSocket, netlink::NetlinkError>,
 }
 
 #[derive(Debug, Default)]
-struct Members {
-    pods: BTreeMap<String, Member>,
+struct NetworkMembers {
+    pods: BTreeMap<String, NetworkMember>,
     last: BTreeMap<bool, IpAddr>,
 }
 
@@ -134,22 +138,22 @@ impl BuiltIn {
     /// Without a root: for trials.
     pub(crate) fn new(settings: BuiltInSettings) -> Result<Self> {
         if settings.subnets.is_empty() {
-            return Err(Failure::invalid("the built-in network has no range of addresses"));
+            return Err(CriError::invalid("the built-in network has no range of addresses"));
         }
         Ok(Self::of(settings, "no-root", None))
     }
 
     /// Without an address range the network exists and is not ready.
-    pub(crate) fn of_root(settings: BuiltInSettings, owner: &str, claim: Arc<Held>) -> Self {
+    pub(crate) fn of_root(settings: BuiltInSettings, owner: &str, claim: Arc<HeldClaim>) -> Self {
         Self::of(settings, owner, Some(claim))
     }
 
-    fn of(settings: BuiltInSettings, owner: &str, claim: Option<Arc<Held>>) -> Self {
+    fn of(settings: BuiltInSettings, owner: &str, claim: Option<Arc<HeldClaim>>) -> Self {
         let (owner, members) = (owner.to_owned(), Mutex::default());
-        Self { settings, owner, claim, members, firewall: Socket::firewall }
+        Self { settings, owner, claim, members, firewall: NetlinkSocket::firewall }
     }
 
-    fn members(&self) -> MutexGuard<'_, Members> {
+    fn members(&self) -> MutexGuard<'_, NetworkMembers> {
         self.members.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -175,7 +179,7 @@ impl BuiltIn {
 
     /// Why pods do not get addresses of this range (one per IP version, separated by a comma); none
     /// if they do.
-    pub(super) fn objection(&self, range: &str) -> Option<String> {
+    pub(super) fn range_mismatch(&self, range: &str) -> Option<String> {
         let own: BTreeSet<String> = self.settings.subnets.iter().map(ToString::to_string).collect();
         let parts = range.split(',').map(str::trim).filter(|part| !part.is_empty());
         let wanted: BTreeSet<String> = parts
@@ -207,7 +211,7 @@ impl BuiltIn {
             let version = subnet.network.is_ipv4();
             let last = members.last.get(&version).copied();
             let address = subnet.next_free(last, &taken).ok_or_else(|| {
-                Failure::new(
+                CriError::new(
                     tonic::Code::ResourceExhausted,
                     format!("all addresses of {subnet} are taken by pods"),
                 )
@@ -218,7 +222,7 @@ impl BuiltIn {
         // The kernel limits names to fifteen characters.
         let link = format!("keel{}", pod.sandbox.get(..11).unwrap_or(&pod.sandbox));
         let texts = addresses.iter().map(ToString::to_string).collect();
-        let member = Member { addresses, ports, link: link.clone() };
+        let member = NetworkMember { addresses, ports, link: link.clone() };
         members.pods.insert(pod.sandbox.clone(), member);
         if let Err(failure) = self.claim_ports(&members) {
             members.pods.remove(&pod.sandbox);
@@ -231,19 +235,19 @@ impl BuiltIn {
     pub(super) fn release(&self, sandbox: &str) {
         let mut members = self.members();
         members.pods.remove(sandbox);
-        self.give_up_ports(&members);
+        self.release_ports(&members);
     }
 
     /// Claims the members' host ports for this root; an error if another root has one of them.
-    fn claim_ports(&self, members: &Members) -> Result<()> {
+    fn claim_ports(&self, members: &NetworkMembers) -> Result<()> {
         let Some(claim) = &self.claim else { return Ok(()) };
         let ports = members.pods.values().flat_map(|pod| &pod.ports).map(HostPort::claimed);
-        claim.set_ports(ports.collect()).map_err(|error| Failure::plain(error.to_string()))
+        claim.set_ports(ports.collect()).map_err(|error| CriError::plain(error.to_string()))
     }
 
     /// After a pod was removed. On failure, ports stay claimed until the next change, and other
     /// roots cannot use them.
-    fn give_up_ports(&self, members: &Members) {
+    fn release_ports(&self, members: &NetworkMembers) {
         if let Err(failure) = self.claim_ports(members) {
             tracing::warn!(%failure, "host ports stay claimed");
         }
@@ -257,9 +261,9 @@ impl BuiltIn {
     ) -> Result<()> {
         let members = self.members();
         let member = members.pods.get(&pod.sandbox).cloned().ok_or_else(|| {
-            Failure::plain(format!("sandbox {} has no reserved address", pod.sandbox))
+            CriError::plain(format!("sandbox {} has no reserved address", pod.sandbox))
         })?;
-        let mut routes = Socket::routes()?;
+        let mut routes = NetlinkSocket::routes()?;
         let bridge = self.ensure_bridge(&mut routes)?;
         let alias = ownership::pod_alias(&pod.sandbox, &self.owner);
         routes.add_pair((&record.link, &alias), (INSIDE, namespace), self.settings.mtu)?;
@@ -269,7 +273,7 @@ impl BuiltIn {
         routes.set_up(port.index)?;
         let sysctls = pod.config.linux.as_ref().map(|linux| linux.sysctls.clone());
         netlink::in_namespace(namespace, || {
-            let mut inside = Socket::routes()?;
+            let mut inside = NetlinkSocket::routes()?;
             let link = inside.link(INSIDE)?;
             link_settings::harden_inside(&sysctls.unwrap_or_default(), self.has_ipv6())?;
             inside.set_up(link.index)?;
@@ -286,19 +290,19 @@ impl BuiltIn {
 
     pub(super) fn remove(&self, pod: &PodNetwork, record: &NetworkRecord) -> Result<()> {
         let mut members = self.members();
-        let mut routes = Socket::routes()?;
+        let mut routes = NetlinkSocket::routes()?;
         if !record.link.is_empty() {
             routes.remove_link(&record.link)?;
         }
         let removed = members.pods.remove(&pod.sandbox);
         self.write_rules(&members)?;
         forget_datagrams(&removed.map(|member| member.ports).unwrap_or_default());
-        self.give_up_ports(&members);
+        self.release_ports(&members);
         Ok(())
     }
 
     /// At startup: these pods are the members.
-    pub(super) fn take_over(&self, pods: &[(PodNetwork, NetworkRecord)]) {
+    pub(super) fn adopt_members(&self, pods: &[(PodNetwork, NetworkRecord)]) {
         let mut members = self.members();
         for (pod, record) in pods {
             if record.kind() != NetworkKind::BuiltIn || record.closed {
@@ -306,30 +310,30 @@ impl BuiltIn {
             }
             let addresses = record.addresses.iter().filter_map(|text| text.parse().ok()).collect();
             let ports = host_ports(pod).unwrap_or_default();
-            let member = Member { addresses, ports, link: record.link.clone() };
+            let member = NetworkMember { addresses, ports, link: record.link.clone() };
             members.pods.insert(pod.sandbox.clone(), member);
         }
-        self.give_up_ports(&members);
+        self.release_ports(&members);
     }
 
     /// At startup, once the members are known: removes links and rules of unknown pods.
-    pub(super) fn tidy(&self) -> Result<()> {
+    pub(super) fn remove_leftovers(&self) -> Result<()> {
         let members = self.members();
         let links: BTreeSet<&str> = members.pods.values().map(|pod| pod.link.as_str()).collect();
-        let mut routes = Socket::routes()?;
+        let mut routes = NetlinkSocket::routes()?;
         let Some(bridge) = routes.find_link(&self.settings.bridge)? else {
             return self.write_rules(&members);
         };
-        if let Owner::Root(owner) = self.owner_of(&bridge) {
+        if let LinkOwner::Root(owner) = self.owner_of(&bridge) {
             if members.pods.is_empty() {
                 return Ok(());
             }
-            return Err(self.belongs_to(owner));
+            return Err(self.owned_by_another(owner));
         }
         for link in routes.links()? {
             let ours = link.kind == Some(LinkKind::Pair)
                 && link.master == Some(bridge.index)
-                && ownership::of_pod(&link.alias, &self.owner) == Owner::ThisRoot;
+                && ownership::of_pod(&link.alias, &self.owner) == LinkOwner::ThisRoot;
             if ours && links.contains(link.name.as_str()) {
                 link_settings::harden_port(&link.name)?;
             } else if ours {
@@ -343,17 +347,17 @@ impl BuiltIn {
         self.write_rules(&members)
     }
 
-    fn ensure_bridge(&self, routes: &mut Socket) -> Result<u32> {
+    fn ensure_bridge(&self, routes: &mut NetlinkSocket) -> Result<u32> {
         let name = &self.settings.bridge;
         if routes.find_link(name)?.is_none() {
             routes.add_bridge(name, &ownership::bridge_alias(&self.owner))?;
         }
         let bridge = routes.link(name)?;
-        if let Owner::Root(owner) = self.owner_of(&bridge) {
-            return Err(self.belongs_to(owner));
+        if let LinkOwner::Root(owner) = self.owner_of(&bridge) {
+            return Err(self.owned_by_another(owner));
         }
         if bridge.kind != Some(LinkKind::Bridge) {
-            return Err(Failure::plain(format!("link {name} is there and is no bridge")));
+            return Err(CriError::plain(format!("link {name} is there and is no bridge")));
         }
         link_settings::harden_bridge(name, self.has_ipv6())?;
         for subnet in &self.settings.subnets {
@@ -361,21 +365,21 @@ impl BuiltIn {
         }
         routes.set_up(bridge.index)?;
         if self.settings.subnets.iter().any(|subnet| subnet.network.is_ipv4()) {
-            switch_on("ipv4/ip_forward")?;
+            enable_sysctl("ipv4/ip_forward")?;
         }
         if self.has_ipv6() {
-            switch_on("ipv6/conf/all/forwarding")?;
+            enable_sysctl("ipv6/conf/all/forwarding")?;
         }
         Ok(bridge.index)
     }
 
-    fn owner_of<'a>(&self, bridge: &'a Link) -> Owner<'a> {
+    fn owner_of<'a>(&self, bridge: &'a Link) -> LinkOwner<'a> {
         ownership::of_bridge(&bridge.name, &bridge.alias, &self.owner)
     }
 
-    fn belongs_to(&self, owner: &str) -> Failure {
+    fn owned_by_another(&self, owner: &str) -> CriError {
         let bridge = &self.settings.bridge;
-        Failure::plain(format!(
+        CriError::plain(format!(
             "the bridge {bridge} belongs to the root whose names.json has the id {owner:?}; choose \
              another with `network.bridge` of the runtime's settings, or, where that root is gone, \
              remove it: ip link delete {bridge}"
@@ -385,18 +389,18 @@ impl BuiltIn {
     /// Removes the bridge if a root created it. False: it belongs to another root, and so do its
     /// rules.
     fn remove_bridge(&self) -> Result<bool> {
-        let mut routes = Socket::routes()?;
+        let mut routes = NetlinkSocket::routes()?;
         let Some(bridge) = routes.find_link(&self.settings.bridge)? else { return Ok(true) };
         match self.owner_of(&bridge) {
-            Owner::ThisRoot => routes.remove_link(&bridge.name)?,
-            Owner::Root(_) => return Ok(false),
-            Owner::NoRoot => {}
+            LinkOwner::ThisRoot => routes.remove_link(&bridge.name)?,
+            LinkOwner::Root(_) => return Ok(false),
+            LinkOwner::NoRoot => {}
         }
         Ok(true)
     }
 
     /// Replaces the kernel's rules by those for the pods in memory.
-    fn write_rules(&self, members: &Members) -> Result<()> {
+    fn write_rules(&self, members: &NetworkMembers) -> Result<()> {
         if members.pods.is_empty() {
             if !self.remove_bridge()? {
                 return Ok(());
@@ -421,14 +425,14 @@ impl BuiltIn {
     /// Lets 127.0.0.1:port of the host lead to a pod, only while a pod has such a port. The same
     /// setting would let pods reach the host's loopback: the guard chain, which prevents that, is
     /// in place before.
-    fn open_loopback(&self, members: &Members) -> Result<()> {
-        let is_used = members.pods.values().any(Member::has_loopback_port);
+    fn open_loopback(&self, members: &NetworkMembers) -> Result<()> {
+        let is_used = members.pods.values().any(NetworkMember::has_loopback_port);
         let setting = format!("ipv4/conf/{}/route_localnet", self.settings.bridge);
         let path = Path::new("/proc/sys/net").join(&setting);
         match fs::read_to_string(&path) {
-            Ok(_) if is_used => switch_on(&setting),
+            Ok(_) if is_used => enable_sysctl(&setting),
             Ok(value) if value.trim() != "0" => fs::write(&path, "0").map_err(|error| {
-                Failure::plain(format!("writing 0 to {}: {error}", path.display()))
+                CriError::plain(format!("writing 0 to {}: {error}", path.display()))
             }),
             // Without a bridge there is nothing to set. After a reboot there is none, whatever
             // ports there were: the next pod creates it.
@@ -438,7 +442,7 @@ impl BuiltIn {
 }
 
 /// Two pods cannot have the same port of the same address.
-fn check_free(pods: &BTreeMap<String, Member>, own: &str, ports: &[HostPort]) -> Result<()> {
+fn check_free(pods: &BTreeMap<String, NetworkMember>, own: &str, ports: &[HostPort]) -> Result<()> {
     let overlap = |one: &HostPort, other: &HostPort| {
         one.transport == other.transport
             && one.host_port == other.host_port
@@ -449,7 +453,7 @@ fn check_free(pods: &BTreeMap<String, Member>, own: &str, ports: &[HostPort]) ->
     for (id, member) in pods.iter().filter(|(id, _)| *id != own) {
         for port in ports {
             if member.ports.iter().any(|taken| overlap(taken, port)) {
-                return Err(Failure::plain(format!(
+                return Err(CriError::plain(format!(
                     "host port {} is taken by sandbox {id}",
                     port.host_port
                 )));
@@ -462,7 +466,7 @@ fn check_free(pods: &BTreeMap<String, Member>, own: &str, ports: &[HostPort]) ->
 pub(crate) fn host_ports(pod: &PodNetwork) -> Result<Vec<HostPort>> {
     let number = |what: &str, port: i32| {
         u16::try_from(port).ok().filter(|port| *port > 0).ok_or_else(|| {
-            Failure::invalid(format!("{what} {port} is no port; expected 1 to 65535"))
+            CriError::invalid(format!("{what} {port} is no port; expected 1 to 65535"))
         })
     };
     pod.host_ports()
@@ -470,18 +474,18 @@ pub(crate) fn host_ports(pod: &PodNetwork) -> Result<Vec<HostPort>> {
             let host_address = match mapping.host_ip.as_str() {
                 "" | "0.0.0.0" | "::" => None,
                 text => {
-                    let address: IpAddr = text
-                        .parse()
-                        .map_err(|_| Failure::invalid(format!("host_ip {text:?} is no address")))?;
+                    let address: IpAddr = text.parse().map_err(|_| {
+                        CriError::invalid(format!("host_ip {text:?} is no address"))
+                    })?;
                     // An IPv4 address may be written as an IPv6 one.
                     Some(address.to_canonical())
                 }
             };
             Ok(HostPort {
                 transport: match mapping.protocol() {
-                    cri_wire::v1::Protocol::Tcp => netlink::Transport::Tcp,
-                    cri_wire::v1::Protocol::Udp => netlink::Transport::Udp,
-                    cri_wire::v1::Protocol::Sctp => netlink::Transport::Sctp,
+                    cri_wire::v1::Protocol::Tcp => netlink::IpTransport::Tcp,
+                    cri_wire::v1::Protocol::Udp => netlink::IpTransport::Udp,
+                    cri_wire::v1::Protocol::Sctp => netlink::IpTransport::Sctp,
                 },
                 host_port: number("host_port", mapping.host_port)?,
                 container_port: number("container_port", mapping.container_port)?,
@@ -491,11 +495,11 @@ pub(crate) fn host_ports(pod: &PodNetwork) -> Result<Vec<HostPort>> {
         .collect()
 }
 
-fn switch_on(setting: &str) -> Result<()> {
+fn enable_sysctl(setting: &str) -> Result<()> {
     let path = Path::new("/proc/sys/net").join(setting);
     if fs::read_to_string(&path).is_ok_and(|value| value.trim() == "1") {
         return Ok(());
     }
     fs::write(&path, "1")
-        .map_err(|error| Failure::plain(format!("writing 1 to {}: {error}", path.display())))
+        .map_err(|error| CriError::plain(format!("writing 1 to {}: {error}", path.display())))
 }

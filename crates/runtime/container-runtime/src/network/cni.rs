@@ -11,12 +11,12 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use base64::Engine as _;
-use cni_documents::{Configuration, read_result};
+use cni_documents::{NetworkConfigList, parse_result};
 use serde_json::{Map, Value, json};
 
 use super::{INSIDE, PodNetwork};
 use crate::durable;
-use crate::failure::{Doing as _, Failure, Result, blocking};
+use crate::failure::{CallContext as _, CriError, Result, blocking};
 use crate::records::NetworkRecord;
 
 mod arguments;
@@ -57,7 +57,7 @@ impl Default for CniSettings {
 #[derive(Debug)]
 pub(crate) struct Cni {
     settings: CniSettings,
-    logged: Mutex<configuration::Logged>,
+    logged: Mutex<configuration::LoggedErrors>,
 }
 
 impl Cni {
@@ -67,9 +67,9 @@ impl Cni {
 
     /// The configuration for new pods; none if the directory has none. Read each time: it is small,
     /// and no change can be missed.
-    pub(super) async fn configuration(&self) -> Result<Option<Configuration>> {
-        let folder = self.settings.configurations.clone();
-        let found = blocking(move || configuration::first_in(&folder)).await?;
+    pub(super) async fn configuration(&self) -> Result<Option<NetworkConfigList>> {
+        let dir = self.settings.configurations.clone();
+        let found = blocking(move || configuration::first_in(&dir)).await?;
         let mut logged = self.logged.lock().unwrap_or_else(PoisonError::into_inner);
         let serving = found.configuration.as_ref().map(|configuration| configuration.name.as_str());
         for reason in logged.update(&found.unreadable) {
@@ -85,13 +85,13 @@ impl Cni {
     /// Calls STATUS of the plugins, if their version supports it.
     pub(super) async fn readiness(
         &self,
-        configuration: &Configuration,
+        configuration: &NetworkConfigList,
     ) -> std::result::Result<(), String> {
-        if !configuration.at_least((1, 1, 0)) {
+        if !configuration.version_at_least((1, 1, 0)) {
             return Ok(());
         }
         for entry in &configuration.plugins {
-            let call = plugin::Call {
+            let call = plugin::PluginCall {
                 command: "STATUS",
                 kind: &entry.kind,
                 pod: None,
@@ -106,14 +106,15 @@ impl Cni {
 
     /// Runs ADD of every plugin; returns the last result, as JSON.
     pub(super) async fn add(&self, pod: &PodNetwork, record: &NetworkRecord) -> Result<Vec<u8>> {
-        let configuration = Configuration::parse("the pod's record", &record.cni_configuration)?;
+        let configuration =
+            NetworkConfigList::parse("the pod's record", &record.cni_configuration)?;
         let result = self.add_all(&configuration, pod, record).await?;
-        self.remember(&configuration, pod, record, &result).await?;
+        self.cache_result(&configuration, pod, record, &result).await?;
         Ok(result.to_string().into_bytes())
     }
 
     /// Whether all plugins exist: checked before anything is set up that would have to be undone.
-    pub(super) fn find_plugins(&self, configuration: &Configuration) -> Result<()> {
+    pub(super) fn find_plugins(&self, configuration: &NetworkConfigList) -> Result<()> {
         configuration
             .plugins
             .iter()
@@ -122,12 +123,12 @@ impl Cni {
 
     /// Tears down what is in the record. An incomplete set-up may be due to a wrong configuration:
     /// then the corrected one of today is tried as well.
-    pub(super) async fn undo(&self, pod: &PodNetwork, record: &NetworkRecord) -> Result<()> {
+    pub(super) async fn teardown(&self, pod: &PodNetwork, record: &NetworkRecord) -> Result<()> {
         let Err(failure) = self.remove(pod, record).await else { return Ok(()) };
         if record.complete {
             return Err(failure);
         }
-        let name = Configuration::parse("the pod's record", &record.cni_configuration)?.name;
+        let name = NetworkConfigList::parse("the pod's record", &record.cni_configuration)?.name;
         match self.configuration().await {
             Ok(Some(today)) if today.name == name && today.text != record.cni_configuration => {
                 let mended = NetworkRecord { cni_configuration: today.text, ..record.clone() };
@@ -139,30 +140,31 @@ impl Cni {
 
     async fn add_all(
         &self,
-        configuration: &Configuration,
+        configuration: &NetworkConfigList,
         pod: &PodNetwork,
         record: &NetworkRecord,
     ) -> Result<Value> {
         let capabilities = arguments::capabilities(pod)?;
         let mut previous = None;
         for entry in &configuration.plugins {
-            let call = plugin::Call {
+            let call = plugin::PluginCall {
                 command: "ADD",
                 kind: &entry.kind,
                 pod: Some((pod, &record.namespace)),
                 input: entry.input(configuration, previous.as_ref(), &capabilities),
             };
             let answer = plugin::run(&self.settings, &call).await?;
-            previous = Some(read_result(&entry.kind, &answer)?);
+            previous = Some(parse_result(&entry.kind, &answer)?);
         }
-        previous.ok_or_else(|| Failure::plain("the CNI configuration has no plugin"))
+        previous.ok_or_else(|| CriError::plain("the CNI configuration has no plugin"))
     }
 
     /// Runs DEL of every plugin in reverse order. Plugins treat missing resources as success.
     pub(super) async fn remove(&self, pod: &PodNetwork, record: &NetworkRecord) -> Result<()> {
-        let configuration = Configuration::parse("the pod's record", &record.cni_configuration)?;
+        let configuration =
+            NetworkConfigList::parse("the pod's record", &record.cni_configuration)?;
         let capabilities = arguments::capabilities(pod)?;
-        let previous = if configuration.at_least((0, 4, 0)) {
+        let previous = if configuration.version_at_least((0, 4, 0)) {
             serde_json::from_slice::<Value>(&record.cni_result).ok()
         } else {
             None
@@ -171,7 +173,7 @@ impl Cni {
         let there = std::path::Path::new(&record.namespace).exists();
         let namespace = if there { record.namespace.as_str() } else { "" };
         for entry in configuration.plugins.iter().rev() {
-            let call = plugin::Call {
+            let call = plugin::PluginCall {
                 command: "DEL",
                 kind: &entry.kind,
                 pod: Some((pod, namespace)),
@@ -189,14 +191,14 @@ impl Cni {
         .await
     }
 
-    fn result_path(&self, configuration: &Configuration, pod: &PodNetwork) -> PathBuf {
+    fn result_path(&self, configuration: &NetworkConfigList, pod: &PodNetwork) -> PathBuf {
         self.settings.results.join(format!("{}-{}-{INSIDE}", configuration.name, pod.sandbox))
     }
 
     /// Stores the result where libcni does, for tools that look there.
-    async fn remember(
+    async fn cache_result(
         &self,
-        configuration: &Configuration,
+        configuration: &NetworkConfigList,
         pod: &PodNetwork,
         record: &NetworkRecord,
         result: &Value,
@@ -214,10 +216,10 @@ impl Cni {
         })
         .to_string();
         let path = self.result_path(configuration, pod);
-        let folder = self.settings.results.clone();
+        let dir = self.settings.results.clone();
         blocking(move || {
-            durable::make_folder(&folder)?;
-            durable::write_by_way_of(&durable::unfinished(&path), &path, text.as_bytes())
+            durable::make_dir(&dir)?;
+            durable::write_via(&durable::unfinished(&path), &path, text.as_bytes())
         })
         .await
         .doing("keeping the CNI result")

@@ -10,12 +10,13 @@ use std::os::fd::AsFd as _;
 use cri_wire::v1;
 
 use super::{BuiltIn, BuiltInSettings, PodNetwork};
-use crate::failure::{Doing as _, Failure, Result};
+use crate::failure::{CallContext as _, CriError, Result};
 use crate::records::NetworkRecord;
 
 /// Creates a bridge, a veth pair, addresses and rules. Blocks for milliseconds.
 pub fn try_built_in_network() -> std::result::Result<(), String> {
-    let thread = std::thread::Builder::new().name("network-trial".to_owned()).spawn(make);
+    let thread =
+        std::thread::Builder::new().name("network-trial".to_owned()).spawn(create_test_network);
     let thread = thread.map_err(|error| format!("no thread: {error}"))?;
     match thread.join() {
         Ok(outcome) => outcome.map_err(|failure| failure.text),
@@ -23,13 +24,13 @@ pub fn try_built_in_network() -> std::result::Result<(), String> {
     }
 }
 
-fn make() -> Result<()> {
-    leave_network()?;
+fn create_test_network() -> Result<()> {
+    unshare_network()?;
     // Held by its descriptor after the thread has moved on.
     let pods = File::open("/proc/thread-self/ns/net").doing("opening a network namespace")?;
-    leave_network()?;
+    unshare_network()?;
     let network = BuiltIn::new(BuiltInSettings::default())?;
-    network.readiness().map_err(Failure::plain)?;
+    network.readiness().map_err(CriError::plain)?;
     let mapping = v1::PortMapping { host_port: 80, container_port: 80, ..Default::default() };
     let config = v1::PodSandboxConfig { port_mappings: vec![mapping], ..Default::default() };
     let pod = PodNetwork { sandbox: "trial".to_owned(), config };
@@ -38,7 +39,7 @@ fn make() -> Result<()> {
     network.add(&pod, &record, pods.as_fd())
 }
 
-pub(super) fn leave_network() -> Result<()> {
+pub(super) fn unshare_network() -> Result<()> {
     // Deprecated in favour of an unsafe variant because of what it can do to descriptors; for a
     // network namespace alone it does nothing of the kind.
     #[expect(deprecated, reason = "the safe form suffices for a network namespace")]
@@ -51,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_trial_tells_and_leaves_this_network_alone() {
+    fn a_trial_reports_its_result_and_leaves_the_network_unchanged() {
         let outcome = try_built_in_network();
         let links = std::fs::read_to_string("/proc/self/net/dev").unwrap();
         assert!(!links.contains("keeltrial"), "{links}");

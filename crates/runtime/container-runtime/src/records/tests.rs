@@ -2,43 +2,46 @@
 
 use super::*;
 
-fn container(stage: ContainerStage, started_at: i64) -> Lasting {
-    let mut record = ContainerRecord { started_at, ..ContainerRecord::default() };
+fn durability_of_container(stage: ContainerStage, started_at: i64) -> Durability {
+    let mut record = StoredContainer { started_at, ..StoredContainer::default() };
     record.set_stage(stage);
-    record.lasting()
+    record.durability()
 }
 
 #[test]
-fn a_container_that_ran_is_never_forgotten() {
-    use ContainerStage::{Created, Exited, Making, Removing, Started, Unknown};
+fn the_record_of_a_container_that_ran_survives_power_cuts() {
+    use ContainerStage::{Created, Creating, Exited, Removing, Started, Unknown};
     let life = [
-        (Making, 0, Lasting::ThroughKills),
-        (Created, 0, Lasting::ThroughKills),
-        (Started, 0, Lasting::Certain),
-        (Started, 7, Lasting::Whole),
-        (Exited, 7, Lasting::Certain),
-        (Unknown, 7, Lasting::Certain),
-        (Removing, 7, Lasting::Whole),
+        (Creating, 0, Durability::SurvivesKills),
+        (Created, 0, Durability::SurvivesKills),
+        (Started, 0, Durability::Synced),
+        (Started, 7, Durability::OldOrNew),
+        (Exited, 7, Durability::Synced),
+        (Unknown, 7, Durability::Synced),
+        (Removing, 7, Durability::OldOrNew),
     ];
     let mut lasted = false;
     for (stage, started_at, expected) in life {
-        let lasting = container(stage, started_at);
-        assert_eq!(lasting, expected, "{stage:?}");
-        assert!(!lasted || lasting != Lasting::ThroughKills, "{stage:?} may spoil what lasted");
-        lasted |= lasting != Lasting::ThroughKills;
+        let durability = durability_of_container(stage, started_at);
+        assert_eq!(durability, expected, "{stage:?}");
+        assert!(
+            !lasted || durability != Durability::SurvivesKills,
+            "{stage:?} may spoil what lasted"
+        );
+        lasted |= durability != Durability::SurvivesKills;
     }
 }
 
 #[test]
-fn a_pod_is_certain_before_plugins_or_containers_do_anything_for_it() {
-    let lasting = |stage, network: Option<NetworkRecord>| {
-        let mut record = SandboxRecord { network, ..SandboxRecord::default() };
+fn a_pod_record_is_synced_before_plugins_or_containers_act_for_it() {
+    let durability = |stage, network: Option<NetworkRecord>| {
+        let mut record = StoredSandbox { network, ..StoredSandbox::default() };
         record.set_stage(stage);
-        record.lasting()
+        record.durability()
     };
     let plan = || Some(NetworkRecord::default());
-    assert_eq!(lasting(SandboxStage::Making, None), Lasting::ThroughKills);
-    assert_eq!(lasting(SandboxStage::Making, plan()), Lasting::Certain);
-    assert_eq!(lasting(SandboxStage::Ready, None), Lasting::Certain);
-    assert_eq!(lasting(SandboxStage::Stopped, plan()), Lasting::Whole);
+    assert_eq!(durability(SandboxStage::Creating, None), Durability::SurvivesKills);
+    assert_eq!(durability(SandboxStage::Creating, plan()), Durability::Synced);
+    assert_eq!(durability(SandboxStage::Ready, None), Durability::Synced);
+    assert_eq!(durability(SandboxStage::Stopped, plan()), Durability::OldOrNew);
 }

@@ -7,54 +7,54 @@
 use std::path::{Path, PathBuf};
 
 use crate::durable;
-use crate::failure::{Doing as _, Result};
+use crate::failure::{CallContext as _, Result};
 
 #[derive(Debug)]
-pub(super) struct Boot {
-    note: PathBuf,
+pub(super) struct BootMarker {
+    write: PathBuf,
     now: Vec<u8>,
-    noted: Option<Vec<u8>>,
+    recorded: Option<Vec<u8>>,
 }
 
-impl Boot {
-    pub(super) fn look(state: &Path) -> Result<Self> {
+impl BootMarker {
+    pub(super) fn read(state: &Path) -> Result<Self> {
         let now =
             std::fs::read("/proc/sys/kernel/random/boot_id").doing("reading the boot's id")?;
-        let note = state.join("boot");
-        let noted = std::fs::read(&note).ok();
-        Ok(Self { note, now, noted })
+        let write = state.join("boot");
+        let recorded = std::fs::read(&write).ok();
+        Ok(Self { write, now, recorded })
     }
 
     /// Whether the host was rebooted since the state directory was last used.
-    pub(super) fn is_another(&self) -> bool {
-        self.noted.as_ref().is_some_and(|noted| *noted != self.now)
+    pub(super) fn has_rebooted(&self) -> bool {
+        self.recorded.as_ref().is_some_and(|recorded| *recorded != self.now)
     }
 
     /// Records that the state directory now belongs to the current boot.
-    pub(super) fn note(&self) -> Result<()> {
-        if self.noted.as_ref() == Some(&self.now) {
+    pub(super) fn write(&self) -> Result<()> {
+        if self.recorded.as_ref() == Some(&self.now) {
             return Ok(());
         }
-        durable::write_whole(&self.note, &self.now)
+        durable::write_durably(&self.write, &self.now)
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::Boot;
+    use super::BootMarker;
 
     #[test]
-    fn another_boot_stays_another_until_it_is_noted() {
-        let folder = tempfile::tempdir().unwrap();
-        let look = || Boot::look(folder.path()).unwrap();
-        assert!(!look().is_another(), "a new folder tells of nothing");
-        look().note().unwrap();
-        assert!(!look().is_another());
-        std::fs::write(folder.path().join("boot"), "an id of yesterday").unwrap();
-        assert!(look().is_another());
+    fn a_reboot_is_detected_until_the_marker_is_written() {
+        let dir = tempfile::tempdir().unwrap();
+        let read = || BootMarker::read(dir.path()).unwrap();
+        assert!(!read().has_rebooted(), "a new folder tells of nothing");
+        read().write().unwrap();
+        assert!(!read().has_rebooted());
+        std::fs::write(dir.path().join("boot"), "an id of yesterday").unwrap();
+        assert!(read().has_rebooted());
         // The first process died before it had settled anything.
-        assert!(look().is_another());
-        look().note().unwrap();
-        assert!(!look().is_another());
+        assert!(read().has_rebooted());
+        read().write().unwrap();
+        assert!(!read().has_rebooted());
     }
 }

@@ -13,22 +13,24 @@ use container_create::hooks::ROOT_IN_BUNDLE;
 use container_create::spec::ContainerSpec;
 use cri_wire::v1;
 use cri_wire::v1::ContainerEventType as Kind;
-use image_store::{ImageConfig, ImageRecord, Store};
-use pod_supervisor::Client;
+use image_store::{ImageConfig, ImageStore, StoredImage};
+use pod_supervisor::SupervisorClient;
 use prost::Message as _;
 use rustix::fs::{Mode, OFlags, ResolveFlags, open, openat2};
 
 use super::Runtime;
 use super::defined_volumes::defined_volumes;
-use crate::book::{Container, Sandbox, container_name};
 use crate::clock::nanoseconds;
 use crate::crash_points::reached;
 use crate::durable;
-use crate::failure::{Doing as _, Failure, Result, blocking};
+use crate::failure::{CallContext as _, CriError, Result, blocking};
 use crate::identity;
-use crate::records::{ContainerRecord, ContainerStage, SandboxStage};
+use crate::record_store::{Container, Sandbox, container_name};
+use crate::records::{ContainerStage, SandboxStage, StoredContainer};
 use crate::signals;
-use crate::specification::{Identity, Ingredients, Labels, Wish, container_spec};
+use crate::specification::{
+    ContainerInputs, LabelRequest, ResolvedUser, SelinuxLabels, container_spec,
+};
 
 /// The file with a container's specification, in its directory.
 pub(super) const SPECIFICATION: &str = "specification";
@@ -36,26 +38,26 @@ pub(super) const SPECIFICATION: &str = "specification";
 impl Runtime {
     pub async fn create_container(&self, request: v1::CreateContainerRequest) -> Result<String> {
         let runtime = self.clone();
-        self.to_its_end(async move { Box::pin(runtime.create(request)).await }).await
+        self.run_to_completion(async move { Box::pin(runtime.create(request)).await }).await
     }
 
     async fn create(&self, request: v1::CreateContainerRequest) -> Result<String> {
         let sandbox = self
-            .book
+            .record_store
             .sandbox(&request.pod_sandbox_id)
             .doing(format!("failed to find sandbox id {:?}", request.pod_sandbox_id))?;
         let config = request.config.unwrap_or_default();
         let pod = sandbox.record();
         check_ready(&sandbox)?;
         if config.metadata.is_none() {
-            return Err(Failure::plain("container config must include metadata"));
+            return Err(CriError::plain("container config must include metadata"));
         }
         let sandbox_config = request.sandbox_config.unwrap_or_default();
         if sandbox_config.metadata.is_none() {
-            return Err(Failure::plain("pod sandbox config must include metadata"));
+            return Err(CriError::plain("pod sandbox config must include metadata"));
         }
         let id = identity::fresh()?;
-        let mut record = ContainerRecord {
+        let mut record = StoredContainer {
             id: id.clone(),
             sandbox_id: sandbox.id.clone(),
             config: Some(config.clone()),
@@ -64,14 +66,14 @@ impl Runtime {
         };
         let name = container_name(&record, Some(&pod));
         let shown = name.trim_start_matches("container/").to_owned();
-        self.book.reserve(&name, &id).doing(format!(
+        self.record_store.reserve(&name, &id).doing(format!(
             "failed to reserve container name {shown:?}; check if another CreateContainer request is in progress"
         ))?;
         let found = self.image_of(&config).await;
         let (image, image_config) = match found {
             Ok(found) => found,
             Err(failure) => {
-                self.book.release(&id);
+                self.record_store.release(&id);
                 return Err(failure);
             }
         };
@@ -80,27 +82,27 @@ impl Runtime {
         record.stop_signal =
             signals::of_stop(config.stop_signal(), &image_config.config.stop_signal);
         record.resources = config.linux.as_ref().and_then(|linux| linux.resources.clone());
-        let container = match self.book.add_container(record).await {
+        let container = match self.record_store.add_container(record).await {
             Ok(container) => container,
             Err(failure) => {
-                self.book.release(&id);
+                self.record_store.release(&id);
                 return Err(failure);
             }
         };
         reached("container-recorded");
-        match self.furnish(&container, &sandbox, sandbox_config, image_config).await {
+        match self.prepare_container(&container, &sandbox, sandbox_config, image_config).await {
             Ok(()) => {
-                self.tell(&id, &sandbox.id, Kind::ContainerCreatedEvent).await;
+                self.send_event(&id, &sandbox.id, Kind::ContainerCreatedEvent).await;
                 Ok(id)
             }
             Err(failure) => {
-                self.dispose_container(&container).await?;
+                self.cleanup_container(&container).await?;
                 Err(failure)
             }
         }
     }
 
-    async fn image_of(&self, config: &v1::ContainerConfig) -> Result<(ImageRecord, ImageConfig)> {
+    async fn image_of(&self, config: &v1::ContainerConfig) -> Result<(StoredImage, ImageConfig)> {
         let name = config.image.as_ref().map(|image| image.image.clone()).unwrap_or_default();
         let image =
             self.images.resolve(&name).await.doing(format!("failed to resolve image {name:?}"))?;
@@ -110,7 +112,7 @@ impl Runtime {
     }
 
     /// Prepares mounts, volumes and the specification, then marks the container created.
-    async fn furnish(
+    async fn prepare_container(
         &self,
         container: &Arc<Container>,
         sandbox: &Arc<Sandbox>,
@@ -121,68 +123,68 @@ impl Runtime {
         let record = container.record();
         let config = record.config.clone().unwrap_or_default();
         let names = image_view_names(&container.id, &config);
-        self.book
+        self.record_store
             .change_container(container, |record| {
                 record.image_views.clone_from(&names);
                 !names.is_empty()
             })
             .await?;
-        let (machine, places) = (Arc::clone(&self.machine), self.places(&sandbox.id));
-        let (folder, mounts) =
-            (self.container_folder(&container.id), self.container_mounts(&container.id));
+        let (machine, pod_paths) = (Arc::clone(&self.machine), self.pod_paths(&sandbox.id));
+        let (dir, mounts) =
+            (self.container_dir(&container.id), self.container_mounts(&container.id));
         let log_path = record.log_path.clone();
         let (id, image_id) = (container.id.clone(), record.image_id.clone());
         let sandbox_id = sandbox.id.clone();
         let store = self.images.store();
         let pod_namespaces = namespaces_of(&sandbox.record());
         let handler = self.handler_of(&sandbox.record(), &config);
-        let device_folders = self.settings.device_specifications.clone();
+        let device_dirs = self.settings.device_specifications.clone();
         let (cgroup, user) = blocking(move || {
-            durable::make_folder(&folder)?;
+            durable::make_dir(&dir)?;
             make_log_dir(&sandbox_config, &config)?;
-            let wish = Wish::of_pod(&sandbox_id, &sandbox_config).of_container(&config);
-            let labels = machine.selinux.labels(&wish)?;
+            let request = LabelRequest::of_pod(&sandbox_id, &sandbox_config).of_container(&config);
+            let labels = machine.selinux.labels(&request)?;
             let mut view = store.create_view(&id, &image_id)?;
             view.overlay.label.clone_from(&labels.file);
             let mut extra_mounts = mount_images(&store, &config, (&names, &labels), &mounts)?;
             let defined = &image_config.config.volumes;
-            extra_mounts.extend(defined_volumes(&view.overlay, &folder, &config, defined)?);
+            extra_mounts.extend(defined_volumes(&view.overlay, &dir, &config, defined)?);
             let root = match &handler {
                 Some(_) => Some(mount_root(&view.overlay, &mounts)?),
                 None => None,
             };
-            let given = Ingredients {
+            let inputs = ContainerInputs {
                 id: &id,
                 config: &config,
                 sandbox: &sandbox_config,
                 pod_namespaces,
                 image: &image_config.config,
                 overlay: &view.overlay,
-                places: &places,
+                pod_paths: &pod_paths,
                 extra_mounts,
                 log_path: &log_path,
                 handler,
                 root,
-                device_folders: &device_folders,
+                device_dirs: &device_dirs,
                 labels: &labels,
             };
-            let (mut spec, identity) = container_spec(&machine, &given)
+            let (mut spec, identity) = container_spec(&machine, &inputs)
                 .doing(format!("failed to generate container {id:?} spec"))?;
-            make_bundle(&mut spec, &folder)?;
-            let specification = folder.join(SPECIFICATION);
+            make_bundle(&mut spec, &dir)?;
+            let specification = dir.join(SPECIFICATION);
             // Need not outlive a power failure: the pod does not either, so the container is never
             // started.
-            durable::write_lasting(
+            durable::write_with_durability(
                 &specification,
                 &spec.encode_to_vec(),
-                durable::Lasting::ThroughKills,
+                durable::Durability::SurvivesKills,
             )?;
             let cgroup = spec.cgroup.map(|cgroup| cgroup.path).unwrap_or_default();
             Ok((cgroup, user_of(&identity)))
         })
         .await?;
         reached("container-furnished");
-        self.book
+        self.record_store
             .change_container(container, |record| {
                 record.user = Some(user);
                 record.cgroup = cgroup;
@@ -195,15 +197,15 @@ impl Runtime {
     }
 
     /// Removes everything of a container. Continues an interrupted removal.
-    pub(super) async fn dispose_container(&self, container: &Arc<Container>) -> Result<()> {
-        if let Ok(sandbox) = self.book.sandbox(&container.sandbox_id) {
+    pub(super) async fn cleanup_container(&self, container: &Arc<Container>) -> Result<()> {
+        if let Ok(sandbox) = self.record_store.sandbox(&container.sandbox_id) {
             let id = &container.id;
-            let delete = |client: Client| async move { client.delete(id).await };
-            self.by_supervisor(&sandbox, delete).await?;
+            let delete = |client: SupervisorClient| async move { client.delete(id).await };
+            self.call_supervisor(&sandbox, delete).await?;
         }
         self.remove_group(&container.record().cgroup, &container.id).await?;
-        let (folder, mounts) =
-            (self.container_folder(&container.id), self.container_mounts(&container.id));
+        let (dir, mounts) =
+            (self.container_dir(&container.id), self.container_mounts(&container.id));
         let (store, mut views) = (self.images.store(), container.record().image_views);
         views.push(container.id.clone());
         blocking(move || {
@@ -211,12 +213,12 @@ impl Runtime {
             for view in views {
                 store.remove_view(&view)?;
             }
-            durable::remove_tree(&folder)
+            durable::remove_tree(&dir)
         })
         .await?;
         reached("container-disposed");
         self.usage.forget(&container.id);
-        self.book.remove_container(&container.id).await
+        self.record_store.remove_container(&container.id).await
     }
 }
 
@@ -226,16 +228,16 @@ fn check_ready(sandbox: &Sandbox) -> Result<()> {
     if sandbox.record().stage() == SandboxStage::Ready {
         return Ok(());
     }
-    Err(Failure::plain(format!("sandbox {:?} is not running", sandbox.id)))
+    Err(CriError::plain(format!("sandbox {:?} is not running", sandbox.id)))
 }
 
-fn namespaces_of(record: &crate::records::SandboxRecord) -> v1::NamespaceOption {
+fn namespaces_of(record: &crate::records::StoredSandbox) -> v1::NamespaceOption {
     let linux = record.config.as_ref().and_then(|config| config.linux.as_ref());
     let security = linux.and_then(|linux| linux.security_context.as_ref());
     security.and_then(|security| security.namespace_options.clone()).unwrap_or_default()
 }
 
-fn user_of(identity: &Identity) -> v1::LinuxContainerUser {
+fn user_of(identity: &ResolvedUser) -> v1::LinuxContainerUser {
     v1::LinuxContainerUser {
         uid: identity.uid.into(),
         gid: identity.gid.into(),
@@ -249,9 +251,9 @@ fn user_of(identity: &Identity) -> v1::LinuxContainerUser {
 fn make_log_dir(sandbox: &v1::PodSandboxConfig, config: &v1::ContainerConfig) -> Result<()> {
     let Some(name) = log_name(sandbox, config) else { return Ok(()) };
     let dir = Path::new(&sandbox.log_directory);
-    let made = host_paths::Folder::make(dir, LOG_DIR_MODE)
-        .and_then(|dir| dir.make_folder(name.parent().unwrap_or(Path::new("")), LOG_DIR_MODE));
-    made.map(drop).map_err(|error| Failure::plain(error.to_string()))
+    let made = host_paths::OpenDir::make(dir, LOG_DIR_MODE)
+        .and_then(|dir| dir.make_dir(name.parent().unwrap_or(Path::new("")), LOG_DIR_MODE));
+    made.map(drop).map_err(|error| CriError::plain(error.to_string()))
 }
 
 const LOG_DIR_MODE: u32 = 0o755;
@@ -275,43 +277,45 @@ fn log_path(sandbox: &v1::PodSandboxConfig, config: &v1::ContainerConfig) -> Str
 /// A name for each image mount, by its index in the list.
 fn image_view_names(id: &str, config: &v1::ContainerConfig) -> Vec<String> {
     let images = config.mounts.iter().filter(|mount| mount.image.is_some());
-    images.enumerate().map(|(at, _)| format!("{id}-{at}")).collect()
+    images.enumerate().map(|(mount_path, _)| format!("{id}-{mount_path}")).collect()
 }
 
 /// Mounts images that are used as volumes; returns them as host mounts.
 fn mount_images(
-    store: &Store,
+    store: &ImageStore,
     config: &v1::ContainerConfig,
-    (names, labels): (&[String], &Labels),
-    folder: &Path,
+    (names, labels): (&[String], &SelinuxLabels),
+    dir: &Path,
 ) -> Result<Vec<v1::Mount>> {
     let mut all = Vec::new();
     let images = config.mounts.iter().filter(|mount| mount.image.is_some());
     for (mount, view) in images.zip(names) {
         let image = mount.image.as_ref().map(|image| image.image.clone()).unwrap_or_default();
-        let at = &mount.container_path;
+        let mount_path = &mount.container_path;
         if !mount.host_path.is_empty() {
-            return Err(Failure::plain(format!(
-                "hostpath must be empty while mount image: {:?} at {at:?}",
+            return Err(CriError::plain(format!(
+                "hostpath must be empty while mount image: {:?} at {mount_path:?}",
                 mount.host_path
             )));
         }
         if !mount.readonly {
-            return Err(Failure::plain(format!(
-                "readonly must be true while mount image: {image:?} at {at:?}"
+            return Err(CriError::plain(format!(
+                "readonly must be true while mount image: {image:?} at {mount_path:?}"
             )));
         }
         if image.is_empty() {
-            return Err(Failure::plain(format!("image not specified in the mount at {at:?}")));
+            return Err(CriError::plain(format!(
+                "image not specified in the mount at {mount_path:?}"
+            )));
         }
         let mut made = store
             .create_read_only_view(view, &image)
             .doing(format!("failed to mount image volume {image:?}"))?;
-        let place = folder.join(view.rsplit('-').next().unwrap_or_default());
-        durable::make_folder(&place)?;
+        let place = dir.join(view.rsplit('-').next().unwrap_or_default());
+        durable::make_dir(&place)?;
         made.overlay.label.clone_from(&labels.file);
         image_store::mount_overlay(&made.overlay, &place)?;
-        let source = beneath(&place, &mount.image_sub_path).doing(format!(
+        let source = resolve_beneath(&place, &mount.image_sub_path).doing(format!(
             "failed to ensure image subpath {:?} in {image:?}",
             mount.image_sub_path
         ))?;
@@ -332,37 +336,37 @@ fn mount_images(
 /// A directory of an image by its path there; links do not lead out of the image.
 ///
 /// upstream: containerd internal/cri/server/container_image_mount.go (ensureImageSubPath)
-fn beneath(root: &Path, name: &str) -> Result<PathBuf> {
+fn resolve_beneath(root: &Path, name: &str) -> Result<PathBuf> {
     if name.is_empty() {
         return Ok(root.to_owned());
     }
     if name.split('/').any(|part| part == "..") {
-        return Err(Failure::plain("it has a part that leads upwards"));
+        return Err(CriError::plain("it has a part that leads upwards"));
     }
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let resolve = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
-    let folder = open(root, flags, Mode::empty())
+    let dir = open(root, flags, Mode::empty())
         .and_then(|root| openat2(&root, name, flags, Mode::empty(), resolve))
         .doing("opening it")?;
     // The image is mounted read-only, so the result cannot change.
-    let link = format!("/proc/self/fd/{}", folder.as_raw_fd());
+    let link = format!("/proc/self/fd/{}", dir.as_raw_fd());
     let found = std::fs::read_link(&link).doing("finding its path")?;
     if !found.starts_with(root) {
-        return Err(Failure::plain("it lies outside the image"));
+        return Err(CriError::plain("it lies outside the image"));
     }
     Ok(found)
 }
 
 /// Creates the bundle in which hooks find the container's configuration and root.
-fn make_bundle(spec: &mut ContainerSpec, folder: &Path) -> Result<()> {
+fn make_bundle(spec: &mut ContainerSpec, dir: &Path) -> Result<()> {
     if spec.hooks.is_empty() {
         return Ok(());
     }
-    let bundle = folder.join("bundle");
+    let bundle = dir.join("bundle");
     let root = bundle.join(ROOT_IN_BUNDLE);
-    durable::make_folder(&root)?;
+    durable::make_dir(&root)?;
     let text = oci_bundle::for_hooks(spec, &root.display().to_string())
-        .map_err(|error| Failure::plain(error.to_string()))?;
+        .map_err(|error| CriError::plain(error.to_string()))?;
     let file = bundle.join("config.json");
     std::fs::write(&file, text).doing(format!("writing {}", file.display()))?;
     spec.bundle = bundle.display().to_string();
@@ -370,9 +374,9 @@ fn make_bundle(spec: &mut ContainerSpec, folder: &Path) -> Result<()> {
 }
 
 /// Mounts the container's root for an OCI runtime.
-fn mount_root(overlay: &image_store::OverlayOptions, folder: &Path) -> Result<PathBuf> {
-    let place = folder.join("root");
-    durable::make_folder(&place)?;
+fn mount_root(overlay: &image_store::OverlayOptions, dir: &Path) -> Result<PathBuf> {
+    let place = dir.join("root");
+    durable::make_dir(&place)?;
     image_store::mount_overlay(overlay, &place)?;
     Ok(place)
 }
@@ -382,7 +386,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn folders_of_an_image_are_found_beneath_it_or_not_at_all() {
+    fn dirs_of_an_image_are_found_beneath_it_or_not_at_all() {
         let outer = tempfile::tempdir().unwrap();
         let root = outer.path().canonicalize().unwrap().join("image");
         std::fs::create_dir_all(root.join("a/b")).unwrap();
@@ -408,7 +412,7 @@ mod tests {
             ("file", None),
             ("missing", None),
         ] {
-            let outcome = beneath(&root, name);
+            let outcome = resolve_beneath(&root, name);
             let expected = found.map(|found| root.join(found));
             assert_eq!(
                 outcome.as_ref().ok().map(|path| path.components().collect::<PathBuf>()),

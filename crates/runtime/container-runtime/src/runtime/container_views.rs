@@ -5,20 +5,20 @@
 use std::collections::BTreeMap;
 
 use cri_wire::v1;
-use image_store::ImageRecord;
+use image_store::StoredImage;
 use serde_json::json;
 
 use super::Runtime;
-use crate::book::Container;
-use crate::failure::{Doing as _, Result};
+use crate::failure::{CallContext as _, Result};
 use crate::filters;
 use crate::images::short_name;
-use crate::records::{ContainerRecord, ContainerStage};
+use crate::record_store::Container;
+use crate::records::{ContainerStage, StoredContainer};
 use crate::signals;
 
-pub(super) fn state_of(record: &ContainerRecord) -> v1::ContainerState {
+pub(super) fn state_of(record: &StoredContainer) -> v1::ContainerState {
     match record.stage() {
-        ContainerStage::Making | ContainerStage::Created => v1::ContainerState::ContainerCreated,
+        ContainerStage::Creating | ContainerStage::Created => v1::ContainerState::ContainerCreated,
         // Start requested, and not running yet.
         ContainerStage::Started if record.started_at == 0 => v1::ContainerState::ContainerCreated,
         ContainerStage::Started => v1::ContainerState::ContainerRunning,
@@ -34,16 +34,17 @@ impl Runtime {
     pub fn list_containers(&self, filter: Option<v1::ContainerFilter>) -> Vec<v1::Container> {
         let filter = filter.unwrap_or_default();
         // Prefixes of ids are resolved.
-        let id = self.book.container(&filter.id).map_or(filter.id.clone(), |it| it.id.clone());
+        let id =
+            self.record_store.container(&filter.id).map_or(filter.id.clone(), |it| it.id.clone());
         let sandbox = self
-            .book
+            .record_store
             .sandbox(&filter.pod_sandbox_id)
             .map_or(filter.pod_sandbox_id.clone(), |it| it.id.clone());
-        self.book
+        self.record_store
             .containers()
             .iter()
             .map(|container| container.record())
-            .filter(|record| record.stage() != ContainerStage::Making)
+            .filter(|record| record.stage() != ContainerStage::Creating)
             .map(|record| {
                 let state = state_of(&record).into();
                 let config = record.config.unwrap_or_default();
@@ -70,7 +71,7 @@ impl Runtime {
     ) -> Result<v1::ContainerStatusResponse> {
         let id = &request.container_id;
         let container = self
-            .book
+            .record_store
             .container(id)
             .doing(format!("an error occurred when try to find container {id:?}"))?;
         let image_id = container.record().image_id;
@@ -87,7 +88,7 @@ impl Runtime {
     pub(crate) fn container_status_of(
         &self,
         container: &Container,
-        image: Option<&ImageRecord>,
+        image: Option<&StoredImage>,
     ) -> v1::ContainerStatus {
         let record = container.record();
         let state = state_of(&record);
@@ -149,7 +150,8 @@ impl Runtime {
         if state_of(&container.record()) != v1::ContainerState::ContainerRunning {
             return None;
         }
-        let supervisor = self.book.sandbox(&container.sandbox_id).ok()?.reachable().ok()?;
+        let supervisor =
+            self.record_store.sandbox(&container.sandbox_id).ok()?.require_supervisor().ok()?;
         let pod = supervisor.client.list().await.ok()?;
         pod.containers.iter().find(|one| one.id == container.id).map(|one| one.pid)
     }

@@ -15,7 +15,7 @@ use cri_wire::v1;
 use image_store::OverlayOptions;
 
 use crate::durable;
-use crate::failure::{Doing as _, Result};
+use crate::failure::{CallContext as _, Result};
 use crate::specification::clean;
 
 /// The mode of `mkdir`: the path does not exist in the image.
@@ -23,7 +23,7 @@ const PLAIN: u32 = 0o755;
 
 pub(super) fn defined_volumes(
     image: &OverlayOptions,
-    folder: &Path,
+    dir: &Path,
     config: &v1::ContainerConfig,
     defined: &[String],
 ) -> Result<Vec<v1::Mount>> {
@@ -34,8 +34,8 @@ pub(super) fn defined_volumes(
         if mounted.any(|path| path == clean(&container_path)) {
             continue;
         }
-        let place = folder.join("volumes").join(at.to_string());
-        durable::make_folder(&place)?;
+        let place = dir.join("volumes").join(at.to_string());
+        durable::make_dir(&place)?;
         let doing = || format!("filling the volume {target:?} of the image");
         if !image_store::copy_volume(image, &container_path, &place).doing(doing())? {
             std::fs::set_permissions(&place, Permissions::from_mode(PLAIN)).doing(doing())?;

@@ -14,8 +14,8 @@ use std::time::Duration;
 
 use container_create::spec::ProcessSpec;
 use cri_wire::{MESSAGE_SIZE_LIMIT, v1};
-use pod_supervisor::protocol::Exit;
-use pod_supervisor::{Client, ClientError, ExecRequest, Stdio};
+use pod_supervisor::protocol::ProcessExit;
+use pod_supervisor::{ClientError, ExecOptions, StdioDescriptors, SupervisorClient};
 use prost::Message as _;
 use rustix::io::Errno;
 use rustix::pipe::{PipeFlags, pipe_with};
@@ -27,32 +27,32 @@ use tonic::Code;
 
 use super::Runtime;
 use super::container_views::state_of;
-use crate::book::{Container, Sandbox};
-use crate::failure::{Doing as _, Failure, Result};
+use crate::failure::{CallContext as _, CriError, Result};
 use crate::identity;
-use crate::supervision::Supervisor;
-use left_behind::LeftBehind;
+use crate::record_store::{Container, Sandbox};
+use crate::supervision::SupervisorConnection;
+use leftover_processes::LeftoverProcesses;
 
-mod left_behind;
+mod leftover_processes;
 #[cfg(test)]
 mod tests;
 
 /// How much of each stream is kept.
-const MOST_OUTPUT: usize = 16 << 20;
+const MAX_OUTPUT: usize = 16 << 20;
 /// After the command's exit, wait this long for output of a child that holds its streams, counted
 /// from when the child last ran.
-const SILENCE: Duration = Duration::from_millis(500);
+const IDLE_TIMEOUT: Duration = Duration::from_millis(500);
 /// How long after its deadline the supervisor may take to report a command's end.
-const KILLED_WITHIN: Duration = Duration::from_secs(10);
+const KILL_GRACE: Duration = Duration::from_secs(10);
 
 /// The error for a command whose exit status is lost.
-pub(crate) const UNHEARD: &str = "how the command ended is not known: the pod's supervisor has ended, or does not know it any more";
+pub(crate) const EXIT_UNKNOWN_MESSAGE: &str = "how the command ended is not known: the pod's supervisor has ended, or does not know it any more";
 
 /// A running container and its supervisor.
-pub(crate) struct Running {
+pub(crate) struct RunningContainer {
     pub(crate) container: Arc<Container>,
     pub(crate) sandbox: Arc<Sandbox>,
-    pub(crate) supervisor: Arc<Supervisor>,
+    pub(crate) supervisor: Arc<SupervisorConnection>,
 }
 
 /// Kills an exec whose caller is gone, over the connection that exists by then.
@@ -65,7 +65,7 @@ pub(crate) struct ExecGuard {
 }
 
 impl ExecGuard {
-    pub(crate) fn new(runtime: &Runtime, running: &Running, exec: &str) -> Self {
+    pub(crate) fn new(runtime: &Runtime, running: &RunningContainer, exec: &str) -> Self {
         Self {
             runtime: runtime.clone(),
             sandbox: Arc::clone(&running.sandbox),
@@ -82,7 +82,7 @@ impl ExecGuard {
     /// The start failed. If the connection was cut, the exec may run all the same, and is killed.
     pub(crate) fn not_started(self, error: &ClientError) {
         self.sandbox.execs.forget(&self.exec);
-        if !error.is_gone() {
+        if !error.is_disconnected() {
             self.disarm();
         }
     }
@@ -103,8 +103,9 @@ async fn kill_exec(
     container: &str,
     exec: &str,
 ) -> Result<()> {
-    let kill = |client: Client| async move { client.kill_exec(container, exec, 9, true).await };
-    runtime.by_supervisor(sandbox, kill).await
+    let kill =
+        |client: SupervisorClient| async move { client.kill_exec(container, exec, 9, true).await };
+    runtime.call_supervisor(sandbox, kill).await
 }
 
 impl Drop for ExecGuard {
@@ -126,19 +127,19 @@ impl Drop for ExecGuard {
 impl Runtime {
     /// The container, if a command can be run in it.
     pub(crate) fn running_container(&self, id: &str) -> Result<Arc<Container>> {
-        let container = self.book.container(id)?;
+        let container = self.record_store.container(id)?;
         match state_of(&container.record()) {
             v1::ContainerState::ContainerRunning => Ok(container),
-            state => Err(Failure::plain(format!("container is in {} state", state.as_str_name()))),
+            state => Err(CriError::plain(format!("container is in {} state", state.as_str_name()))),
         }
     }
 
     /// The same, with its supervisor.
-    pub(crate) async fn running(&self, id: &str) -> Result<Running> {
+    pub(crate) async fn running(&self, id: &str) -> Result<RunningContainer> {
         let container = self.running_container(id)?;
-        let sandbox = self.book.sandbox(&container.sandbox_id)?;
+        let sandbox = self.record_store.sandbox(&container.sandbox_id)?;
         let supervisor = self.supervisor_of(&sandbox).await?;
-        Ok(Running { container, sandbox, supervisor })
+        Ok(RunningContainer { container, sandbox, supervisor })
     }
 
     /// The command with the container's environment, working directory and user.
@@ -149,7 +150,7 @@ impl Runtime {
         terminal: bool,
     ) -> Result<ProcessSpec> {
         if command.is_empty() {
-            return Err(Failure::plain("no command specified"));
+            return Err(CriError::plain("no command specified"));
         }
         let own = self.specification(container).await?.process.unwrap_or_default();
         let mut environment = own.environment;
@@ -171,7 +172,7 @@ impl Runtime {
             .await
             .map_err(|failure| match failure.code {
                 Code::NotFound => {
-                    failure.while_doing(format!("failed to find container {id:?} in store"))
+                    failure.with_context(format!("failed to find container {id:?} in store"))
                 }
                 _ => failure,
             })
@@ -192,12 +193,12 @@ impl Runtime {
         let started = running
             .supervisor
             .client
-            .exec(ExecRequest {
+            .exec(ExecOptions {
                 container: running.container.id.clone(),
                 exec: exec.clone(),
                 process,
                 timeout: limit,
-                stdio: Stdio { stdin: None, stdout: Some(stdout), stderr: Some(stderr) },
+                stdio: StdioDescriptors { stdin: None, stdout: Some(stdout), stderr: Some(stderr) },
                 user: None,
             })
             .await;
@@ -209,64 +210,66 @@ impl Runtime {
         // Without a deadline it has no cgroup of its own, and there is nothing to look for.
         let group =
             limit.and_then(|_| self.hierarchy.group(&running.container.record().cgroup).ok());
-        let left = LeftBehind::of(group, &exec);
-        let goes_on = || left.clone().goes_on();
-        let Some(ended) = until_over(exited, (output, errors), deadline, goes_on).await else {
+        let left = LeftoverProcesses::of(group, &exec);
+        let is_runnable = || left.clone().is_runnable();
+        let Some(ended) = wait_for_command(exited, (output, errors), deadline, is_runnable).await
+        else {
             guard.kill().await;
-            return Err(too_late(limit));
+            return Err(deadline_exceeded(limit));
         };
         // Otherwise the guard kills what may be left of it.
-        let exit = ended.exit.map_err(|_| Failure::new(Code::Unavailable, UNHEARD))?;
+        let exit =
+            ended.exit.map_err(|_| CriError::new(Code::Unavailable, EXIT_UNKNOWN_MESSAGE))?;
         guard.disarm();
         if exit.timed_out {
-            return Err(too_late(limit));
+            return Err(deadline_exceeded(limit));
         }
         let (stdout, stderr) = (ended.stdout?, ended.stderr?);
-        fitting(v1::ExecSyncResponse { stdout, stderr, exit_code: exit.code })
+        check_message_size(v1::ExecSyncResponse { stdout, stderr, exit_code: exit.code })
     }
 }
 
 /// None: beyond any practical time.
 fn deadline_of(limit: Duration) -> Option<Instant> {
     let now = Instant::now();
-    now.checked_add(limit.saturating_add(KILLED_WITHIN))?;
+    now.checked_add(limit.saturating_add(KILL_GRACE))?;
     now.checked_add(limit)
 }
 
-fn too_late(limit: Option<Duration>) -> Failure {
+fn deadline_exceeded(limit: Option<Duration>) -> CriError {
     let limit = limit.unwrap_or_default().as_secs();
-    Failure::new(
+    CriError::new(
         Code::DeadlineExceeded,
         format!("timeout {limit}s exceeded: context deadline exceeded"),
     )
 }
 
 /// A response that exceeds the clients' size limit is an error, with gRPC's usual message.
-fn fitting(answer: v1::ExecSyncResponse) -> Result<v1::ExecSyncResponse> {
+fn check_message_size(answer: v1::ExecSyncResponse) -> Result<v1::ExecSyncResponse> {
     let size = answer.encoded_len();
     if size <= MESSAGE_SIZE_LIMIT {
         return Ok(answer);
     }
-    Err(Failure::new(
+    Err(CriError::new(
         Code::ResourceExhausted,
         format!("trying to send message larger than max ({size} vs. {MESSAGE_SIZE_LIMIT})"),
     ))
 }
 
 /// The exit of a command and its output.
-struct Ended {
-    exit: std::result::Result<Exit, oneshot::error::RecvError>,
+struct CommandOutcome {
+    exit: std::result::Result<ProcessExit, oneshot::error::RecvError>,
     stdout: Result<Vec<u8>>,
     stderr: Result<Vec<u8>>,
 }
 
 /// Waits for the command and the end of its output. None at the deadline.
-async fn until_over<F: Future<Output = bool>>(
-    exited: oneshot::Receiver<Exit>,
+async fn wait_for_command<F: Future<Output = bool>>(
+    exited: oneshot::Receiver<ProcessExit>,
     (output, errors): (pipe::Receiver, pipe::Receiver),
     deadline: Option<Instant>,
-    goes_on: impl Fn() -> F,
-) -> Option<Ended> {
+    is_runnable: impl Fn() -> F,
+) -> Option<CommandOutcome> {
     let (over_sender, over) = watch::channel(false);
     let mut is_over = over.clone();
     let ending = async {
@@ -277,16 +280,16 @@ async fn until_over<F: Future<Output = bool>>(
     let all = async {
         let (exit, stdout, stderr) = tokio::join!(
             ending,
-            collect(output, over.clone(), &goes_on),
-            collect(errors, over, &goes_on)
+            collect(output, over.clone(), &is_runnable),
+            collect(errors, over, &is_runnable)
         );
-        Ended { exit, stdout, stderr }
+        CommandOutcome { exit, stdout, stderr }
     };
     let late = async {
         let Some(deadline) = deadline else { return std::future::pending().await };
         // Until the command's exit the supervisor enforces the deadline, and reports so in the
         // exit.
-        let latest = deadline + KILLED_WITHIN;
+        let latest = deadline + KILL_GRACE;
         if tokio::time::timeout_at(latest, is_over.wait_for(|over| *over)).await.is_ok() {
             tokio::time::sleep_until(deadline).await;
         }
@@ -311,18 +314,18 @@ pub(crate) fn pipe_pair() -> Result<(pipe::Receiver, OwnedFd)> {
 async fn collect<F: Future<Output = bool>>(
     mut stream: pipe::Receiver,
     mut over: watch::Receiver<bool>,
-    goes_on: impl Fn() -> F,
+    is_runnable: impl Fn() -> F,
 ) -> Result<Vec<u8>> {
-    let mut kept = Vec::new();
+    let mut collected = Vec::new();
     let mut part = vec![0; 64 * 1024];
     loop {
         let read = if *over.borrow_and_update() {
-            match tokio::time::timeout(SILENCE, stream.read(&mut part)).await {
+            match tokio::time::timeout(IDLE_TIMEOUT, stream.read(&mut part)).await {
                 Ok(read) => read,
-                Err(_) if goes_on().await => continue,
+                Err(_) if is_runnable().await => continue,
                 // What it said just before it fell silent is there by now.
                 Err(_) => match rustix::io::read(&stream, &mut part) {
-                    Err(Errno::AGAIN) => return Ok(kept),
+                    Err(Errno::AGAIN) => return Ok(collected),
                     read => read.map_err(Into::into),
                 },
             }
@@ -334,9 +337,9 @@ async fn collect<F: Future<Output = bool>>(
         };
         let read = read.doing("reading a command's output")?;
         if read == 0 {
-            return Ok(kept);
+            return Ok(collected);
         }
-        let room = MOST_OUTPUT - kept.len();
-        kept.extend_from_slice(&part[..read.min(room)]);
+        let room = MAX_OUTPUT - collected.len();
+        collected.extend_from_slice(&part[..read.min(room)]);
     }
 }

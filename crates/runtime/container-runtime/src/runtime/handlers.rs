@@ -17,17 +17,17 @@ use serde::Deserialize;
 use tokio::io::AsyncReadExt as _;
 
 use super::Runtime;
-use crate::records::SandboxRecord;
+use crate::records::StoredSandbox;
 use crate::settings::OciRuntime;
 
 const LIMIT: Duration = Duration::from_secs(10);
 /// The features are a few kilobytes.
-const LARGEST_ANSWER: u64 = 1 << 20;
+const MAX_ANSWER_SIZE: u64 = 1 << 20;
 
 /// The known features of the OCI runtimes.
 #[derive(Debug, Default)]
-pub(crate) struct Handlers {
-    known: Mutex<BTreeMap<String, v1::RuntimeHandlerFeatures>>,
+pub(crate) struct OciHandlers {
+    cached: Mutex<BTreeMap<String, v1::RuntimeHandlerFeatures>>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -47,7 +47,7 @@ fn features(text: &[u8]) -> v1::RuntimeHandlerFeatures {
 }
 
 /// Reads its output up to the limit; a runtime that writes more is ended by a broken pipe.
-async fn said(runtime: &OciRuntime) -> std::io::Result<(ExitStatus, Vec<u8>)> {
+async fn features_output(runtime: &OciRuntime) -> std::io::Result<(ExitStatus, Vec<u8>)> {
     let mut child = tokio::process::Command::new(&runtime.program)
         .args(&runtime.arguments)
         .arg("features")
@@ -58,13 +58,13 @@ async fn said(runtime: &OciRuntime) -> std::io::Result<(ExitStatus, Vec<u8>)> {
         .spawn()?;
     let mut text = Vec::new();
     if let Some(output) = child.stdout.take() {
-        output.take(LARGEST_ANSWER).read_to_end(&mut text).await?;
+        output.take(MAX_ANSWER_SIZE).read_to_end(&mut text).await?;
     }
     Ok((child.wait().await?, text))
 }
 
-async fn ask(runtime: &OciRuntime) -> Option<Vec<u8>> {
-    match tokio::time::timeout(LIMIT, said(runtime)).await {
+async fn query_features(runtime: &OciRuntime) -> Option<Vec<u8>> {
+    match tokio::time::timeout(LIMIT, features_output(runtime)).await {
         Ok(Ok((status, text))) if status.success() => Some(text),
         Ok(Ok((status, _))) => {
             tracing::warn!(program = %runtime.program.display(), %status, "features");
@@ -81,24 +81,24 @@ async fn ask(runtime: &OciRuntime) -> Option<Vec<u8>> {
     }
 }
 
-impl Handlers {
+impl OciHandlers {
     pub(super) async fn features(
         &self,
         runtimes: &BTreeMap<String, OciRuntime>,
     ) -> BTreeMap<String, v1::RuntimeHandlerFeatures> {
-        let mut all = self.known.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let mut all = self.cached.lock().unwrap_or_else(PoisonError::into_inner).clone();
         for (name, runtime) in runtimes {
             if all.contains_key(name) {
                 continue;
             }
             // A runtime that reported none is asked again the next time.
-            let said = ask(runtime).await;
-            let known = features(said.as_deref().unwrap_or_default());
-            if said.is_some() {
-                let mut all = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-                all.insert(name.clone(), known);
+            let features_output = query_features(runtime).await;
+            let cached = features(features_output.as_deref().unwrap_or_default());
+            if features_output.is_some() {
+                let mut all = self.cached.lock().unwrap_or_else(PoisonError::into_inner);
+                all.insert(name.clone(), cached);
             }
-            all.insert(name.clone(), known);
+            all.insert(name.clone(), cached);
         }
         all
     }
@@ -108,7 +108,7 @@ impl Runtime {
     /// The OCI runtime of a pod's containers; none for the built-in handler.
     pub(super) fn handler_of(
         &self,
-        sandbox: &SandboxRecord,
+        sandbox: &StoredSandbox,
         container: &v1::ContainerConfig,
     ) -> Option<HandlerSpec> {
         let runtime = self.settings.runtimes.get(&sandbox.runtime_handler)?;
@@ -123,7 +123,7 @@ impl Runtime {
 }
 
 /// The hostname in the pod's UTS namespace.
-fn hostname(sandbox: &SandboxRecord) -> String {
+fn hostname(sandbox: &StoredSandbox) -> String {
     let config = sandbox.config.clone().unwrap_or_default();
     let security = config.linux.and_then(|linux| linux.security_context).unwrap_or_default();
     match security.namespace_options.unwrap_or_default().network() {
@@ -140,7 +140,7 @@ fn hostname(sandbox: &SandboxRecord) -> String {
 ///
 /// upstream: gVisor runsc/specutils/cri.go (IsRootContainer, SandboxID)
 fn annotations(
-    sandbox: &SandboxRecord,
+    sandbox: &StoredSandbox,
     container: &v1::ContainerConfig,
 ) -> BTreeMap<String, String> {
     let config = sandbox.config.clone().unwrap_or_default();
@@ -169,20 +169,20 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_program_that_says_too_much_is_no_burden() {
+    async fn features_output_beyond_the_limit_is_not_kept() {
         let shell = |words: &str| OciRuntime {
             program: "/bin/sh".into(),
             arguments: vec!["-c".to_owned(), words.to_owned()],
         };
-        let endless = said(&shell("exec yes")).await.expect("it runs");
-        assert_eq!(endless.1.len() as u64, LARGEST_ANSWER);
+        let endless = features_output(&shell("exec yes")).await.expect("it runs");
+        assert_eq!(endless.1.len() as u64, MAX_ANSWER_SIZE);
         assert!(!endless.0.success());
-        assert_eq!(ask(&shell("echo $0")).await.expect("an answer"), b"features\n");
-        assert_eq!(ask(&shell("echo no; exit 3")).await, None);
+        assert_eq!(query_features(&shell("echo $0")).await.expect("an answer"), b"features\n");
+        assert_eq!(query_features(&shell("echo no; exit 3")).await, None);
     }
 
     #[test]
-    fn features_are_what_the_program_says_and_nothing_else() {
+    fn features_are_only_those_the_program_reports() {
         for (text, expected) in [
             (r#"{"mountOptions":["ro","rro"],"linux":{}}"#, true),
             (r#"{"mountOptions":["ro"]}"#, false),
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn a_container_is_told_what_it_belongs_to() {
+    fn a_container_has_annotations_of_its_pod() {
         let metadata = v1::PodSandboxMetadata {
             name: "web".into(),
             uid: "u-1".into(),
@@ -204,13 +204,13 @@ mod tests {
             attempt: 2,
         };
         let config = v1::PodSandboxConfig { metadata: Some(metadata), ..Default::default() };
-        let sandbox = SandboxRecord { id: "s1".into(), config: Some(config), ..Default::default() };
+        let sandbox = StoredSandbox { id: "s1".into(), config: Some(config), ..Default::default() };
         let mut container = v1::ContainerConfig {
             metadata: Some(v1::ContainerMetadata { name: "main".into(), attempt: 0 }),
             image: Some(v1::ImageSpec { image: "sha256:1".into(), ..Default::default() }),
             ..Default::default()
         };
-        let told = annotations(&sandbox, &container);
+        let actual = annotations(&sandbox, &container);
         for (name, value) in [
             ("sandbox-id", "s1"),
             ("sandbox-name", "web"),
@@ -219,16 +219,16 @@ mod tests {
             ("container-name", "main"),
             ("image-name", "sha256:1"),
         ] {
-            assert_eq!(told.get(&format!("io.kubernetes.cri.{name}")).unwrap(), value, "{name}");
+            assert_eq!(actual.get(&format!("io.kubernetes.cri.{name}")).unwrap(), value, "{name}");
         }
         // The runtime would look for a sandbox of its own, and there is none.
-        assert!(!told.contains_key("io.kubernetes.cri.container-type"));
+        assert!(!actual.contains_key("io.kubernetes.cri.container-type"));
         container.image.as_mut().unwrap().user_specified_image = "shop/web:1".into();
         assert_eq!(annotations(&sandbox, &container)["io.kubernetes.cri.image-name"], "shop/web:1");
     }
 
     #[test]
-    fn a_pod_has_its_name_unless_it_has_the_hosts() {
+    fn a_pod_has_its_own_hostname_unless_on_the_host_network() {
         let of = |network: v1::NamespaceMode| {
             let options = v1::NamespaceOption { network: network.into(), ..Default::default() };
             let security = v1::LinuxSandboxSecurityContext {
@@ -244,17 +244,17 @@ mod tests {
                 linux: Some(linux),
                 ..Default::default()
             };
-            hostname(&SandboxRecord { config: Some(config), ..Default::default() })
+            hostname(&StoredSandbox { config: Some(config), ..Default::default() })
         };
         assert_eq!(of(v1::NamespaceMode::Pod), "web");
         assert_eq!(of(v1::NamespaceMode::Node), "");
-        assert_eq!(hostname(&SandboxRecord::default()), "");
+        assert_eq!(hostname(&StoredSandbox::default()), "");
     }
 
     #[tokio::test]
-    async fn a_program_is_asked_once_and_one_that_is_missing_has_none() {
-        let folder = tempfile::tempdir().unwrap();
-        let program = folder.path().join("runtime");
+    async fn features_are_queried_once_and_a_missing_program_has_none() {
+        let dir = tempfile::tempdir().unwrap();
+        let program = dir.path().join("runtime");
         let script = "#!/bin/sh\necho x >> \"$0.asked\"\necho '{\"mountOptions\":[\"rro\"]}'\n";
         std::fs::write(&program, script).unwrap();
         let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
@@ -262,15 +262,15 @@ mod tests {
         let at = |program: std::path::PathBuf| OciRuntime { program, arguments: Vec::new() };
         let runtimes = BTreeMap::from([
             ("here".to_owned(), at(program.clone())),
-            ("missing".to_owned(), at(folder.path().join("missing"))),
+            ("missing".to_owned(), at(dir.path().join("missing"))),
         ]);
-        let handlers = Handlers::default();
+        let handlers = OciHandlers::default();
         for _ in 0..2 {
             let all = handlers.features(&runtimes).await;
             assert!(all["here"].recursive_read_only_mounts);
             assert!(!all["missing"].recursive_read_only_mounts);
         }
-        let asked = std::fs::read_to_string(folder.path().join("runtime.asked")).unwrap();
+        let asked = std::fs::read_to_string(dir.path().join("runtime.asked")).unwrap();
         assert_eq!(asked, "x\n");
     }
 }

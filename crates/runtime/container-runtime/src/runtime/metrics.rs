@@ -10,14 +10,14 @@
 
 use std::path::Path;
 
-use cgroup_files::{Cgroup, Stats};
+use cgroup_files::{Cgroup, CgroupStats};
 use cri_wire::v1;
 
 use super::Runtime;
 use super::container_views::state_of;
-use crate::book::{Container, Sandbox};
 use crate::clock::nanoseconds;
-use crate::failure::{Failure, Result, blocking};
+use crate::failure::{CriError, Result, blocking};
+use crate::record_store::{Container, Sandbox};
 use crate::records::SandboxStage;
 use crate::specification::group_of_pod;
 
@@ -30,18 +30,18 @@ const SECTOR: u64 = 512;
 
 /// The label values of one container's or pod's series.
 #[derive(Debug, Clone, Default)]
-struct Labels([String; LABELS.len()]);
+struct MetricLabels([String; LABELS.len()]);
 
 /// Series being collected.
 #[derive(Debug)]
-struct Series {
-    labels: Labels,
+struct MetricSeries {
+    labels: MetricLabels,
     at: i64,
     all: Vec<v1::Metric>,
 }
 
-impl Series {
-    fn new(labels: Labels) -> Self {
+impl MetricSeries {
+    fn new(labels: MetricLabels) -> Self {
         Self { labels, at: nanoseconds(), all: Vec::new() }
     }
 
@@ -50,10 +50,10 @@ impl Series {
     }
 
     /// Adds a series with additional label values.
-    fn add_of(&mut self, name: &str, more: &[&str], value: Option<u64>) {
+    fn add_of(&mut self, name: &str, extra_labels: &[&str], value: Option<u64>) {
         let known = METRICS.iter().find(|metric| metric.name == name);
         let (Some(value), Some(metric)) = (value, known) else { return };
-        if metric.more.len() != more.len() {
+        if metric.extra_labels.len() != extra_labels.len() {
             return;
         }
         let own = self.labels.0.iter().cloned();
@@ -61,7 +61,7 @@ impl Series {
             name: name.to_owned(),
             timestamp: self.at,
             metric_type: metric.kind.into(),
-            label_values: own.chain(more.iter().map(|one| (*one).to_owned())).collect(),
+            label_values: own.chain(extra_labels.iter().map(|one| (*one).to_owned())).collect(),
             value: Some(v1::UInt64Value { value }),
         });
     }
@@ -87,7 +87,7 @@ impl Series {
         }
     }
 
-    fn cpu(&mut self, stats: &Stats) {
+    fn cpu(&mut self, stats: &CgroupStats) {
         let seconds = |nanoseconds: Option<u64>| nanoseconds.map(|time| time / SECOND);
         let cpu = &stats.cpu;
         self.add("container_cpu_usage_seconds_total", seconds(cpu.usage));
@@ -98,7 +98,7 @@ impl Series {
         self.add("container_cpu_cfs_throttled_seconds_total", seconds(cpu.throttled));
     }
 
-    fn memory(&mut self, stats: &Stats) {
+    fn memory(&mut self, stats: &CgroupStats) {
         let memory = &stats.memory;
         for (name, value) in [
             ("container_memory_usage_bytes", memory.usage),
@@ -124,7 +124,7 @@ impl Series {
         self.add("container_oom_events_total", count);
     }
 
-    fn disks(&mut self, stats: &Stats) {
+    fn disks(&mut self, stats: &CgroupStats) {
         for io in &stats.io {
             let (major, minor) = (io.major.to_string(), io.minor.to_string());
             let device = device_name(&major, &minor);
@@ -145,7 +145,7 @@ impl Series {
         }
     }
 
-    fn processes(&mut self, stats: &Stats, group: &Cgroup) {
+    fn processes(&mut self, stats: &CgroupStats, group: &Cgroup) {
         let processes = group.processes_beneath().unwrap_or_default();
         let (descriptors, sockets) = open_files(&processes);
         self.add("container_processes", u64::try_from(processes.len()).ok());
@@ -221,7 +221,7 @@ impl Runtime {
     /// Metrics of every ready pod.
     pub async fn list_pod_sandbox_metrics(&self) -> Vec<v1::PodSandboxMetrics> {
         let mut all = Vec::new();
-        for sandbox in self.book.sandboxes() {
+        for sandbox in self.record_store.sandboxes() {
             if sandbox.record().stage() == SandboxStage::Ready {
                 all.push(self.metrics_of_pod(&sandbox).await);
             }
@@ -233,7 +233,7 @@ impl Runtime {
         let record = sandbox.record();
         let config = record.config.unwrap_or_default();
         let metadata = config.metadata.clone().unwrap_or_default();
-        let mut series = Series::new(Labels([
+        let mut series = MetricSeries::new(MetricLabels([
             String::new(),
             group_of_pod(&config).unwrap_or_default(),
             String::new(),
@@ -247,7 +247,7 @@ impl Runtime {
             series.links(&text);
         }
         let mut container_metrics = Vec::new();
-        for container in self.book.containers_of(&sandbox.id) {
+        for container in self.record_store.containers_of(&sandbox.id) {
             if state_of(&container.record()) == v1::ContainerState::ContainerRunning {
                 // A container that has just ended is left out.
                 container_metrics
@@ -268,7 +268,7 @@ impl Runtime {
     ) -> Result<v1::ContainerMetrics> {
         let record = container.record();
         let config = record.config.unwrap_or_default();
-        let mut series = Series::new(Labels([
+        let mut series = MetricSeries::new(MetricLabels([
             config.metadata.unwrap_or_default().name,
             record.cgroup.clone(),
             config.image.unwrap_or_default().image,
@@ -285,12 +285,12 @@ impl Runtime {
         let group = self
             .hierarchy
             .group(&record.cgroup)
-            .map_err(|error| Failure::plain(error.to_string()))?;
+            .map_err(|error| CriError::plain(error.to_string()))?;
         let metrics = blocking(move || {
-            let stats = group.stats().map_err(|error| Failure::plain(error.to_string()))?;
+            let stats = group.stats().map_err(|error| CriError::plain(error.to_string()))?;
             series.cpu(&stats);
             series.memory(&stats);
-            series.kills(group.out_of_memory_kills().ok());
+            series.kills(group.oom_kill_count().ok());
             series.disks(&stats);
             series.processes(&stats, &group);
             Ok(series.all)

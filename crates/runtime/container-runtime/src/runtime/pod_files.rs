@@ -18,92 +18,92 @@ use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
 
 use super::Runtime;
 use crate::durable;
-use crate::failure::{Doing as _, Failure, Result, blocking};
-use crate::specification::{Labels, PodPlaces, Wish};
+use crate::failure::{CallContext as _, CriError, Result, blocking};
+use crate::specification::{LabelRequest, PodPaths, SelinuxLabels};
 
 /// The usual size of shared memory; the files beside it are a few pages.
 const SIZE: &str = "mode=0711,size=65536k";
 /// An upper limit of the host's files that are copied.
-const LARGEST: u64 = 1 << 20;
+const MAX_SIZE: u64 = 1 << 20;
 
 impl Runtime {
-    pub(super) async fn make_pod_files(
+    pub(super) async fn create_pod_files(
         &self,
         sandbox: &str,
         config: &v1::PodSandboxConfig,
     ) -> Result<()> {
-        let (places, machine, config) =
-            (self.places(sandbox), std::sync::Arc::clone(&self.machine), config.clone());
+        let (pod_paths, machine, config) =
+            (self.pod_paths(sandbox), std::sync::Arc::clone(&self.machine), config.clone());
         let id = sandbox.to_owned();
         blocking(move || {
-            let labels = machine.selinux.labels(&Wish::of_pod(&id, &config))?;
-            make(&places, &machine.hostname, &config, &labels)
+            let labels = machine.selinux.labels(&LabelRequest::of_pod(&id, &config))?;
+            make(&pod_paths, &machine.hostname, &config, &labels)
         })
         .await
     }
 }
 
 fn make(
-    places: &PodPlaces,
+    pod_paths: &PodPaths,
     of_machine: &str,
     config: &v1::PodSandboxConfig,
-    labels: &Labels,
+    labels: &SelinuxLabels,
 ) -> Result<()> {
-    let folder = places.folder();
-    durable::make_folder(folder)?;
+    let dir = pod_paths.dir();
+    durable::make_dir(dir)?;
     let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
-    mount("shm", folder, "tmpfs", flags, options(labels)?.as_c_str())
-        .doing(format!("mounting what the pod shares at {}", folder.display()))?;
+    mount("shm", dir, "tmpfs", flags, options(labels)?.as_c_str())
+        .doing(format!("mounting what the pod shares at {}", dir.display()))?;
     let hostname = match config.hostname.as_str() {
         "" => of_machine,
         name => name,
     };
-    let owner = root_of_pod(config);
+    let owner = pod_root_ids(config);
     let write = |path: &Path, bytes: &[u8]| write(path, bytes, owner);
-    write(&places.hostname(), format!("{hostname}\n").as_bytes())?;
-    write(&places.hosts(), &of_host("/etc/hosts")?)?;
+    write(&pod_paths.hostname(), format!("{hostname}\n").as_bytes())?;
+    write(&pod_paths.hosts(), &read_host_file("/etc/hosts")?)?;
     let resolver = match &config.dns_config {
         Some(dns) => resolver(dns)?,
         None => String::new(),
     };
     if resolver.is_empty() {
-        write(&places.resolver(), &of_host("/etc/resolv.conf")?)?;
+        write(&pod_paths.resolver(), &read_host_file("/etc/resolv.conf")?)?;
     } else {
-        write(&places.resolver(), resolver.as_bytes())?;
+        write(&pod_paths.resolver(), resolver.as_bytes())?;
     }
     let options = config.linux.as_ref().and_then(|linux| linux.security_context.as_ref());
     let options = options.and_then(|security| security.namespace_options.as_ref());
     if options.is_some_and(|options| options.ipc() == v1::NamespaceMode::Node) {
         return Ok(());
     }
-    let place = places.shared_memory();
-    durable::make_folder(&place)?;
+    let place = pod_paths.shared_memory();
+    durable::make_dir(&place)?;
     fs::set_permissions(&place, fs::Permissions::from_mode(0o1777))
         .doing(format!("mode of {}", place.display()))
 }
 
 /// Mount options of the pod's shared file system.
-fn options(labels: &Labels) -> Result<CString> {
+fn options(labels: &SelinuxLabels) -> Result<CString> {
     let label = match labels.file.as_str() {
         "" => String::new(),
         label => format!(",context=\"{label}\""),
     };
     CString::new(format!("{SIZE}{label}"))
-        .map_err(|_| Failure::plain("the label of the pod's files has a zero byte in it"))
+        .map_err(|_| CriError::plain("the label of the pod's files has a zero byte in it"))
 }
 
 /// The ids of the pod's root on the host. Files that belong to it need no id-mapped mount, which
 /// the state directory's file system (a tmpfs) supports only since Linux 6.3.
-fn root_of_pod(config: &v1::PodSandboxConfig) -> Option<(u32, u32)> {
+fn pod_root_ids(config: &v1::PodSandboxConfig) -> Option<(u32, u32)> {
     let security = config.linux.as_ref()?.security_context.as_ref()?;
-    let wish = security.namespace_options.as_ref()?.userns_options.as_ref()?;
-    if wish.mode() != v1::NamespaceMode::Pod {
+    let userns = security.namespace_options.as_ref()?.userns_options.as_ref()?;
+    if userns.mode() != v1::NamespaceMode::Pod {
         return None;
     }
     let root = |ranges: &[v1::IdMapping]| {
         ranges.iter().find(|range| range.container_id == 0).map(|range| range.host_id)
     };
-    root(&wish.uids).zip(root(&wish.gids))
+    root(&userns.uids).zip(root(&userns.gids))
 }
 
 fn write(path: &Path, bytes: &[u8], owner: Option<(u32, u32)>) -> Result<()> {
@@ -117,11 +117,11 @@ fn write(path: &Path, bytes: &[u8], owner: Option<(u32, u32)>) -> Result<()> {
 }
 
 /// A file of the host; empty if it does not exist.
-fn of_host(path: &str) -> Result<Vec<u8>> {
+fn read_host_file(path: &str) -> Result<Vec<u8>> {
     let mut bytes = Vec::new();
     match fs::File::open(path) {
         Ok(file) => {
-            file.take(LARGEST).read_to_end(&mut bytes).doing(format!("reading {path}"))?;
+            file.take(MAX_SIZE).read_to_end(&mut bytes).doing(format!("reading {path}"))?;
             Ok(bytes)
         }
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(bytes),
@@ -131,16 +131,16 @@ fn of_host(path: &str) -> Result<Vec<u8>> {
 
 /// upstream: containerd parseDNSOptions
 fn resolver(dns: &v1::DnsConfig) -> Result<String> {
-    const MOST_SEARCHES: usize = 32;
-    if dns.searches.len() > MOST_SEARCHES {
-        return Err(Failure::invalid(format!(
-            "DNS has {} search domains; at most {MOST_SEARCHES}",
+    const MAX_SEARCHES: usize = 32;
+    if dns.searches.len() > MAX_SEARCHES {
+        return Err(CriError::invalid(format!(
+            "DNS has {} search domains; at most {MAX_SEARCHES}",
             dns.searches.len()
         )));
     }
     let lines = dns.servers.iter().chain(&dns.searches).chain(&dns.options);
     if lines.into_iter().any(|word| word.contains('\n')) {
-        return Err(Failure::invalid("a DNS setting has a line break in it"));
+        return Err(CriError::invalid("a DNS setting has a line break in it"));
     }
     let mut text = String::new();
     if !dns.searches.is_empty() {
@@ -175,16 +175,17 @@ mod tests {
 
     /// Needs root, as the runtime does.
     #[test]
-    fn what_a_pod_shares_has_a_limit_and_goes_with_its_mount() {
+    fn shared_pod_files_are_limited_and_removed_with_their_mount() {
         // The mount table escapes a space as an octal number.
         let bed = tempfile::tempdir().unwrap();
         let pod = bed.path().canonicalize().unwrap().join("a pod");
-        let places = PodPlaces::new(&pod.join("shared"));
-        make(&places, "host", &v1::PodSandboxConfig::default(), &Labels::default()).unwrap();
-        assert_eq!(fs::read(places.hostname()).unwrap(), b"host\n");
-        let mode = fs::metadata(places.shared_memory()).unwrap().permissions().mode();
+        let pod_paths = PodPaths::new(&pod.join("shared"));
+        make(&pod_paths, "host", &v1::PodSandboxConfig::default(), &SelinuxLabels::default())
+            .unwrap();
+        assert_eq!(fs::read(pod_paths.hostname()).unwrap(), b"host\n");
+        let mode = fs::metadata(pod_paths.shared_memory()).unwrap().permissions().mode();
         assert_eq!(mode & 0o7777, 0o1777);
-        for path in [places.hostname(), places.shared_memory().join("file")] {
+        for path in [pod_paths.hostname(), pod_paths.shared_memory().join("file")] {
             let filled = fs::write(&path, vec![7; 80 << 20]).unwrap_err();
             assert_eq!(filled.kind(), std::io::ErrorKind::StorageFull, "{}", path.display());
             fs::write(&path, "").unwrap();
@@ -196,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn a_resolver_has_its_lines_in_order_and_nothing_smuggled_in() {
+    fn resolv_conf_lines_are_ordered_and_cannot_be_injected() {
         let texts = |list: &[&str]| list.iter().map(|text| (*text).to_owned()).collect();
         let dns = v1::DnsConfig {
             servers: texts(&["10.0.0.10", "10.0.0.11"]),

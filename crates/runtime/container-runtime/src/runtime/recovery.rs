@@ -10,23 +10,23 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::Runtime;
-use super::meeting::has_run;
-use super::sandbox_stop::HalfMade;
-use crate::book::Sandbox;
+use super::reconnecting::has_run;
+use super::sandbox_stop::PartialNetwork;
 use crate::durable;
 use crate::failure::{Result, blocking};
 use crate::network::PodNetwork;
+use crate::record_store::Sandbox;
 use crate::records::{ContainerStage, SandboxStage};
 
 /// How long startup waits for pods whose recovery is slow.
-const PATIENCE: Duration = Duration::from_secs(60);
+const RECOVERY_TIMEOUT: Duration = Duration::from_secs(60);
 /// The interval at which a starting container is checked.
-const STARTING: Duration = Duration::from_millis(10);
+const START_POLL_INTERVAL: Duration = Duration::from_millis(10);
 
 impl Runtime {
     pub(super) async fn recover(&self) -> Result<()> {
         let mut networks = Vec::new();
-        for sandbox in self.book.sandboxes() {
+        for sandbox in self.record_store.sandboxes() {
             let record = sandbox.record();
             if let Some(network) = record.network.clone().filter(|network| !network.closed) {
                 networks.push((PodNetwork::of(&record), network));
@@ -34,14 +34,14 @@ impl Runtime {
         }
         self.network.adopt(networks).await;
         self.recover_sandboxes().await;
-        for container in self.book.containers() {
+        for container in self.record_store.containers() {
             let record = container.record();
-            let orphan = self.book.sandbox(&record.sandbox_id).is_err();
+            let orphan = self.record_store.sandbox(&record.sandbox_id).is_err();
             let unfinished =
-                matches!(record.stage(), ContainerStage::Making | ContainerStage::Removing);
+                matches!(record.stage(), ContainerStage::Creating | ContainerStage::Removing);
             if orphan || unfinished {
                 tracing::info!(container = container.id, "removing what was left half made");
-                if let Err(failure) = self.dispose_container(&container).await {
+                if let Err(failure) = self.cleanup_container(&container).await {
                     tracing::error!(container = container.id, %failure, "what was left half made");
                 }
             }
@@ -53,7 +53,7 @@ impl Runtime {
     /// recorded, and its recovery goes on.
     async fn recover_sandboxes(&self) {
         let mut tasks = tokio::task::JoinSet::new();
-        for sandbox in self.book.sandboxes() {
+        for sandbox in self.record_store.sandboxes() {
             let runtime = self.clone();
             tasks.spawn(async move {
                 if let Err(failure) = Box::pin(runtime.recover_sandbox(&sandbox)).await {
@@ -62,7 +62,7 @@ impl Runtime {
             });
         }
         let all = async { while tasks.join_next().await.is_some() {} };
-        if tokio::time::timeout(PATIENCE, all).await.is_err() {
+        if tokio::time::timeout(RECOVERY_TIMEOUT, all).await.is_err() {
             tracing::error!(missing = tasks.len(), "pods that are not recovered yet; going on");
             tasks.detach_all();
         }
@@ -70,25 +70,25 @@ impl Runtime {
 
     async fn recover_sandbox(&self, sandbox: &Arc<Sandbox>) -> Result<()> {
         match sandbox.record().stage() {
-            SandboxStage::Making => {
+            SandboxStage::Creating => {
                 tracing::info!(sandbox = sandbox.id, "removing a sandbox that was left half made");
                 self.reconnect(sandbox).await;
-                for container in self.book.containers_of(&sandbox.id) {
-                    self.dispose_container(&container).await?;
+                for container in self.record_store.containers_of(&sandbox.id) {
+                    self.cleanup_container(&container).await?;
                 }
-                let _turn = sandbox.turn.lock().await;
+                let _guard = sandbox.exclusive_lock.lock().await;
                 self.discard(sandbox).await
             }
             SandboxStage::Ready => {
                 while let Some(supervisor) = self.reconnect(sandbox).await {
-                    match self.take_over(sandbox, &supervisor).await {
+                    match self.recover_supervisor(sandbox, &supervisor).await {
                         // The connection was cut; only the supervisor's state matters.
-                        Err(_) if supervisor.client.is_ended() => {}
+                        Err(_) if supervisor.client.is_disconnected() => {}
                         outcome => return outcome,
                     }
                 }
-                let _turn = sandbox.turn.lock().await;
-                self.settle_without_supervisor(sandbox, self.rebooted).await
+                let _guard = sandbox.exclusive_lock.lock().await;
+                self.settle_orphaned_pod(sandbox, self.rebooted).await
             }
             // A supervisor or a network may be left if the process died between two steps of a
             // stop, or a plugin failed.
@@ -97,39 +97,39 @@ impl Runtime {
                     let _ = supervisor.client.shutdown().await;
                     sandbox.set_supervisor(None);
                 }
-                let _turn = sandbox.turn.lock().await;
-                self.free_network(sandbox, HalfMade::MustGo).await
+                let _guard = sandbox.exclusive_lock.lock().await;
+                self.free_network(sandbox, PartialNetwork::MustBeFreed).await
             }
         }
     }
 
-    async fn take_over(
+    async fn recover_supervisor(
         &self,
         sandbox: &Arc<Sandbox>,
-        supervisor: &Arc<crate::supervision::Supervisor>,
+        supervisor: &Arc<crate::supervision::SupervisorConnection>,
     ) -> Result<()> {
         for state in supervisor.client.list().await?.containers {
             self.adopt(&state).await?;
         }
-        self.settle_unstarted(sandbox, supervisor).await
+        self.revert_unstarted(sandbox, supervisor).await
     }
 
     /// A start that was interrupted before it was sent to the supervisor did not happen.
-    async fn settle_unstarted(
+    async fn revert_unstarted(
         &self,
         sandbox: &Arc<Sandbox>,
-        supervisor: &Arc<crate::supervision::Supervisor>,
+        supervisor: &Arc<crate::supervision::SupervisorConnection>,
     ) -> Result<()> {
         let mut known = supervisor.client.list().await?.containers;
         // Started by the earlier process; whether it runs will be known in a moment.
         while known.iter().any(|state| state.starting) {
-            tokio::time::sleep(STARTING).await;
+            tokio::time::sleep(START_POLL_INTERVAL).await;
             known = supervisor.client.list().await?.containers;
             for state in &known {
                 self.adopt(state).await?;
             }
         }
-        for container in self.book.containers_of(&sandbox.id) {
+        for container in self.record_store.containers_of(&sandbox.id) {
             let record = container.record();
             if record.stage() != ContainerStage::Started || record.started_at != 0 {
                 continue;
@@ -140,7 +140,7 @@ impl Runtime {
                 if state.is_some() {
                     supervisor.client.delete(&container.id).await?;
                 }
-                self.book
+                self.record_store
                     .change_container(&container, |record| {
                         record.set_stage(ContainerStage::Created);
                         true
@@ -154,10 +154,10 @@ impl Runtime {
     /// Removes directories, mounts and image views without a record.
     async fn sweep(&self) -> Result<()> {
         let sandboxes: BTreeSet<_> =
-            self.book.sandboxes().iter().map(|sandbox| self.pod_folder(&sandbox.id)).collect();
-        let containers = self.book.containers();
-        let folders: BTreeSet<_> =
-            containers.iter().map(|container| self.container_folder(&container.id)).collect();
+            self.record_store.sandboxes().iter().map(|sandbox| self.pod_dir(&sandbox.id)).collect();
+        let containers = self.record_store.containers();
+        let dirs: BTreeSet<_> =
+            containers.iter().map(|container| self.container_dir(&container.id)).collect();
         let mounts: BTreeSet<_> =
             containers.iter().map(|container| self.container_mounts(&container.id)).collect();
         let views: BTreeSet<String> = containers
@@ -173,15 +173,15 @@ impl Runtime {
         blocking(move || {
             for (parent, known) in [
                 (settings.state.join("pods"), &sandboxes),
-                (settings.root.join("containers"), &folders),
+                (settings.root.join("containers"), &dirs),
                 (settings.state.join("mounts"), &mounts),
             ] {
-                sweep_folder(&parent, known);
+                sweep_dir(&parent, known);
             }
             let left = store.list_views();
-            for view in told("the views of images", left).unwrap_or_default() {
+            for view in log_error("the views of images", left).unwrap_or_default() {
                 if !views.contains(&view) {
-                    told(&view, store.remove_view(&view));
+                    log_error(&view, store.remove_view(&view));
                 }
             }
             Ok(())
@@ -192,15 +192,15 @@ impl Runtime {
 
 /// Removes unknown entries. What cannot be removed is logged and retried at the next start: it must
 /// not keep the server from serving all other pods.
-fn sweep_folder(parent: &Path, known: &BTreeSet<PathBuf>) {
-    let names = told(&parent.display(), durable::names_in(parent)).unwrap_or_default();
+fn sweep_dir(parent: &Path, known: &BTreeSet<PathBuf>) {
+    let names = log_error(&parent.display(), durable::names_in(parent)).unwrap_or_default();
     for path in names.into_iter().map(|name| parent.join(name)) {
         if !known.contains(&path) {
-            told(&path.display(), super::pod_files::remove_with_mounts(&path));
+            log_error(&path.display(), super::pod_files::remove_with_mounts(&path));
         }
     }
 }
 
-fn told<T, E: Display>(what: &(impl Display + ?Sized), outcome: Result<T, E>) -> Option<T> {
+fn log_error<T, E: Display>(what: &(impl Display + ?Sized), outcome: Result<T, E>) -> Option<T> {
     outcome.map_err(|error| tracing::error!(%what, %error, "a leftover cannot be removed")).ok()
 }

@@ -12,30 +12,30 @@ use cri_wire::v1;
 use cri_wire::v1::ContainerEventType as Kind;
 
 use super::Runtime;
-use crate::book::{Sandbox, sandbox_name};
 use crate::clock::nanoseconds;
 use crate::crash_points::reached;
-use crate::failure::{Doing as _, Failure, Result};
+use crate::failure::{CallContext as _, CriError, Result};
 use crate::identity;
 use crate::network::PodNetwork;
-use crate::records::{SandboxRecord, SandboxStage};
+use crate::record_store::{Sandbox, sandbox_name};
+use crate::records::{SandboxStage, StoredSandbox};
 use crate::specification::{cgroup_of, pod_spec};
 
 impl Runtime {
     pub async fn run_pod_sandbox(&self, request: v1::RunPodSandboxRequest) -> Result<String> {
         let runtime = self.clone();
-        self.to_its_end(async move { Box::pin(runtime.run_sandbox(request)).await }).await
+        self.run_to_completion(async move { Box::pin(runtime.run_sandbox(request)).await }).await
     }
 
     async fn run_sandbox(&self, request: v1::RunPodSandboxRequest) -> Result<String> {
         let config = request.config.unwrap_or_default();
         if config.metadata.is_none() {
-            return Err(Failure::plain("sandbox config must include metadata"));
+            return Err(CriError::plain("sandbox config must include metadata"));
         }
         let id = identity::fresh()?;
         self.check_handler(&request.runtime_handler, &config)
             .doing(format!("unable to get OCI runtime for sandbox {id:?}"))?;
-        let record = SandboxRecord {
+        let record = StoredSandbox {
             id: id.clone(),
             cgroup: cgroup_of(self.settings.cgroup_driver, &config, &id)?.path,
             config: Some(config),
@@ -45,20 +45,22 @@ impl Runtime {
         };
         let name = sandbox_name(&record);
         let shown = name.trim_start_matches("sandbox/").to_owned();
-        self.book.reserve(&name, &id).doing(format!("failed to reserve sandbox name {shown:?}"))?;
-        let sandbox = match self.book.add_sandbox(record).await {
+        self.record_store
+            .reserve(&name, &id)
+            .doing(format!("failed to reserve sandbox name {shown:?}"))?;
+        let sandbox = match self.record_store.add_sandbox(record).await {
             Ok(sandbox) => sandbox,
             Err(failure) => {
-                self.book.release(&id);
+                self.record_store.release(&id);
                 return Err(failure);
             }
         };
-        let _turn = sandbox.turn.lock().await;
+        let _guard = sandbox.exclusive_lock.lock().await;
         reached("sandbox-recorded");
-        match self.make_sandbox(&sandbox).await {
+        match self.create_sandbox(&sandbox).await {
             Ok(()) => {
-                self.tell(&id, &id, Kind::ContainerCreatedEvent).await;
-                self.tell(&id, &id, Kind::ContainerStartedEvent).await;
+                self.send_event(&id, &id, Kind::ContainerCreatedEvent).await;
+                self.send_event(&id, &id, Kind::ContainerStartedEvent).await;
                 Ok(id)
             }
             Err(failure) => {
@@ -70,7 +72,7 @@ impl Runtime {
         }
     }
 
-    async fn make_sandbox(&self, sandbox: &Arc<Sandbox>) -> Result<()> {
+    async fn create_sandbox(&self, sandbox: &Arc<Sandbox>) -> Result<()> {
         let id = &sandbox.id;
         let record = sandbox.record();
         let config = record.config.clone().unwrap_or_default();
@@ -84,13 +86,17 @@ impl Runtime {
                 .plan(&pod)
                 .await
                 .doing(format!("failed to setup network for sandbox {id:?}"))?;
-            self.book.change_sandbox(sandbox, |record| record.network = Some(plan)).await?;
+            self.record_store.change_sandbox(sandbox, |record| record.network = Some(plan)).await?;
             reached("network-planned");
         }
-        self.make_pod_files(id, &config).await?;
+        self.create_pod_files(id, &config).await?;
         let supervisor = self.launch(sandbox).await?;
         reached("supervisor-launched");
-        supervisor.client.make_pod(spec).await.doing(format!("failed to start sandbox {id:?}"))?;
+        supervisor
+            .client
+            .create_pod(spec)
+            .await
+            .doing(format!("failed to start sandbox {id:?}"))?;
         reached("pod-made");
         let mut network = sandbox.record().network;
         if with_network && let Some(plan) = network.clone() {
@@ -105,7 +111,7 @@ impl Runtime {
             reached("network-made");
             network = Some(made);
         }
-        self.book
+        self.record_store
             .change_sandbox(sandbox, |record| {
                 record.network = network;
                 record.created_at = nanoseconds();

@@ -6,12 +6,12 @@ use cri_wire::v1;
 use serde_json::json;
 
 use super::Runtime;
-use crate::book::Sandbox;
-use crate::failure::{Doing as _, Result};
+use crate::failure::{CallContext as _, Result};
 use crate::filters;
-use crate::records::{SandboxRecord, SandboxStage};
+use crate::record_store::Sandbox;
+use crate::records::{SandboxStage, StoredSandbox};
 
-fn state_of(sandbox: &Sandbox, record: &SandboxRecord) -> v1::PodSandboxState {
+fn state_of(sandbox: &Sandbox, record: &StoredSandbox) -> v1::PodSandboxState {
     match record.stage() {
         SandboxStage::Ready if !sandbox.is_abandoned() => v1::PodSandboxState::SandboxReady,
         _ => v1::PodSandboxState::SandboxNotready,
@@ -22,13 +22,14 @@ impl Runtime {
     pub fn list_pod_sandbox(&self, filter: Option<v1::PodSandboxFilter>) -> Vec<v1::PodSandbox> {
         let filter = filter.unwrap_or_default();
         // A prefix of an id is resolved.
-        let id = self.book.sandbox(&filter.id).map_or(filter.id.clone(), |it| it.id.clone());
-        self.book
+        let id =
+            self.record_store.sandbox(&filter.id).map_or(filter.id.clone(), |it| it.id.clone());
+        self.record_store
             .sandboxes()
             .iter()
             .map(|sandbox| (sandbox, sandbox.record()))
             // A sandbox that is still being created is not listed.
-            .filter(|(_, record)| record.stage() != SandboxStage::Making)
+            .filter(|(_, record)| record.stage() != SandboxStage::Creating)
             .map(|(sandbox, record)| {
                 let state = state_of(sandbox, &record).into();
                 let config = record.config.unwrap_or_default();
@@ -76,7 +77,7 @@ impl Runtime {
         request: &v1::PodSandboxStatusRequest,
     ) -> Result<v1::PodSandboxStatusResponse> {
         let sandbox = self
-            .book
+            .record_store
             .sandbox(&request.pod_sandbox_id)
             .doing("an error occurred when try to find sandbox")?;
         let info = if request.verbose { sandbox_info(&sandbox) } else { BTreeMap::new() };

@@ -10,16 +10,16 @@ use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use cgroup_files::{CpuStats, MemoryStats, PidsStats, Pressure, PressureLine, Stats};
+use cgroup_files::{CgroupStats, CpuStats, MemoryStats, PidsStats, PsiData, PsiStats};
 use cri_wire::v1;
 
 use super::Runtime;
 use super::container_views::state_of;
-use crate::book::{Container, Sandbox};
 use crate::clock::nanoseconds;
-use crate::failure::{Doing as _, Failure, Result, blocking};
+use crate::failure::{CallContext as _, CriError, Result, blocking};
 use crate::filters;
 use crate::network::INSIDE;
+use crate::record_store::{Container, Sandbox};
 use crate::records::SandboxStage;
 use crate::specification::group_of_pod;
 
@@ -31,11 +31,11 @@ const SHORTEST_RATE: Duration = Duration::from_millis(100);
 #[derive(Debug, Default)]
 pub(crate) struct Usage {
     written: Mutex<HashMap<String, (Instant, image_store::Usage)>>,
-    cpu: Mutex<HashMap<String, Reading>>,
+    cpu: Mutex<HashMap<String, CpuReading>>,
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Reading {
+struct CpuReading {
     at: Instant,
     nanoseconds: u64,
     rate: Option<u64>,
@@ -65,7 +65,7 @@ impl Usage {
             }
             None => None,
         };
-        readings.insert(id.to_owned(), Reading { at: now, nanoseconds, rate });
+        readings.insert(id.to_owned(), CpuReading { at: now, nanoseconds, rate });
         rate
     }
 }
@@ -74,8 +74,8 @@ fn value(value: u64) -> v1::UInt64Value {
     v1::UInt64Value { value }
 }
 
-fn pressure(pressure: Option<&Pressure>) -> Option<v1::PsiStats> {
-    let line = |line: &PressureLine| v1::PsiData {
+fn pressure(pressure: Option<&PsiStats>) -> Option<v1::PsiStats> {
+    let line = |line: &PsiData| v1::PsiData {
         total: line.total,
         avg10: line.average_10,
         avg60: line.average_60,
@@ -84,7 +84,7 @@ fn pressure(pressure: Option<&Pressure>) -> Option<v1::PsiStats> {
     pressure.map(|all| v1::PsiStats { full: Some(line(&all.full)), some: Some(line(&all.some)) })
 }
 
-fn cpu(stats: &Stats, rate: Option<u64>) -> v1::CpuUsage {
+fn cpu(stats: &CgroupStats, rate: Option<u64>) -> v1::CpuUsage {
     v1::CpuUsage {
         timestamp: nanoseconds(),
         usage_core_nano_seconds: stats.cpu.usage.map(value),
@@ -93,7 +93,7 @@ fn cpu(stats: &Stats, rate: Option<u64>) -> v1::CpuUsage {
     }
 }
 
-fn memory(stats: &Stats) -> v1::MemoryUsage {
+fn memory(stats: &CgroupStats) -> v1::MemoryUsage {
     let memory = &stats.memory;
     let available = match (memory.limit, memory.working_set) {
         (Some(limit), Some(used)) => Some(limit.saturating_sub(used)),
@@ -111,14 +111,14 @@ fn memory(stats: &Stats) -> v1::MemoryUsage {
     }
 }
 
-fn io(stats: &Stats) -> v1::IoUsage {
+fn io(stats: &CgroupStats) -> v1::IoUsage {
     v1::IoUsage { timestamp: nanoseconds(), psi: pressure(stats.io_pressure.as_ref()) }
 }
 
 /// The sum of CRI's stats. Unknown if one part is unknown; 0 without parts.
-fn sum(parts: &[Stats]) -> Stats {
-    let of = |field: fn(&Stats) -> Option<u64>| parts.iter().map(field).sum::<Option<u64>>();
-    Stats {
+fn sum(parts: &[CgroupStats]) -> CgroupStats {
+    let of = |field: fn(&CgroupStats) -> Option<u64>| parts.iter().map(field).sum::<Option<u64>>();
+    CgroupStats {
         cpu: CpuStats { usage: of(|one| one.cpu.usage), ..CpuStats::default() },
         memory: MemoryStats {
             usage: of(|one| one.memory.usage),
@@ -129,13 +129,13 @@ fn sum(parts: &[Stats]) -> Stats {
             ..MemoryStats::default()
         },
         pids: PidsStats { current: of(|one| one.pids.current), limit: None },
-        ..Stats::default()
+        ..CgroupStats::default()
     }
 }
 
 impl Runtime {
     pub async fn container_stats(&self, id: &str) -> Result<v1::ContainerStats> {
-        let container = self.book.container(id).doing("failed to find container")?;
+        let container = self.record_store.container(id).doing("failed to find container")?;
         self.stats_of(&container).await
     }
 
@@ -144,13 +144,14 @@ impl Runtime {
         filter: Option<v1::ContainerStatsFilter>,
     ) -> Result<Vec<v1::ContainerStats>> {
         let filter = filter.unwrap_or_default();
-        let id = self.book.container(&filter.id).map_or(filter.id.clone(), |it| it.id.clone());
+        let id =
+            self.record_store.container(&filter.id).map_or(filter.id.clone(), |it| it.id.clone());
         let sandbox = self
-            .book
+            .record_store
             .sandbox(&filter.pod_sandbox_id)
             .map_or(filter.pod_sandbox_id.clone(), |it| it.id.clone());
         let mut all = Vec::new();
-        for container in self.book.containers() {
+        for container in self.record_store.containers() {
             let record = container.record();
             let labels = record.config.as_ref().map(|config| &config.labels);
             let wanted = (id.is_empty() || container.id == id)
@@ -204,9 +205,9 @@ impl Runtime {
     }
 
     /// The usage of a pod without a cgroup of its own.
-    async fn sum_of_containers(&self, sandbox: &str) -> Stats {
+    async fn sum_of_containers(&self, sandbox: &str) -> CgroupStats {
         let mut all = Vec::new();
-        for container in self.book.containers_of(sandbox) {
+        for container in self.record_store.containers_of(sandbox) {
             let record = container.record();
             if state_of(&record) == v1::ContainerState::ContainerRunning {
                 // A container that has just ended is left out.
@@ -216,14 +217,14 @@ impl Runtime {
         sum(&all)
     }
 
-    async fn group_stats(&self, path: &str) -> Result<Stats> {
+    async fn group_stats(&self, path: &str) -> Result<CgroupStats> {
         let group =
-            self.hierarchy.group(path).map_err(|error| Failure::plain(error.to_string()))?;
+            self.hierarchy.group(path).map_err(|error| CriError::plain(error.to_string()))?;
         blocking(move || {
-            if !group.exists_somewhere() {
-                return Err(Failure::not_found(format!("the group {} is gone", group.path())));
+            if !group.exists_in_any_hierarchy() {
+                return Err(CriError::not_found(format!("the group {} is gone", group.path())));
             }
-            group.stats().map_err(|error| Failure::plain(error.to_string()))
+            group.stats().map_err(|error| CriError::plain(error.to_string()))
         })
         .await
     }
@@ -243,7 +244,7 @@ impl Runtime {
 
     pub async fn pod_sandbox_stats(&self, id: &str) -> Result<v1::PodSandboxStats> {
         let sandbox = self
-            .book
+            .record_store
             .sandbox(id)
             .doing(format!("an error occurred when trying to find sandbox {id}"))?;
         self.stats_of_pod(&sandbox).await
@@ -254,9 +255,10 @@ impl Runtime {
         filter: Option<v1::PodSandboxStatsFilter>,
     ) -> Result<Vec<v1::PodSandboxStats>> {
         let filter = filter.unwrap_or_default();
-        let id = self.book.sandbox(&filter.id).map_or(filter.id.clone(), |it| it.id.clone());
+        let id =
+            self.record_store.sandbox(&filter.id).map_or(filter.id.clone(), |it| it.id.clone());
         let mut all = Vec::new();
-        for sandbox in self.book.sandboxes() {
+        for sandbox in self.record_store.sandboxes() {
             let record = sandbox.record();
             let labels = record.config.as_ref().map(|config| &config.labels);
             let wanted = (id.is_empty() || sandbox.id == id)
@@ -272,7 +274,7 @@ impl Runtime {
     async fn stats_of_pod(&self, sandbox: &Sandbox) -> Result<v1::PodSandboxStats> {
         let record = sandbox.record();
         if record.stage() != SandboxStage::Ready {
-            return Err(Failure::plain(format!(
+            return Err(CriError::plain(format!(
                 "failed to decode sandbox container metrics for sandbox {:?}: it is not ready",
                 sandbox.id
             )));
@@ -284,7 +286,7 @@ impl Runtime {
         };
         let rate = stats.cpu.usage.and_then(|usage| self.usage.rate(&sandbox.id, usage));
         let mut containers = Vec::new();
-        for container in self.book.containers_of(&sandbox.id) {
+        for container in self.record_store.containers_of(&sandbox.id) {
             if state_of(&container.record()) == v1::ContainerState::ContainerRunning {
                 containers.extend(self.stats_of(&container).await.ok());
             }
@@ -378,21 +380,21 @@ mod tests {
     }
 
     #[test]
-    fn pressure_is_told_for_what_has_any() {
-        assert_eq!(io(&Stats::default()).psi, None);
-        let some = PressureLine { average_10: 1.5, total: 77, ..PressureLine::default() };
-        let pressure = Pressure { some, ..Pressure::default() };
-        let stats = Stats { io_pressure: Some(pressure), ..Stats::default() };
-        let told = io(&stats).psi.unwrap();
-        let some = told.some.unwrap();
+    fn pressure_is_reported_where_the_kernel_has_it() {
+        assert_eq!(io(&CgroupStats::default()).psi, None);
+        let some = PsiData { average_10: 1.5, total: 77, ..PsiData::default() };
+        let pressure = PsiStats { some, ..PsiStats::default() };
+        let stats = CgroupStats { io_pressure: Some(pressure), ..CgroupStats::default() };
+        let shown = io(&stats).psi.unwrap();
+        let some = shown.some.unwrap();
         assert_eq!((some.avg10, some.total), (1.5, 77));
-        assert_eq!(told.full.unwrap().total, 0);
+        assert_eq!(shown.full.unwrap().total, 0);
         assert_eq!((cpu(&stats, None).psi, memory(&stats).psi), (None, None));
     }
 
     #[test]
-    fn a_pod_without_a_group_uses_what_its_containers_use() {
-        let of = |cpu, memory, pids| Stats {
+    fn usage_of_a_pod_without_a_cgroup_is_the_sum_of_its_containers() {
+        let of = |cpu, memory, pids| CgroupStats {
             cpu: CpuStats { usage: Some(cpu), ..CpuStats::default() },
             memory: MemoryStats {
                 usage: Some(memory + 3),
@@ -403,7 +405,7 @@ mod tests {
                 ..MemoryStats::default()
             },
             pids: PidsStats { current: Some(pids), limit: Some(9) },
-            ..Stats::default()
+            ..CgroupStats::default()
         };
         assert_eq!(sum(&[of(5, 100, 1), of(7, 200, 2)]), {
             let mut sum = of(12, 300, 3);
@@ -415,12 +417,12 @@ mod tests {
             sum
         });
         assert_eq!(sum(&[]).memory.working_set, Some(0));
-        let unknown = sum(&[of(5, 100, 1), Stats::default()]);
+        let unknown = sum(&[of(5, 100, 1), CgroupStats::default()]);
         assert_eq!((unknown.cpu.usage, unknown.pids.current), (None, None));
     }
 
     #[test]
-    fn a_rate_needs_two_readings() {
+    fn a_cpu_rate_needs_two_readings() {
         let usage = Usage::default();
         let begun = Instant::now();
         assert_eq!(usage.rate("a", 0), None);

@@ -10,14 +10,14 @@ use rustix::termios::{Winsize, tcsetwinsize};
 use tokio::net::unix::pipe;
 
 /// The two directions, and a descriptor for its size.
-pub(crate) struct Terminal {
+pub(crate) struct AsyncTerminal {
     /// tokio's pipe types read and write a terminal as well.
     reader: pipe::Receiver,
     writer: pipe::Sender,
     master: OwnedFd,
 }
 
-impl Terminal {
+impl AsyncTerminal {
     pub(crate) fn new(master: OwnedFd) -> std::io::Result<Self> {
         rustix::io::ioctl_fionbio(&master, true)?;
         Ok(Self {
@@ -31,7 +31,7 @@ impl Terminal {
 /// Changes a terminal's size.
 pub(crate) struct Resizer(OwnedFd);
 
-impl Terminal {
+impl AsyncTerminal {
     pub(crate) fn split(self) -> (pipe::Receiver, pipe::Sender, Resizer) {
         (self.reader, self.writer, Resizer(self.master))
     }

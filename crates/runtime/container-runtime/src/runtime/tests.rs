@@ -9,23 +9,23 @@ use std::time::Duration;
 
 use container_create::spec::ContainerSpec;
 use pod_supervisor::protocol::{
-    Ask, ContainerState, Event, ExecState, Exit, Happened, Phase, PodState,
+    ContainerPhase, ContainerState, Event, EventBody, ExecState, PodState, ProcessExit, RequestBody,
 };
 use prost::Message as _;
 
 use super::Runtime;
-use crate::book::{Container, Sandbox};
-use crate::records::{ContainerRecord, ContainerStage, SandboxRecord, SandboxStage};
-use crate::settings::Settings;
-use script::{Listener, Peer};
+use crate::record_store::{Container, Sandbox};
+use crate::records::{ContainerStage, SandboxStage, StoredContainer, StoredSandbox};
+use crate::settings::RuntimeSettings;
+use script::{FakeSupervisor, ServerPeer};
 
 /// An upper limit even for a slow machine.
 const LIMIT: Duration = Duration::from_secs(60);
 const SANDBOX: &str = "5a4db0c5a4db0c5a4db0c5a4db0c";
 const CONTAINER: &str = "c04741c04741c04741c04741";
 
-struct Bed {
-    folder: tempfile::TempDir,
+struct RuntimeFixture {
+    dir: tempfile::TempDir,
     runtime: Runtime,
 }
 
@@ -33,14 +33,14 @@ async fn in_time<T>(what: impl Future<Output = T>) -> T {
     tokio::time::timeout(LIMIT, what).await.expect("in time")
 }
 
-impl Bed {
+impl RuntimeFixture {
     async fn new() -> Self {
         Self::on(tempfile::tempdir().unwrap()).await
     }
 
-    async fn on(folder: tempfile::TempDir) -> Self {
-        let place = |name: &str| folder.path().join(name);
-        let mut settings = Settings::new(place("root"), place("state"));
+    async fn on(dir: tempfile::TempDir) -> Self {
+        let place = |name: &str| dir.path().join(name);
+        let mut settings = RuntimeSettings::new(place("root"), place("state"));
         // Nothing of the host's own is touched.
         settings.claims = place("claims");
         settings.cni.configurations = place("net.d");
@@ -48,53 +48,53 @@ impl Bed {
         fs::write(place("supervisor"), "never run").unwrap();
         settings.supervisor = Some(place("supervisor"));
         let runtime = in_time(Box::pin(Runtime::open(settings))).await.unwrap();
-        Self { folder, runtime }
+        Self { dir, runtime }
     }
 
     /// A pod with one container.
-    async fn pod(
+    async fn with_pod(
         &self,
         stage: SandboxStage,
         (of_container, started_at): (ContainerStage, i64),
-    ) -> (Arc<Sandbox>, Arc<Container>, Listener) {
-        let mut record = SandboxRecord { id: SANDBOX.into(), ..Default::default() };
+    ) -> (Arc<Sandbox>, Arc<Container>, FakeSupervisor) {
+        let mut record = StoredSandbox { id: SANDBOX.into(), ..Default::default() };
         record.set_stage(stage);
-        let sandbox = self.runtime.book.add_sandbox(record).await.unwrap();
-        let mut record = ContainerRecord {
+        let sandbox = self.runtime.record_store.add_sandbox(record).await.unwrap();
+        let mut record = StoredContainer {
             id: CONTAINER.into(),
             sandbox_id: SANDBOX.into(),
             started_at,
             ..Default::default()
         };
         record.set_stage(of_container);
-        let container = self.runtime.book.add_container(record).await.unwrap();
-        let folder = self.runtime.pod_folder(SANDBOX);
-        fs::create_dir_all(&folder).unwrap();
-        (sandbox, container, Listener::in_folder(&folder))
+        let container = self.runtime.record_store.add_container(record).await.unwrap();
+        let dir = self.runtime.pod_dir(SANDBOX);
+        fs::create_dir_all(&dir).unwrap();
+        (sandbox, container, FakeSupervisor::in_dir(&dir))
     }
 
     /// The same with a connection to its supervisor.
-    async fn met(
+    async fn with_connected_pod(
         &self,
         stage: (ContainerStage, i64),
-    ) -> (Arc<Sandbox>, Arc<Container>, Listener, Peer) {
-        let (sandbox, container, listener) = self.pod(SandboxStage::Ready, stage).await;
-        let (met, peer) =
+    ) -> (Arc<Sandbox>, Arc<Container>, FakeSupervisor, ServerPeer) {
+        let (sandbox, container, listener) = self.with_pod(SandboxStage::Ready, stage).await;
+        let (with_connected_pod, peer) =
             in_time(async { tokio::join!(self.runtime.reconnect(&sandbox), listener.accept()) })
                 .await;
-        assert!(met.is_some());
+        assert!(with_connected_pod.is_some());
         (sandbox, container, listener, peer)
     }
 
-    fn shelf(&self, kind: &str) -> std::path::PathBuf {
-        self.folder.path().join("root/runtime").join(kind)
+    fn record_dir(&self, kind: &str) -> std::path::PathBuf {
+        self.dir.path().join("root/runtime").join(kind)
     }
 }
 
 const RUNNING: (ContainerStage, i64) = (ContainerStage::Started, 5);
 
-fn state(phase: Phase, code: Option<i32>) -> ContainerState {
-    let exit = code.map(|code| Exit { code, finished_at: 9, ..Exit::default() });
+fn state(phase: ContainerPhase, code: Option<i32>) -> ContainerState {
+    let exit = code.map(|code| ProcessExit { code, finished_at: 9, ..ProcessExit::default() });
     let mut state =
         ContainerState { id: CONTAINER.into(), started_at: 5, exit, ..Default::default() };
     state.set_phase(phase);
@@ -102,26 +102,26 @@ fn state(phase: Phase, code: Option<i32>) -> ContainerState {
 }
 
 fn exec(code: i32) -> ExecState {
-    let exit = Some(Exit { code, ..Exit::default() });
+    let exit = Some(ProcessExit { code, ..ProcessExit::default() });
     ExecState { exec: "e".into(), container: CONTAINER.into(), exit, ..Default::default() }
 }
 
-async fn over(container: &Container) -> ContainerRecord {
+async fn over(container: &Container) -> StoredContainer {
     in_time(container.ended().wait_for(|over| *over)).await.unwrap();
     container.record()
 }
 
 #[tokio::test]
-async fn a_cut_connection_costs_a_living_pod_nothing() {
-    let bed = Bed::new().await;
-    let (sandbox, container, listener, first) = bed.met(RUNNING).await;
+async fn a_cut_connection_does_not_affect_a_running_pod() {
+    let fixture = RuntimeFixture::new().await;
+    let (sandbox, container, listener, first) = fixture.with_connected_pod(RUNNING).await;
     let (exited, mut later) = (sandbox.execs.expect("e"), sandbox.execs.expect("later"));
     sandbox.execs.started("e");
     drop(first);
     // It reconnects and lists; the exec has ended meanwhile, the container has not.
     let second = in_time(listener.accept()).await;
     let known = PodState {
-        containers: vec![state(Phase::Running, None)],
+        containers: vec![state(ContainerPhase::Running, None)],
         execs: vec![exec(4)],
         ..Default::default()
     };
@@ -133,22 +133,22 @@ async fn a_cut_connection_costs_a_living_pod_nothing() {
     assert!(
         later.try_recv().is_err_and(|why| why == tokio::sync::oneshot::error::TryRecvError::Empty)
     );
-    let happened = Some(Happened::ContainerExited(state(Phase::Exited, Some(9))));
-    second.announce(Event { happened });
+    let body = Some(EventBody::ContainerExited(state(ContainerPhase::Exited, Some(9))));
+    second.announce(Event { body });
     let record = over(&container).await;
     assert_eq!((record.stage(), record.exit_code), (ContainerStage::Exited, 9));
 }
 
 #[tokio::test]
-async fn where_nobody_listens_the_pod_is_settled() {
-    let bed = Bed::new().await;
-    let (sandbox, container, listener, peer) = bed.met(RUNNING).await;
+async fn a_pod_whose_supervisor_is_gone_is_settled() {
+    let fixture = RuntimeFixture::new().await;
+    let (sandbox, container, listener, peer) = fixture.with_connected_pod(RUNNING).await;
     let exited = sandbox.execs.expect("e");
     sandbox.execs.started("e");
-    let mut told = bed.runtime.events.listen();
+    let mut container_events = fixture.runtime.events.subscribe();
     drop((listener, peer));
     let next = std::future::poll_fn(|context| {
-        tonic::codegen::tokio_stream::Stream::poll_next(told.as_mut(), context)
+        tonic::codegen::tokio_stream::Stream::poll_next(container_events.as_mut(), context)
     });
     let event = in_time(next).await.expect("an event").expect("well");
     assert_eq!(event.container_id, CONTAINER);
@@ -158,40 +158,41 @@ async fn where_nobody_listens_the_pod_is_settled() {
     let record = over(&container).await;
     assert_eq!((record.exit_code, record.reason.as_str()), (255, "Unknown"));
     assert!(in_time(exited).await.is_err(), "no exit is made up");
-    in_time(bed.runtime.stop_pod_sandbox(SANDBOX)).await.unwrap();
+    in_time(fixture.runtime.stop_pod_sandbox(SANDBOX)).await.unwrap();
     assert_eq!(sandbox.record().stage(), SandboxStage::Stopped);
 }
 
 #[tokio::test]
-async fn a_word_that_was_lost_is_asked_for() {
-    let bed = Bed::new().await;
-    let (sandbox, container, _listener, peer) = bed.met(RUNNING).await;
+async fn a_lost_event_is_recovered_by_listing() {
+    let fixture = RuntimeFixture::new().await;
+    let (sandbox, container, _listener, peer) = fixture.with_connected_pod(RUNNING).await;
     let exited = sandbox.execs.expect("e");
     sandbox.execs.started("e");
     let known = PodState {
-        containers: vec![state(Phase::Exited, Some(3))],
+        containers: vec![state(ContainerPhase::Exited, Some(3))],
         execs: vec![exec(4)],
         ..Default::default()
     };
     let (peer, _asked) = peer.serve(known);
-    peer.announce(Event { happened: None });
+    peer.announce(Event { body: None });
     assert_eq!(in_time(exited).await.unwrap().code, 4);
     assert_eq!(over(&container).await.exit_code, 3);
 }
 
 /// The answer to its start was lost: it runs, or it never did.
 #[tokio::test]
-async fn a_start_that_was_cut_off_is_asked_for() {
-    for (known, runs) in [(vec![state(Phase::Running, None)], true), (Vec::new(), false)] {
-        let bed = Bed::new().await;
-        let (sandbox, container, listener, mut first) = bed.met((ContainerStage::Created, 0)).await;
-        let folder = bed.runtime.container_folder(CONTAINER);
-        fs::create_dir_all(&folder).unwrap();
+async fn a_start_whose_connection_was_cut_is_checked_by_listing() {
+    for (known, runs) in [(vec![state(ContainerPhase::Running, None)], true), (Vec::new(), false)] {
+        let fixture = RuntimeFixture::new().await;
+        let (sandbox, container, listener, mut first) =
+            fixture.with_connected_pod((ContainerStage::Created, 0)).await;
+        let dir = fixture.runtime.container_dir(CONTAINER);
+        fs::create_dir_all(&dir).unwrap();
         let specification = ContainerSpec::default().encode_to_vec();
-        fs::write(folder.join(super::container_create::SPECIFICATION), specification).unwrap();
-        let runtime = bed.runtime.clone();
+        fs::write(dir.join(super::container_create::SPECIFICATION), specification).unwrap();
+        let runtime = fixture.runtime.clone();
         let starting = tokio::spawn(async move { runtime.start_container(CONTAINER).await });
-        assert!(matches!(in_time(first.next()).await.ask, Some(Ask::Create(_))));
+        assert!(matches!(in_time(first.next()).await.body, Some(RequestBody::Create(_))));
         drop(first);
         let known = PodState { containers: known, ..Default::default() };
         let (_second, mut asked) = in_time(listener.accept()).await.serve(known);
@@ -203,8 +204,8 @@ async fn a_start_that_was_cut_off_is_asked_for() {
         } else {
             assert_eq!((record.exit_code, record.reason.as_str()), (128, "StartError"));
             let mut deleted = false;
-            while let Ok(ask) = asked.try_recv() {
-                deleted |= matches!(ask, Ask::Delete(_));
+            while let Ok(body) = asked.try_recv() {
+                deleted |= matches!(body, RequestBody::Delete(_));
             }
             assert!(deleted, "what may be left of it goes");
         }
@@ -215,16 +216,17 @@ async fn a_start_that_was_cut_off_is_asked_for() {
 /// Removing a starting container is refused, without killing it first.
 #[tokio::test]
 async fn a_removal_that_is_refused_kills_nothing() {
-    let bed = Bed::new().await;
-    let (_sandbox, container, _listener, mut peer) = bed.met((ContainerStage::Created, 0)).await;
-    let folder = bed.runtime.container_folder(CONTAINER);
-    fs::create_dir_all(&folder).unwrap();
+    let fixture = RuntimeFixture::new().await;
+    let (_sandbox, container, _listener, mut peer) =
+        fixture.with_connected_pod((ContainerStage::Created, 0)).await;
+    let dir = fixture.runtime.container_dir(CONTAINER);
+    fs::create_dir_all(&dir).unwrap();
     let specification = ContainerSpec::default().encode_to_vec();
-    fs::write(folder.join(super::container_create::SPECIFICATION), specification).unwrap();
-    let runtime = bed.runtime.clone();
+    fs::write(dir.join(super::container_create::SPECIFICATION), specification).unwrap();
+    let runtime = fixture.runtime.clone();
     let starting = tokio::spawn(async move { runtime.start_container(CONTAINER).await });
-    assert!(matches!(in_time(peer.next()).await.ask, Some(Ask::Create(_))));
-    let removing = bed.runtime.remove_container(CONTAINER);
+    assert!(matches!(in_time(peer.next()).await.body, Some(RequestBody::Create(_))));
+    let removing = fixture.runtime.remove_container(CONTAINER);
     tokio::pin!(removing);
     let failure = tokio::select! {
         outcome = &mut removing => outcome.unwrap_err(),
@@ -236,57 +238,57 @@ async fn a_removal_that_is_refused_kills_nothing() {
 }
 
 #[tokio::test]
-async fn a_supervisor_that_nobody_has_met_is_ended_with_its_pod() {
-    let bed = Bed::new().await;
+async fn an_unconnected_supervisor_is_stopped_with_its_pod() {
+    let fixture = RuntimeFixture::new().await;
     let (sandbox, container, listener) =
-        bed.pod(SandboxStage::Making, (ContainerStage::Created, 0)).await;
-    bed.runtime.book.remove_container(&container.id).await.unwrap();
-    let discarding = Box::pin(bed.runtime.discard(&sandbox));
+        fixture.with_pod(SandboxStage::Creating, (ContainerStage::Created, 0)).await;
+    fixture.runtime.record_store.remove_container(&container.id).await.unwrap();
+    let discarding = Box::pin(fixture.runtime.discard(&sandbox));
     let ending = async {
         let mut peer = listener.accept().await;
         let request = peer.next().await;
-        assert!(matches!(request.ask, Some(Ask::Shutdown(_))), "{request:?}");
+        assert!(matches!(request.body, Some(RequestBody::Shutdown(_))), "{request:?}");
         peer.done(request.id);
         peer
     };
     let (outcome, _peer) = in_time(async { tokio::join!(discarding, ending) }).await;
     outcome.unwrap();
-    assert!(bed.runtime.book.sandbox(SANDBOX).is_err());
-    assert!(!bed.runtime.pod_folder(SANDBOX).exists());
+    assert!(fixture.runtime.record_store.sandbox(SANDBOX).is_err());
+    assert!(!fixture.runtime.pod_dir(SANDBOX).exists());
 }
 
 #[tokio::test]
 async fn on_a_full_disk_a_pod_ends_and_its_exits_are_kept() {
-    let bed = Bed::new().await;
-    let (sandbox, container, _listener, peer) = bed.met(RUNNING).await;
+    let fixture = RuntimeFixture::new().await;
+    let (sandbox, container, _listener, peer) = fixture.with_connected_pod(RUNNING).await;
     let (peer, mut asked) = peer.serve(PodState::default());
-    let aside = bed.folder.path().join("aside");
+    let aside = fixture.dir.path().join("aside");
     fs::create_dir(&aside).unwrap();
     for kind in ["sandboxes", "containers"] {
-        fs::rename(bed.shelf(kind), aside.join(kind)).unwrap();
+        fs::rename(fixture.record_dir(kind), aside.join(kind)).unwrap();
     }
-    let happened = Some(Happened::ContainerExited(state(Phase::Exited, Some(9))));
-    peer.announce(Event { happened });
+    let happened = Some(EventBody::ContainerExited(state(ContainerPhase::Exited, Some(9))));
+    peer.announce(Event { body: happened });
     assert_eq!(over(&container).await.exit_code, 9);
-    in_time(bed.runtime.stop_container(CONTAINER, 5)).await.unwrap();
-    in_time(bed.runtime.stop_pod_sandbox(SANDBOX)).await.unwrap();
+    in_time(fixture.runtime.stop_container(CONTAINER, 5)).await.unwrap();
+    in_time(fixture.runtime.stop_pod_sandbox(SANDBOX)).await.unwrap();
     assert_eq!(sandbox.record().stage(), SandboxStage::Stopped);
     assert!(asked.try_recv().is_err(), "its supervisor alone can tell the next server");
     for kind in ["sandboxes", "containers"] {
-        fs::rename(aside.join(kind), bed.shelf(kind)).unwrap();
+        fs::rename(aside.join(kind), fixture.record_dir(kind)).unwrap();
     }
     // With room on disk the exit is written, and the rest is removed.
-    let ask = in_time(asked.recv()).await;
-    assert!(matches!(ask, Some(Ask::Shutdown(_))), "{ask:?}");
+    let body = in_time(asked.recv()).await;
+    assert!(matches!(body, Some(RequestBody::Shutdown(_))), "{body:?}");
     assert!(!container.is_unwritten());
-    in_time(bed.runtime.remove_pod_sandbox(SANDBOX)).await.unwrap();
-    assert!(!bed.runtime.pod_folder(SANDBOX).exists());
+    in_time(fixture.runtime.remove_pod_sandbox(SANDBOX)).await.unwrap();
+    assert!(!fixture.runtime.pod_dir(SANDBOX).exists());
 }
 
 #[tokio::test]
-async fn a_leftover_that_stays_keeps_nobody_from_being_served() {
-    let folder = tempfile::tempdir().unwrap();
-    let place = |name: &str| folder.path().join(name);
+async fn a_leftover_that_cannot_be_removed_does_not_block_the_server() {
+    let dir = tempfile::tempdir().unwrap();
+    let place = |name: &str| dir.path().join(name);
     let (stays, goes) = (place("state/pods/a"), place("state/pods/b/c"));
     fs::create_dir_all(&goes).unwrap();
     // A file is not removed as a directory.
@@ -294,7 +296,7 @@ async fn a_leftover_that_stays_keeps_nobody_from_being_served() {
     fs::write(place("state/mounts"), "").unwrap();
     let views = place("root/containers/d");
     fs::create_dir_all(&views).unwrap();
-    let bed = Bed::on(folder).await;
+    let fixture = RuntimeFixture::on(dir).await;
     assert!(stays.exists() && !goes.exists() && !views.exists());
-    drop(bed);
+    drop(fixture);
 }

@@ -2,8 +2,8 @@
 
 use super::*;
 
-fn read(text: &str) -> Result<Settings> {
-    Settings::new("/root".into(), "/state".into()).with_file("cri.json", text.as_bytes())
+fn read(text: &str) -> Result<RuntimeSettings> {
+    RuntimeSettings::new("/root".into(), "/state".into()).with_file("cri.json", text.as_bytes())
 }
 
 #[test]
@@ -30,7 +30,7 @@ fn every_field_has_a_default_and_can_be_set() {
 }
 
 #[test]
-fn mistakes_are_named() {
+fn errors_name_the_field() {
     for (text, named) in [
         ("", "EOF"),
         (r#"{"versoin":1}"#, "versoin"),

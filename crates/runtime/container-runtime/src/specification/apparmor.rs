@@ -18,7 +18,7 @@ use cri_wire::v1::security_profile::ProfileType;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
-use crate::failure::{Failure, Result};
+use crate::failure::{CriError, Result};
 
 /// The profiles that the kernel has loaded, one per line: `NAME (MODE)`.
 const LOADED: &str = "/sys/kernel/security/apparmor/profiles";
@@ -42,7 +42,7 @@ pub(crate) struct AppArmor {
 
 /// The profile that applies to a container.
 #[derive(Debug, PartialEq, Eq)]
-enum Choice {
+enum ProfileChoice {
     Nothing,
     Default { asked: bool },
     Named(String),
@@ -59,11 +59,11 @@ impl AppArmor {
     /// The profile's name; empty for none. May wait until the default one is loaded.
     pub(crate) fn profile(&self, security: &v1::LinuxContainerSecurityContext) -> Result<String> {
         match choose(self.enabled, security)? {
-            Choice::Nothing => Ok(String::new()),
-            Choice::Default { asked } => self.default_profile(asked),
-            Choice::Named(name) if is_loaded(&loaded()?, &name) => Ok(name),
-            Choice::Named(name) => {
-                Err(Failure::plain(format!("apparmor profile not found {name}")))
+            ProfileChoice::Nothing => Ok(String::new()),
+            ProfileChoice::Default { asked } => self.default_profile(asked),
+            ProfileChoice::Named(name) if is_loaded(&loaded()?, &name) => Ok(name),
+            ProfileChoice::Named(name) => {
+                Err(CriError::plain(format!("apparmor profile not found {name}")))
             }
         }
     }
@@ -76,7 +76,7 @@ impl AppArmor {
         match PARSERS.iter().find(|parser| Path::new(parser).exists()) {
             Some(parser) => load(Path::new(parser), DEFAULT_TEXT, LOADING_LIMIT)?,
             None if asked => {
-                return Err(Failure::plain(
+                return Err(CriError::plain(
                     "apparmor is not supported: apparmor_parser is missing, which loads the \
                      default profile; install the package apparmor",
                 ));
@@ -89,7 +89,7 @@ impl AppArmor {
 
 fn loaded() -> Result<String> {
     std::fs::read_to_string(LOADED)
-        .map_err(|error| Failure::plain(format!("reading {LOADED}: {error}")))
+        .map_err(|error| CriError::plain(format!("reading {LOADED}: {error}")))
 }
 
 fn is_loaded(all: &str, name: &str) -> bool {
@@ -99,7 +99,10 @@ fn is_loaded(all: &str, name: &str) -> bool {
 /// Lets the parser load a profile into the kernel.
 fn load(parser: &Path, text: &str, limit: Duration) -> Result<()> {
     let failed = |why: &dyn std::fmt::Display| {
-        Failure::plain(format!("loading the default AppArmor profile: {}: {why}", parser.display()))
+        CriError::plain(format!(
+            "loading the default AppArmor profile: {}: {why}",
+            parser.display()
+        ))
     };
     let mut child = Command::new(parser)
         .args(["--replace", "--skip-cache"])
@@ -112,7 +115,7 @@ fn load(parser: &Path, text: &str, limit: Duration) -> Result<()> {
     if let Some(mut input) = child.stdin.take() {
         let _ = input.write_all(text.as_bytes());
     }
-    if !ends_within(&child, limit) {
+    if !exits_within(&child, limit) {
         let _ = child.kill();
         let _ = child.wait();
         return Err(failed(&format_args!("no end within {limit:?}")));
@@ -121,14 +124,14 @@ fn load(parser: &Path, text: &str, limit: Duration) -> Result<()> {
     if status.success() {
         return Ok(());
     }
-    let mut said = Vec::new();
+    let mut stderr_text = Vec::new();
     if let Some(output) = child.stderr.take() {
-        let _ = output.take(4096).read_to_end(&mut said);
+        let _ = output.take(4096).read_to_end(&mut stderr_text);
     }
-    Err(failed(&format_args!("{status}: {}", String::from_utf8_lossy(&said).trim())))
+    Err(failed(&format_args!("{status}: {}", String::from_utf8_lossy(&stderr_text).trim())))
 }
 
-fn ends_within(child: &std::process::Child, limit: Duration) -> bool {
+fn exits_within(child: &std::process::Child, limit: Duration) -> bool {
     let Some(pid) = i32::try_from(child.id()).ok().and_then(Pid::from_raw) else { return false };
     let Ok(ended) = pidfd_open(pid, PidfdFlags::empty()) else { return false };
     let mut waiting = [PollFd::new(&ended, PollFlags::IN)];
@@ -136,29 +139,29 @@ fn ends_within(child: &std::process::Child, limit: Duration) -> bool {
     poll(&mut waiting, Some(&limit)).is_ok_and(|ready| ready == 1)
 }
 
-fn choose(enabled: bool, security: &v1::LinuxContainerSecurityContext) -> Result<Choice> {
+fn choose(enabled: bool, security: &v1::LinuxContainerSecurityContext) -> Result<ProfileChoice> {
     let asked = asked(security)?;
     if !enabled {
         return match asked {
-            None | Some((ProfileType::Unconfined, _)) => Ok(Choice::Nothing),
+            None | Some((ProfileType::Unconfined, _)) => Ok(ProfileChoice::Nothing),
             Some(_) => {
-                Err(Failure::plain("apparmor is not supported: this kernel does not have it"))
+                Err(CriError::plain("apparmor is not supported: this kernel does not have it"))
             }
         };
     }
-    let told = asked.is_some();
+    let is_requested = asked.is_some();
     let (kind, name) = asked.unwrap_or((ProfileType::RuntimeDefault, String::new()));
     if kind != ProfileType::Localhost && !name.is_empty() {
-        return Err(Failure::plain(
+        return Err(CriError::plain(
             "apparmor config invalid LocalhostRef must only be set if ProfileType is Localhost",
         ));
     }
     Ok(match kind {
-        ProfileType::Unconfined => Choice::Nothing,
-        ProfileType::RuntimeDefault if security.privileged => Choice::Nothing,
-        ProfileType::RuntimeDefault => Choice::Default { asked: told },
+        ProfileType::Unconfined => ProfileChoice::Nothing,
+        ProfileType::RuntimeDefault if security.privileged => ProfileChoice::Nothing,
+        ProfileType::RuntimeDefault => ProfileChoice::Default { asked: is_requested },
         ProfileType::Localhost => {
-            Choice::Named(name.strip_prefix("localhost/").unwrap_or(&name).to_owned())
+            ProfileChoice::Named(name.strip_prefix("localhost/").unwrap_or(&name).to_owned())
         }
     })
 }
@@ -174,7 +177,7 @@ fn asked(security: &v1::LinuxContainerSecurityContext) -> Result<Option<(Profile
         "unconfined" => Ok(Some((ProfileType::Unconfined, String::new()))),
         text => match text.strip_prefix("localhost/") {
             Some(name) => Ok(Some((ProfileType::Localhost, name.to_owned()))),
-            None => Err(Failure::plain(format!("invalid AppArmor profile {text:?}"))),
+            None => Err(CriError::plain(format!("invalid AppArmor profile {text:?}"))),
         },
     }
 }

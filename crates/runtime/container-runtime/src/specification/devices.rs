@@ -10,27 +10,27 @@ use container_create::spec::{DeviceNode, DeviceRuleSpec};
 use cri_wire::v1;
 use rustix::fs::{major, minor};
 
-use crate::failure::{Doing as _, Failure, Result};
+use crate::failure::{CallContext as _, CriError, Result};
 
 /// The upper limit of devices in a directory.
-const MOST: usize = 4096;
+const MAX_COUNT: usize = 4096;
 /// Never copied from the host: each container has its own.
-const OWN: &[&str] =
+const CONTAINER_OWN_DEVICES: &[&str] =
     &["ptmx", "pts", "shm", "fd", "mqueue", "console", ".lxc", ".lxd-mounts", ".udev"];
 
 #[derive(Debug, Default)]
-pub(super) struct Devices {
+pub(super) struct RequestedDevices {
     pub(super) nodes: Vec<DeviceNode>,
     pub(super) rules: Vec<DeviceRuleSpec>,
 }
 
 /// The devices that the caller requests.
-pub(super) fn asked(list: &[v1::Device]) -> Result<Devices> {
-    let mut all = Devices::default();
+pub(super) fn asked(list: &[v1::Device]) -> Result<RequestedDevices> {
+    let mut all = RequestedDevices::default();
     for device in list {
         let access = if device.permissions.is_empty() { "rwm" } else { &device.permissions };
         if !access.chars().all(|letter| "rwm".contains(letter)) {
-            return Err(Failure::invalid(format!(
+            return Err(CriError::invalid(format!(
                 "device permissions {access:?} of {}; expected letters of rwm",
                 device.host_path
             )));
@@ -43,7 +43,7 @@ pub(super) fn asked(list: &[v1::Device]) -> Result<Devices> {
         } else {
             found.extend(node(&source, &device.container_path)?);
             if found.is_empty() {
-                return Err(Failure::plain(format!("{} is not a device node", device.host_path)));
+                return Err(CriError::plain(format!("{} is not a device node", device.host_path)));
             }
         }
         for node in found {
@@ -67,25 +67,27 @@ pub(super) fn of_the_host() -> Result<Vec<DeviceNode>> {
     Ok(found)
 }
 
-fn collect(folder: &Path, target: &Path, found: &mut Vec<DeviceNode>) -> Result<()> {
-    let entries = fs::read_dir(folder).doing(format!("listing {}", folder.display()))?;
+fn collect(dir: &Path, target: &Path, found: &mut Vec<DeviceNode>) -> Result<()> {
+    let entries = fs::read_dir(dir).doing(format!("listing {}", dir.display()))?;
     for entry in entries {
         // It may be removed while the directory is read.
         let Ok(entry) = entry else { continue };
         let name = entry.file_name();
-        let Some(name) = name.to_str().filter(|name| !OWN.contains(name)) else { continue };
+        let Some(name) = name.to_str().filter(|name| !CONTAINER_OWN_DEVICES.contains(name)) else {
+            continue;
+        };
         let Ok(metadata) = entry.path().symlink_metadata() else { continue };
         let inside: PathBuf = target.join(name);
         if metadata.is_dir() {
             // Other file systems contain no devices.
-            if fs::metadata(folder).is_ok_and(|parent| parent.dev() == metadata.dev()) {
+            if fs::metadata(dir).is_ok_and(|parent| parent.dev() == metadata.dev()) {
                 collect(&entry.path(), &inside, found)?;
             }
         } else {
             found.extend(node(&entry.path(), &inside.display().to_string())?);
         }
-        if found.len() > MOST {
-            return Err(Failure::plain(format!("{} has too many devices", folder.display())));
+        if found.len() > MAX_COUNT {
+            return Err(CriError::plain(format!("{} has too many devices", dir.display())));
         }
     }
     Ok(())
@@ -132,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_device_is_refused() {
+    fn a_path_that_is_no_device_is_refused() {
         for (host, permissions) in [("/dev/nowhere", ""), ("/proc/version", ""), ("/dev/null", "x")]
         {
             assert!(asked(&[device(host, permissions)]).is_err(), "{host}");

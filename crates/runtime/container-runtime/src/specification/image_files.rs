@@ -10,10 +10,10 @@ use std::os::fd::OwnedFd;
 use image_store::OverlayOptions;
 use rustix::fs::{FileType, Mode, OFlags, ResolveFlags, fstat, open, openat2};
 
-use crate::failure::{Doing as _, Failure, Result};
+use crate::failure::{CallContext as _, CriError, Result};
 
 /// Real files have a few kilobytes.
-const LARGEST: u64 = 8 << 20;
+const MAX_SIZE: u64 = 8 << 20;
 
 /// An image's files, read-only.
 #[derive(Debug)]
@@ -25,7 +25,7 @@ impl ImageFiles {
     /// Opens the lower layers of an overlay: the image itself.
     pub(crate) fn open(overlay: &OverlayOptions) -> Result<Self> {
         let root = match overlay.lower.as_slice() {
-            [] => return Err(Failure::plain("the image has no layer")),
+            [] => return Err(CriError::plain("the image has no layer")),
             [only] => {
                 let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
                 open(only, flags, Mode::empty()).doing(format!("opening {}", only.display()))?
@@ -44,9 +44,9 @@ impl ImageFiles {
     }
 
     #[cfg(test)]
-    pub(crate) fn of_folder(folder: &std::path::Path) -> Self {
+    pub(crate) fn of_dir(dir: &std::path::Path) -> Self {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        Self { root: open(folder, flags, Mode::empty()).unwrap() }
+        Self { root: open(dir, flags, Mode::empty()).unwrap() }
     }
 
     /// A text file of the image; none if it does not exist.
@@ -62,15 +62,15 @@ impl ImageFiles {
         };
         let status = fstat(&file).doing(format!("looking at {path} of the image"))?;
         if FileType::from_raw_mode(status.st_mode) != FileType::RegularFile {
-            return Err(Failure::plain(format!("{path} of the image is no plain file")));
+            return Err(CriError::plain(format!("{path} of the image is no plain file")));
         }
         let mut bytes = Vec::new();
         std::fs::File::from(file)
-            .take(LARGEST + 1)
+            .take(MAX_SIZE + 1)
             .read_to_end(&mut bytes)
             .doing(format!("reading {path} of the image"))?;
-        if bytes.len() as u64 > LARGEST {
-            return Err(Failure::plain(format!("{path} of the image has over {LARGEST} bytes")));
+        if bytes.len() as u64 > MAX_SIZE {
+            return Err(CriError::plain(format!("{path} of the image has over {MAX_SIZE} bytes")));
         }
         Ok(Some(String::from_utf8_lossy(&bytes).into_owned()))
     }
@@ -82,8 +82,8 @@ mod tests {
 
     #[test]
     fn a_file_of_the_image_never_leads_out_of_it() {
-        let folder = tempfile::tempdir().unwrap();
-        let at = |name: &str| folder.path().join(name);
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| dir.path().join(name);
         std::fs::create_dir(at("etc")).unwrap();
         std::fs::write(at("etc/passwd"), "root:x:0:0\n").unwrap();
         std::os::unix::fs::symlink("/proc/self/environ", at("etc/out")).unwrap();
@@ -97,8 +97,8 @@ mod tests {
             0,
         )
         .unwrap();
-        std::fs::File::create(at("etc/large")).unwrap().set_len(LARGEST + 1).unwrap();
-        let files = ImageFiles::of_folder(folder.path());
+        std::fs::File::create(at("etc/large")).unwrap().set_len(MAX_SIZE + 1).unwrap();
+        let files = ImageFiles::of_dir(dir.path());
         assert_eq!(files.read("etc/passwd").unwrap().as_deref(), Some("root:x:0:0\n"));
         for missing in ["etc/out", "etc/up", "etc/loop", "etc/none", "etc/passwd/x"] {
             assert_eq!(files.read(missing).unwrap(), None, "{missing}");

@@ -14,9 +14,9 @@ use std::path::{Component, Path, PathBuf};
 
 use container_create::spec::{IdMappings, IdRange, MountKind, MountSpec, Propagation};
 use cri_wire::v1;
-use mount_table::{MountTable, Sharing};
+use mount_table::{MountTable, PropagationType};
 
-use crate::failure::{Doing as _, Failure, Result};
+use crate::failure::{CallContext as _, CriError, Result};
 
 #[cfg(test)]
 mod tests;
@@ -89,18 +89,18 @@ pub(super) fn asked(mount: &v1::Mount, source: &Path) -> Result<MountSpec> {
         v1::MountPropagation::PropagationBidirectional => Propagation::Shared,
     };
     if mount.recursive_read_only && !mount.readonly {
-        return Err(Failure::plain(format!(
+        return Err(CriError::plain(format!(
             "recursive read-only mount conflicts with RW mount (hostPath={host:?})"
         )));
     }
     if mount.recursive_read_only && propagation != Propagation::Private {
-        return Err(Failure::plain(format!(
+        return Err(CriError::plain(format!(
             "recursive read-only mount needs private propagation, got {:?} (hostPath={host:?})",
             mount.propagation().as_str_name()
         )));
     }
     if !mount.container_path.starts_with('/') {
-        return Err(Failure::invalid(format!(
+        return Err(CriError::invalid(format!(
             "mount container_path {:?} is no absolute path",
             mount.container_path
         )));
@@ -120,7 +120,7 @@ pub(super) fn asked(mount: &v1::Mount, source: &Path) -> Result<MountSpec> {
         kind: MountKind::Bind.into(),
         // A lossy conversion would give another path.
         source: source.to_str().map(str::to_owned).ok_or_else(|| {
-            Failure::invalid(format!("mount host_path {host:?} leads to {source:?}, not UTF-8"))
+            CriError::invalid(format!("mount host_path {host:?} leads to {source:?}, not UTF-8"))
         })?,
         target: mount.container_path.clone(),
         read_only: mount.readonly,
@@ -142,7 +142,7 @@ pub(super) fn of_caller(mount: &v1::Mount, table: &MountTable) -> Result<MountSp
 pub(super) fn prepare_source(mount: &v1::Mount, table: &MountTable) -> Result<PathBuf> {
     let path = Path::new(&mount.host_path);
     if !path.is_absolute() {
-        return Err(Failure::invalid(format!(
+        return Err(CriError::invalid(format!(
             "mount host_path {:?} is no absolute path",
             mount.host_path
         )));
@@ -161,18 +161,18 @@ pub(super) fn prepare_source(mount: &v1::Mount, table: &MountTable) -> Result<Pa
         v1::MountPropagation::PropagationBidirectional => true,
         v1::MountPropagation::PropagationHostToContainer => false,
     };
-    let (at, sharing) = match table.holding(&source) {
-        Some(mount) => (mount.point, mount.sharing),
-        None => (Path::new("/").into(), Sharing::Private),
+    let (at, propagation_type) = match table.containing_mount(&source) {
+        Some(mount) => (mount.point, mount.propagation_type),
+        None => (Path::new("/").into(), PropagationType::Private),
     };
-    match (shared, sharing) {
-        (_, Sharing::Shared) | (false, Sharing::Slave) => Ok(source),
-        (true, _) => Err(Failure::plain(format!(
+    match (shared, propagation_type) {
+        (_, PropagationType::Shared) | (false, PropagationType::Slave) => Ok(source),
+        (true, _) => Err(CriError::plain(format!(
             "path {:?} is mounted on {:?} but it is not a shared mount",
             source.display().to_string(),
             at
         ))),
-        (false, _) => Err(Failure::plain(format!(
+        (false, _) => Err(CriError::plain(format!(
             "path {:?} is mounted on {:?} but it is not a shared or slave mount",
             source.display().to_string(),
             at

@@ -17,10 +17,10 @@ use container_create::spec::{
     Propagation,
 };
 use cri_wire::v1;
-use oci_bundle::cdi::{self, Edits, Registry};
+use oci_bundle::cdi::{self, CdiRegistry, ContainerEdits};
 
 use super::{mounts, process};
-use crate::failure::{Failure, Result};
+use crate::failure::{CriError, Result};
 
 #[cfg(test)]
 mod tests;
@@ -43,7 +43,7 @@ fn names(config: &v1::ContainerConfig) -> Result<Vec<String>> {
     for (_, value) in ordered.into_iter().filter(|(key, _)| key.starts_with(ANNOTATION)) {
         for name in value.split(',') {
             if !cdi::is_qualified(name) {
-                return Err(Failure::plain(format!(
+                return Err(CriError::plain(format!(
                     "failed to parse CDI device annotations: invalid CDI device name {name:?}"
                 )));
             }
@@ -57,22 +57,22 @@ fn names(config: &v1::ContainerConfig) -> Result<Vec<String>> {
 pub(super) fn add(
     spec: &mut ContainerSpec,
     config: &v1::ContainerConfig,
-    folders: &[PathBuf],
+    dirs: &[PathBuf],
 ) -> Result<()> {
     let names = names(config)?;
     if names.is_empty() {
         return Ok(());
     }
-    let wrong = |why: String| Failure::plain(format!("CDI device injection failed: {why}"));
-    let registry = Registry::read(folders);
-    for problem in registry.problems() {
+    let wrong = |why: String| CriError::plain(format!("CDI device injection failed: {why}"));
+    let registry = CdiRegistry::read(dirs);
+    for problem in registry.errors() {
         tracing::warn!(problem, "a description of devices is left out");
     }
     let edits = registry.edits(&names).map_err(|error| wrong(error.to_string()))?;
     apply(spec, &edits).map_err(wrong)
 }
 
-fn apply(spec: &mut ContainerSpec, edits: &Edits) -> std::result::Result<(), String> {
+fn apply(spec: &mut ContainerSpec, edits: &ContainerEdits) -> std::result::Result<(), String> {
     if edits.intel_rdt.is_some() {
         return Err("intelRdt is not served by this runtime".to_owned());
     }
@@ -123,7 +123,7 @@ fn apply(spec: &mut ContainerSpec, edits: &Edits) -> std::result::Result<(), Str
 
 /// The built-in handler supports one hook point, the only one that CDI specifications of graphics
 /// cards use, and only without a user namespace.
-fn add_hooks(spec: &mut ContainerSpec, edits: &Edits) -> std::result::Result<(), String> {
+fn add_hooks(spec: &mut ContainerSpec, edits: &ContainerEdits) -> std::result::Result<(), String> {
     let own = spec.namespaces.as_ref().map(|namespaces| namespaces.user);
     let of_pod = own == Some(NamespaceMode::Pod.into());
     let served = |hook: &&cdi::Hook| hook.point == CREATE_CONTAINER && !of_pod;

@@ -4,48 +4,48 @@
 
 use std::path::{Path, PathBuf};
 
-use cgroup_files::names::{ContainerGroup, Driver, NameError, expand_slice};
+use cgroup_files::names::{CgroupManager, CgroupNameError, ContainerCgroup, expand_slice};
 use container_create::spec::{CgroupSpec, IdMappings, IdRange, NamespaceMode, PodSpec};
 use cri_wire::v1;
 
-use crate::failure::{Failure, Result};
+use crate::failure::{CriError, Result};
 use crate::settings::CgroupDriver;
 
 /// The parent cgroup of containers whose sandbox names none.
-const OWN_PARENT: &str = "/keelson";
-const OWN_SLICE: &str = "keelson.slice";
+const DEFAULT_PARENT: &str = "/keelson";
+const DEFAULT_SLICE: &str = "keelson.slice";
 /// The prefix of containers' scopes, in the form that tools know from other runtimes.
 const SCOPE_PREFIX: &str = "cri-keelson";
 
 /// The paths of one sandbox's files.
 #[derive(Debug, Clone)]
-pub(crate) struct PodPlaces {
-    folder: PathBuf,
+pub(crate) struct PodPaths {
+    dir: PathBuf,
 }
 
-impl PodPlaces {
-    pub(crate) fn new(folder: &Path) -> Self {
-        Self { folder: folder.to_owned() }
+impl PodPaths {
+    pub(crate) fn new(dir: &Path) -> Self {
+        Self { dir: dir.to_owned() }
     }
 
-    pub(crate) fn folder(&self) -> &Path {
-        &self.folder
+    pub(crate) fn dir(&self) -> &Path {
+        &self.dir
     }
 
     pub(crate) fn hostname(&self) -> PathBuf {
-        self.folder.join("hostname")
+        self.dir.join("hostname")
     }
 
     pub(crate) fn hosts(&self) -> PathBuf {
-        self.folder.join("hosts")
+        self.dir.join("hosts")
     }
 
     pub(crate) fn resolver(&self) -> PathBuf {
-        self.folder.join("resolv.conf")
+        self.dir.join("resolv.conf")
     }
 
     pub(crate) fn shared_memory(&self) -> PathBuf {
-        self.folder.join("shm")
+        self.dir.join("shm")
     }
 }
 
@@ -58,12 +58,12 @@ pub(super) fn same_user_namespace(
     pod: Option<&v1::UserNamespace>,
     own: Option<&v1::UserNamespace>,
 ) -> bool {
-    let wish = |options: Option<&v1::UserNamespace>| {
+    let requested = |options: Option<&v1::UserNamespace>| {
         options
             .filter(|options| has_user_namespace(options))
             .map(|options| (options.uids.clone(), options.gids.clone()))
     };
-    wish(pod) == wish(own)
+    requested(pod) == requested(own)
 }
 
 /// The parent cgroup that the caller requests for a pod's containers.
@@ -93,26 +93,26 @@ pub(crate) fn cgroup_of(
     sandbox: &v1::PodSandboxConfig,
     id: &str,
 ) -> Result<CgroupSpec> {
-    let odd = |error: NameError| Failure::plain(format!("cgroup parent: {error}"));
+    let odd = |error: CgroupNameError| CriError::plain(format!("cgroup parent: {error}"));
     match driver {
         CgroupDriver::Systemd => {
-            let parent = parent_of(sandbox).unwrap_or(OWN_SLICE);
+            let parent = parent_of(sandbox).unwrap_or(DEFAULT_SLICE);
             if slice_of(parent).is_none() {
-                return Err(Failure::plain(format!(
+                return Err(CriError::plain(format!(
                     "the cgroup driver is systemd, but the cgroup parent {parent:?} is no slice; \
                      expected such as kubepods-burstable-pod1234.slice"
                 )));
             }
-            let group = ContainerGroup::within(parent, SCOPE_PREFIX, id, Driver::Systemd);
-            let ContainerGroup { path, scope } = group.map_err(odd)?;
+            let group = ContainerCgroup::within(parent, SCOPE_PREFIX, id, CgroupManager::Systemd);
+            let ContainerCgroup { path, scope } = group.map_err(odd)?;
             let (systemd_unit, systemd_slice) =
                 scope.map(|scope| (scope.unit, scope.slice)).unwrap_or_default();
             Ok(CgroupSpec { path, systemd_unit, systemd_slice, ..CgroupSpec::default() })
         }
         // A slice as a parent is a directory like others: systemd is not involved.
         CgroupDriver::Cgroupfs => {
-            let parent = group_of_pod(sandbox).unwrap_or_else(|| OWN_PARENT.to_owned());
-            let group = ContainerGroup::within(&parent, SCOPE_PREFIX, id, Driver::CgroupFs);
+            let parent = group_of_pod(sandbox).unwrap_or_else(|| DEFAULT_PARENT.to_owned());
+            let group = ContainerCgroup::within(&parent, SCOPE_PREFIX, id, CgroupManager::CgroupFs);
             Ok(CgroupSpec { path: group.map_err(odd)?.path, ..CgroupSpec::default() })
         }
     }
@@ -131,11 +131,11 @@ pub(crate) fn pod_spec(
     let options = security.namespace_options.unwrap_or_default();
     let host_network = options.network() == v1::NamespaceMode::Node;
     let user_namespace = match &options.userns_options {
-        Some(wish) if has_user_namespace(wish) => Some(mappings(wish)?),
-        Some(wish) if wish.mode() != v1::NamespaceMode::Node => {
-            return Err(Failure::plain(format!(
+        Some(requested) if has_user_namespace(requested) => Some(mappings(requested)?),
+        Some(requested) if requested.mode() != v1::NamespaceMode::Node => {
+            return Err(CriError::plain(format!(
                 "user namespace mode {:?} is not supported; expected POD or NODE",
-                wish.mode().as_str_name()
+                requested.mode().as_str_name()
             )));
         }
         _ => None,
@@ -143,12 +143,12 @@ pub(crate) fn pod_spec(
     let mut sysctls = linux.sysctls;
     if !host_network {
         // Ports below 1024 and ping are safe to allow in the pod's own network namespace.
-        let mut unless_said = |name: &str, value: &str| {
+        let mut set_default = |name: &str, value: &str| {
             sysctls.entry(name.to_owned()).or_insert_with(|| value.to_owned());
         };
-        unless_said("net.ipv4.ip_unprivileged_port_start", "0");
+        set_default("net.ipv4.ip_unprivileged_port_start", "0");
         if user_namespace.is_none() {
-            unless_said("net.ipv4.ping_group_range", "0 2147483647");
+            set_default("net.ipv4.ping_group_range", "0 2147483647");
         }
     }
     let mode = |mode: v1::NamespaceMode| match mode {
@@ -178,22 +178,25 @@ pub(crate) fn pod_spec(
 }
 
 /// upstream: containerd parseUsernsIDs accepts one range for users and one for groups.
-fn mappings(wish: &v1::UserNamespace) -> Result<IdMappings> {
+fn mappings(requested: &v1::UserNamespace) -> Result<IdMappings> {
     let ranges = |what: &str, list: &[v1::IdMapping]| match list {
         [one] if one.length > 0 => {
             Ok(vec![IdRange { inside: one.container_id, outside: one.host_id, count: one.length }])
         }
-        _ => Err(Failure::plain(format!(
+        _ => Err(CriError::plain(format!(
             "user namespace configuration: expected one {what} mapping with a length, got {}",
             list.len()
         ))),
     };
-    if wish.uids != wish.gids {
-        return Err(Failure::plain(
+    if requested.uids != requested.gids {
+        return Err(CriError::plain(
             "user namespace configuration: mappings of users and groups differ",
         ));
     }
-    Ok(IdMappings { users: ranges("uid", &wish.uids)?, groups: ranges("gid", &wish.gids)? })
+    Ok(IdMappings {
+        users: ranges("uid", &requested.uids)?,
+        groups: ranges("gid", &requested.gids)?,
+    })
 }
 
 #[cfg(test)]
@@ -207,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn groups_lie_where_the_caller_says() {
+    fn cgroups_lie_below_the_parent_of_the_caller() {
         let path = |parent| cgroup_of(CgroupDriver::Cgroupfs, &sandbox(parent), "id").unwrap().path;
         assert_eq!(path("/kubepods/podx"), "/kubepods/podx/id");
         assert_eq!(path("kubepods/podx/"), "/kubepods/podx/id");
@@ -216,14 +219,14 @@ mod tests {
         assert_eq!(path("a-b.slice"), "/a.slice/a-b.slice/id");
         let systemd = |parent| cgroup_of(CgroupDriver::Systemd, &sandbox(parent), "id");
         let slice = systemd("/kubepods.slice/kubepods-besteffort-podx.slice").unwrap();
-        let folder = "/kubepods.slice/kubepods-besteffort.slice/kubepods-besteffort-podx.slice";
-        assert_eq!(slice.path, format!("{folder}/cri-keelson-id.scope"));
+        let dir = "/kubepods.slice/kubepods-besteffort.slice/kubepods-besteffort-podx.slice";
+        assert_eq!(slice.path, format!("{dir}/cri-keelson-id.scope"));
         assert_eq!(slice.systemd_unit, "cri-keelson-id.scope");
         assert_eq!(slice.systemd_slice, "kubepods-besteffort-podx.slice");
         assert_eq!(systemd("").unwrap().path, "/keelson.slice/cri-keelson-id.scope");
         assert!(systemd("/kubepods/podx").unwrap_err().text.contains("is no slice"));
         let whole = group_of_pod(&sandbox("kubepods-besteffort-podx.slice"));
-        assert_eq!(whole.as_deref(), Some(folder));
+        assert_eq!(whole.as_deref(), Some(dir));
         assert_eq!(group_of_pod(&sandbox("kubepods/podx/")).as_deref(), Some("/kubepods/podx"));
         assert_eq!(group_of_pod(&sandbox("")), None);
     }
@@ -251,17 +254,17 @@ mod tests {
     #[test]
     fn user_namespaces_have_one_range_and_the_same_for_all() {
         let range = |length| v1::IdMapping { host_id: 65536, container_id: 0, length };
-        let wish = |uids: Vec<v1::IdMapping>, gids: Vec<v1::IdMapping>| v1::UserNamespace {
+        let requested = |uids: Vec<v1::IdMapping>, gids: Vec<v1::IdMapping>| v1::UserNamespace {
             mode: 0,
             uids,
             gids,
         };
-        assert!(mappings(&wish(vec![range(10)], vec![range(10)])).is_ok());
-        assert!(mappings(&wish(vec![range(10)], vec![range(9)])).is_err());
-        assert!(mappings(&wish(vec![range(0)], vec![range(0)])).is_err());
-        assert!(mappings(&wish(vec![], vec![])).is_err());
+        assert!(mappings(&requested(vec![range(10)], vec![range(10)])).is_ok());
+        assert!(mappings(&requested(vec![range(10)], vec![range(9)])).is_err());
+        assert!(mappings(&requested(vec![range(0)], vec![range(0)])).is_err());
+        assert!(mappings(&requested(vec![], vec![])).is_err());
         let node = v1::UserNamespace { mode: 2, ..Default::default() };
         assert!(same_user_namespace(None, Some(&node)));
-        assert!(!same_user_namespace(None, Some(&wish(vec![range(1)], vec![]))));
+        assert!(!same_user_namespace(None, Some(&requested(vec![range(1)], vec![]))));
     }
 }

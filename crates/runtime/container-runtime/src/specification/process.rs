@@ -8,7 +8,7 @@ use container_create::spec::ProcessSpec;
 use cri_wire::v1;
 use image_store::ContainerConfig as ImageRunConfig;
 
-use crate::failure::{Failure, Result};
+use crate::failure::{CriError, Result};
 
 #[cfg(test)]
 mod tests;
@@ -37,21 +37,21 @@ pub(super) fn of(
 /// The pod's command replaces the image's entrypoint and arguments; arguments alone replace its
 /// arguments.
 fn arguments(config: &v1::ContainerConfig, image: &ImageRunConfig) -> Result<Vec<String>> {
-    let mut words = config.command.clone();
-    if words.is_empty() {
+    let mut parts = config.command.clone();
+    if parts.is_empty() {
         let empty = matches!(image.entrypoint.as_slice(), [only] if only.is_empty());
         if !empty {
-            words.clone_from(&image.entrypoint);
+            parts.clone_from(&image.entrypoint);
         }
-        words
+        parts
             .extend(if config.args.is_empty() { &image.cmd } else { &config.args }.iter().cloned());
     } else {
-        words.extend(config.args.iter().cloned());
+        parts.extend(config.args.iter().cloned());
     }
-    if words.is_empty() {
-        return Err(Failure::plain("no command specified"));
+    if parts.is_empty() {
+        return Err(CriError::plain("no command specified"));
     }
-    Ok(words)
+    Ok(parts)
 }
 
 fn environment(
@@ -70,7 +70,7 @@ fn environment(
     }
     for entry in &config.envs {
         let value = std::str::from_utf8(&entry.value).map_err(|_| {
-            Failure::invalid(format!("the value of the variable {:?} is no UTF-8 text", entry.key))
+            CriError::invalid(format!("the value of the variable {:?} is no UTF-8 text", entry.key))
         })?;
         all.set(format!("{}={value}", entry.key));
     }

@@ -15,21 +15,21 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 
-use crate::failure::{Doing as _, Failure, Result};
+use crate::failure::{CallContext as _, CriError, Result};
 
 #[cfg(test)]
 mod tests;
 
 const ATTRIBUTE: &str = "security.selinux";
 /// The upper limit of a label's length.
-const LONGEST: usize = 4096;
+const MAX_LENGTH: usize = 4096;
 /// The upper limit of nesting: each level holds a descriptor while it is walked.
-const DEEPEST: usize = 200;
+const MAX_DEPTH: usize = 200;
 /// The upper limit of files in a volume.
-const MOST: u64 = 1 << 24;
+const MAX_COUNT: u64 = 1 << 24;
 
 /// A label on one of these would lock out the host's own programs.
-const OF_THE_MACHINE: &[&str] = &[
+const PROTECTED_DIRS: &[&str] = &[
     "/",
     "/bin",
     "/boot",
@@ -56,16 +56,16 @@ const OF_THE_MACHINE: &[&str] = &[
     "/var/log",
 ];
 
-type Write<'a> = &'a mut dyn FnMut(BorrowedFd<'_>) -> rustix::io::Result<()>;
+type SetLabel<'a> = &'a mut dyn FnMut(BorrowedFd<'_>) -> rustix::io::Result<()>;
 
 /// `path` is absolute, its links resolved.
 pub(super) fn relabel(path: &Path, label: &str) -> Result<()> {
     walk(path, &mut |file| set_label(file, label))
 }
 
-fn walk(path: &Path, write: Write<'_>) -> Result<()> {
-    if OF_THE_MACHINE.iter().any(|own| Path::new(own) == path) {
-        return Err(Failure::plain(format!(
+fn walk(path: &Path, write: SetLabel<'_>) -> Result<()> {
+    if PROTECTED_DIRS.iter().any(|own| Path::new(own) == path) {
+        return Err(CriError::plain(format!(
             "SELinux relabeling of {} is not allowed: the machine itself lives there",
             path.display()
         )));
@@ -76,8 +76,8 @@ fn walk(path: &Path, write: Write<'_>) -> Result<()> {
     let mut open: Vec<Dir> = Vec::new();
     let mut seen = 0_u64;
     open.extend(label_one(&top, write).doing(format!("labelling {}", path.display()))?);
-    while let Some(folder) = open.last_mut() {
-        let Some(entry) = folder.read() else {
+    while let Some(dir) = open.last_mut() {
+        let Some(entry) = dir.read() else {
             open.pop();
             continue;
         };
@@ -87,9 +87,9 @@ fn walk(path: &Path, write: Write<'_>) -> Result<()> {
             continue;
         }
         seen += 1;
-        if seen > MOST || open.len() > DEEPEST {
-            return Err(Failure::plain(format!(
-                "{} has more than {MOST} files or {DEEPEST} folders in each other",
+        if seen > MAX_COUNT || open.len() > MAX_DEPTH {
+            return Err(CriError::plain(format!(
+                "{} has more than {MAX_COUNT} files or {MAX_DEPTH} folders in each other",
                 path.display()
             )));
         }
@@ -111,7 +111,7 @@ fn walk(path: &Path, write: Write<'_>) -> Result<()> {
 }
 
 /// Labels a file; returns the directory stream if it is a directory.
-fn label_one(file: &OwnedFd, write: Write<'_>) -> rustix::io::Result<Option<Dir>> {
+fn label_one(file: &OwnedFd, write: SetLabel<'_>) -> rustix::io::Result<Option<Dir>> {
     match write(std::os::fd::AsFd::as_fd(file)) {
         Ok(()) | Err(Errno::NOTSUP | Errno::ROFS) => {}
         Err(error) => return Err(error),
@@ -127,7 +127,7 @@ fn label_one(file: &OwnedFd, write: Write<'_>) -> rustix::io::Result<Option<Dir>
 /// the descriptor is a link, the link's own label is set.
 fn set_label(file: BorrowedFd<'_>, label: &str) -> rustix::io::Result<()> {
     let place = format!("/proc/self/fd/{}", file.as_raw_fd());
-    let mut have = [0; LONGEST];
+    let mut have = [0; MAX_LENGTH];
     // Most files of a volume that was used before have it, and reading is cheaper than writing.
     if let Ok(length) = rustix::fs::getxattr(&place, ATTRIBUTE, &mut have[..]) {
         let have = have.get(..length).unwrap_or_default();

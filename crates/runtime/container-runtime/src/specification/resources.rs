@@ -10,7 +10,7 @@ mod tests;
 
 /// What the host's cgroups support.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Abilities {
+pub(crate) struct KernelFeatures {
     /// Swap can be limited.
     pub swap: bool,
     pub huge_pages: bool,
@@ -23,7 +23,10 @@ pub(crate) fn oom_score(resources: Option<&v1::LinuxContainerResources>, lowest:
 }
 
 /// Zero and empty mean unchanged.
-pub(crate) fn limits(resources: &v1::LinuxContainerResources, abilities: Abilities) -> LimitsSpec {
+pub(crate) fn limits(
+    resources: &v1::LinuxContainerResources,
+    kernel_features: KernelFeatures,
+) -> LimitsSpec {
     let unsigned = |value: i64| u64::try_from(value).ok().filter(|value| *value != 0);
     let text = |value: &String| (!value.is_empty()).then(|| value.clone());
     let number = |value: i64| (value != 0).then_some(value);
@@ -37,10 +40,10 @@ pub(crate) fn limits(resources: &v1::LinuxContainerResources, abilities: Abiliti
         cpuset_cpus: text(&resources.cpuset_cpus),
         cpuset_mems: text(&resources.cpuset_mems),
         memory,
-        memory_and_swap: both.filter(|_| abilities.swap),
+        memory_and_swap: both.filter(|_| kernel_features.swap),
         memory_reservation: None,
         pids: None,
-        huge_pages: if abilities.huge_pages {
+        huge_pages: if kernel_features.huge_pages {
             let pairs = resources.hugepage_limits.iter();
             pairs.map(|limit| (limit.page_size.clone(), limit.limit)).collect()
         } else {

@@ -12,7 +12,7 @@ use std::path::Path;
 
 use cri_wire::v1;
 
-use crate::failure::{Doing as _, Failure, Result};
+use crate::failure::{CallContext as _, CriError, Result};
 
 #[cfg(test)]
 mod tests;
@@ -33,26 +33,26 @@ const CATEGORIES: u64 = 1024;
 /// What this host's kernel and policy have of SELinux.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Selinux {
-    defaults: Option<Defaults>,
+    defaults: Option<PolicyDefaults>,
 }
 
 /// The policy's labels of a container's processes and files.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Defaults {
-    process: Context,
-    file: Context,
+struct PolicyDefaults {
+    process: SelinuxContext,
+    file: SelinuxContext,
 }
 
 /// Each is empty if there is none.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Labels {
+pub(crate) struct SelinuxLabels {
     pub(crate) process: String,
     pub(crate) file: String,
 }
 
 /// A pod or container, and the labels that it requests.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Wish<'a> {
+pub(crate) struct LabelRequest<'a> {
     /// The id of the pod's sandbox.
     pub(crate) pod: &'a str,
     pub(crate) of_pod: Option<&'a v1::SeLinuxOption>,
@@ -60,7 +60,7 @@ pub(crate) struct Wish<'a> {
     pub(crate) privileged: bool,
 }
 
-impl<'a> Wish<'a> {
+impl<'a> LabelRequest<'a> {
     /// For files that all containers of a pod share.
     pub(crate) fn of_pod(pod: &'a str, config: &'a v1::PodSandboxConfig) -> Self {
         let security = config.linux.as_ref().and_then(|linux| linux.security_context.as_ref());
@@ -80,8 +80,8 @@ impl<'a> Wish<'a> {
 
     /// The container's own options, or the pod's if it has none.
     fn options(&self) -> Option<&'a v1::SeLinuxOption> {
-        let says_something = |options: &&v1::SeLinuxOption| **options != Default::default();
-        self.of_container.filter(says_something).or(self.of_pod.filter(says_something))
+        let is_set = |options: &&v1::SeLinuxOption| **options != Default::default();
+        self.of_container.filter(is_set).or(self.of_pod.filter(is_set))
     }
 }
 
@@ -98,29 +98,29 @@ impl Selinux {
     }
 
     /// The labels of a container's processes and files.
-    pub(crate) fn labels(&self, wish: &Wish<'_>) -> Result<Labels> {
-        let options = wish.options();
-        for options in wish.of_pod.iter().chain(&wish.of_container) {
+    pub(crate) fn labels(&self, request: &LabelRequest<'_>) -> Result<SelinuxLabels> {
+        let options = request.options();
+        for options in request.of_pod.iter().chain(&request.of_container) {
             check(options)?;
         }
         let Some(defaults) = &self.defaults else {
             if let Some(options) = options {
                 tracing::warn!(?options, "this kernel has no SELinux: its options are left out");
             }
-            return Ok(Labels::default());
+            return Ok(SelinuxLabels::default());
         };
-        let labels = choose(defaults, wish);
+        let labels = choose(defaults, request);
         let unknown = [&labels.process, &labels.file]
             .into_iter()
             .find(|label| !label.is_empty() && std::fs::write(CHECK, label).is_err());
         match (unknown, options) {
             (None, _) => Ok(labels),
-            (Some(label), Some(_)) => Err(Failure::plain(format!(
+            (Some(label), Some(_)) => Err(CriError::plain(format!(
                 "the SELinux label {label:?} is not known to this machine's policy"
             ))),
             (Some(label), None) => {
                 tracing::warn!(label, "SELinux's policy knows no containers: no label is set");
-                Ok(Labels::default())
+                Ok(SelinuxLabels::default())
             }
         }
     }
@@ -128,7 +128,7 @@ impl Selinux {
 
 /// The fields of a label.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Context {
+struct SelinuxContext {
     user: String,
     role: String,
     kind: String,
@@ -136,7 +136,7 @@ struct Context {
     level: Option<String>,
 }
 
-impl Context {
+impl SelinuxContext {
     fn read(text: &str) -> Option<Self> {
         let mut parts = text.splitn(4, ':').map(str::to_owned);
         let (user, role, kind) = (parts.next()?, parts.next()?, parts.next()?);
@@ -160,26 +160,30 @@ fn policy_of(configuration: &str) -> Option<&str> {
 }
 
 /// From the policy's file about containers; defaults of most policies for what it leaves out.
-fn defaults(contexts: &str) -> Defaults {
+fn defaults(contexts: &str) -> PolicyDefaults {
     let of = |wanted: &str, usual: &str| {
         let lines = contexts.lines().map(str::trim).filter(|line| !line.starts_with(['#', ';']));
         let mut values = lines.filter_map(|line| {
             let (key, value) = line.split_once('=')?;
             (key.trim() == wanted).then(|| value.trim().trim_matches('"'))
         });
-        values.next_back().and_then(Context::read).or_else(|| Context::read(usual))
+        values.next_back().and_then(SelinuxContext::read).or_else(|| SelinuxContext::read(usual))
     };
-    let plain =
-        || Context { user: String::new(), role: String::new(), kind: String::new(), level: None };
-    Defaults {
+    let plain = || SelinuxContext {
+        user: String::new(),
+        role: String::new(),
+        kind: String::new(),
+        level: None,
+    };
+    PolicyDefaults {
         process: of("process", USUAL_PROCESS).unwrap_or_else(plain),
         file: of("file", USUAL_FILE).unwrap_or_else(plain),
     }
 }
 
-fn choose(defaults: &Defaults, wish: &Wish<'_>) -> Labels {
-    let Defaults { mut process, mut file } = defaults.clone();
-    let options = wish.options().cloned().unwrap_or_default();
+fn choose(defaults: &PolicyDefaults, request: &LabelRequest<'_>) -> SelinuxLabels {
+    let PolicyDefaults { mut process, mut file } = defaults.clone();
+    let options = request.options().cloned().unwrap_or_default();
     let set = |part: &mut String, wanted: &str| {
         if !wanted.is_empty() {
             wanted.clone_into(part);
@@ -189,17 +193,17 @@ fn choose(defaults: &Defaults, wish: &Wish<'_>) -> Labels {
     set(&mut file.user, &options.user);
     set(&mut process.role, &options.role);
     set(&mut process.kind, &options.r#type);
-    let of_pod = wish.of_pod.map(|options| options.level.as_str()).unwrap_or_default();
+    let of_pod = request.of_pod.map(|options| options.level.as_str()).unwrap_or_default();
     let level = [options.level.as_str(), of_pod].into_iter().find(|level| !level.is_empty());
     let level = match (level, &process.level) {
         (Some(asked), _) => Some(asked.to_owned()),
-        (None, Some(_)) => Some(level_of(wish.pod)),
+        (None, Some(_)) => Some(level_of(request.pod)),
         (None, None) => None,
     };
     (process.level, file.level) = (level.clone(), level);
     // Its files are labelled all the same: they are a container's.
-    let process = if wish.privileged { String::new() } else { process.write() };
-    Labels { process, file: file.write() }
+    let process = if request.privileged { String::new() } else { process.write() };
+    SelinuxLabels { process, file: file.write() }
 }
 
 /// Two different categories, derived from the pod's id alone, so that nothing has to be stored.
@@ -224,11 +228,11 @@ fn check(options: &v1::SeLinuxOption) -> Result<()> {
     let parts = [("user", &options.user), ("role", &options.role), ("type", &options.r#type)];
     for (name, value) in parts {
         if !value.is_empty() && !is_name(value) {
-            return Err(Failure::plain(format!("the SELinux {name} {value:?} is no name")));
+            return Err(CriError::plain(format!("the SELinux {name} {value:?} is no name")));
         }
     }
     if !options.level.is_empty() && !is_level(&options.level) {
-        return Err(Failure::plain(format!(
+        return Err(CriError::plain(format!(
             "the format of 'level' {:?} is not correct; expected such as s0:c1,c2",
             options.level
         )));
@@ -256,7 +260,7 @@ fn is_level(text: &str) -> bool {
 }
 
 /// Sets the label of the container's files on a mount's source.
-pub(super) fn relabel(mount: &v1::Mount, source: &Path, labels: &Labels) -> Result<()> {
+pub(super) fn relabel(mount: &v1::Mount, source: &Path, labels: &SelinuxLabels) -> Result<()> {
     if !mount.selinux_relabel || labels.file.is_empty() {
         return Ok(());
     }

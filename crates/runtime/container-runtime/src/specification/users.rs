@@ -6,17 +6,17 @@ use std::collections::BTreeSet;
 
 use cri_wire::v1;
 
-use crate::failure::{Failure, Result};
+use crate::failure::{CriError, Result};
 
 #[cfg(test)]
 mod tests;
 
 /// The largest id of a user or group, as in Kubernetes' validation. To the kernel the number with
 /// all bits set means "unchanged", which would be root (CVE-2024-40635's class).
-const LARGEST: u32 = i32::MAX.unsigned_abs();
+const MAX_SIZE: u32 = i32::MAX.unsigned_abs();
 
 fn id(text: &str) -> Option<u32> {
-    text.parse().ok().filter(|id| *id <= LARGEST)
+    text.parse().ok().filter(|id| *id <= MAX_SIZE)
 }
 
 /// None: it is a name. Digits alone are never a name: admission checks take them for a number, and
@@ -26,19 +26,19 @@ fn id_or_name(what: &str, text: &str) -> Result<Option<u32>> {
     if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
         return Ok(None);
     }
-    let wrong = || Failure::plain(format!("{what} {text} is no number from 0 to {LARGEST}"));
+    let wrong = || CriError::plain(format!("{what} {text} is no number from 0 to {MAX_SIZE}"));
     id(text).map(Some).ok_or_else(wrong)
 }
 
 /// The image's user and group tables.
 #[derive(Debug, Clone, Default)]
-pub struct Tables {
+pub struct UserTables {
     pub passwd: Option<String>,
     pub group: Option<String>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Identity {
+pub struct ResolvedUser {
     pub uid: u32,
     pub gid: u32,
     /// Sorted; contains `gid`.
@@ -46,22 +46,22 @@ pub struct Identity {
     pub home: String,
 }
 
-struct User<'a> {
+struct PasswdEntry<'a> {
     name: &'a str,
     uid: u32,
     gid: u32,
     home: &'a str,
 }
 
-impl Tables {
-    fn users(&self) -> impl Iterator<Item = User<'_>> {
+impl UserTables {
+    fn users(&self) -> impl Iterator<Item = PasswdEntry<'_>> {
         self.passwd.iter().flat_map(|text| text.lines()).filter_map(|line| {
             let mut parts = line.split(':');
             let name = parts.next()?;
             let _password = parts.next()?;
             let (uid, gid) = (id(parts.next()?)?, id(parts.next()?)?);
             let _comment = parts.next();
-            Some(User { name, uid, gid, home: parts.next().unwrap_or_default() })
+            Some(PasswdEntry { name, uid, gid, home: parts.next().unwrap_or_default() })
         })
     }
 
@@ -76,15 +76,15 @@ impl Tables {
         })
     }
 
-    fn user_by_name(&self, name: &str) -> Result<User<'_>> {
+    fn user_by_name(&self, name: &str) -> Result<PasswdEntry<'_>> {
         self.users().find(|user| user.name == name).ok_or_else(|| {
-            Failure::plain(format!("user {name:?} is not in the image's /etc/passwd"))
+            CriError::plain(format!("user {name:?} is not in the image's /etc/passwd"))
         })
     }
 
     fn group_by_name(&self, name: &str) -> Result<u32> {
         self.groups().find(|(known, ..)| *known == name).map(|(_, gid, _)| gid).ok_or_else(|| {
-            Failure::plain(format!("group {name:?} is not in the image's /etc/group"))
+            CriError::plain(format!("group {name:?} is not in the image's /etc/group"))
         })
     }
 }
@@ -103,7 +103,7 @@ pub(super) fn user_text(
         String::new()
     };
     match (user.is_empty(), &security.run_as_group) {
-        (true, Some(_)) => Err(Failure::plain("user group is specified without user")),
+        (true, Some(_)) => Err(CriError::plain("user group is specified without user")),
         (true, None) => Ok(image_user.to_owned()),
         (false, Some(gid)) => Ok(format!("{user}:{}", number(gid))),
         (false, None) => Ok(user),
@@ -114,8 +114,8 @@ pub(super) fn user_text(
 pub fn resolve(
     security: &v1::LinuxContainerSecurityContext,
     image_user: &str,
-    tables: &Tables,
-) -> Result<Identity> {
+    tables: &UserTables,
+) -> Result<ResolvedUser> {
     let text = user_text(security, image_user)?;
     let (user, group) = match text.split_once(':') {
         Some((user, group)) => (user, Some(group)),
@@ -150,12 +150,12 @@ pub fn resolve(
         v1::SupplementalGroupsPolicy::Strict => {}
     }
     for group in &security.supplemental_groups {
-        let known = u32::try_from(*group).ok().filter(|group| *group <= LARGEST);
+        let known = u32::try_from(*group).ok().filter(|group| *group <= MAX_SIZE);
         groups.insert(known.ok_or_else(|| {
-            Failure::invalid(format!("supplemental group {group} is no group number"))
+            CriError::invalid(format!("supplemental group {group} is no group number"))
         })?);
     }
     let home = tables.users().find(|known| known.uid == uid).map(|known| known.home.to_owned());
     let home = home.filter(|home| !home.is_empty()).unwrap_or_else(|| "/".to_owned());
-    Ok(Identity { uid, gid, groups: groups.into_iter().collect(), home })
+    Ok(ResolvedUser { uid, gid, groups: groups.into_iter().collect(), home })
 }

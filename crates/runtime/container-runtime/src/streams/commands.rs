@@ -8,57 +8,62 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use pod_supervisor::{ExecRequest, Stdio};
+use pod_supervisor::{ExecOptions, StdioDescriptors};
 use rustix::pipe::{PipeFlags, pipe_with};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::unix::pipe;
 use tokio::sync::{mpsc, watch};
 
-use super::Wanted;
-use super::session::{Channel, Ending, Gone, Has, Input, Output, PART, SILENCE, Session};
-use crate::failure::{Doing as _, Result};
+use super::StreamRequest;
+use super::session::{
+    ClientGone, ClientInput, CommandSession, CommandStatus, CommandStreams, IDLE_TIMEOUT, Output,
+    OutputChannel, PART,
+};
+use crate::failure::{CallContext as _, Result};
 use crate::identity;
-use crate::runtime::execs::{ExecGuard, Running, UNHEARD, pipe_pair};
-use crate::runtime::{Resizer, Runtime, Terminal};
+use crate::runtime::execs::{EXIT_UNKNOWN_MESSAGE, ExecGuard, RunningContainer, pipe_pair};
+use crate::runtime::{AsyncTerminal, Resizer, Runtime};
 
 #[cfg(test)]
 mod tests;
 
-pub(super) fn streams_of(wanted: &Wanted) -> Has {
+pub(super) fn streams_of(wanted: &StreamRequest) -> CommandStreams {
     match wanted {
-        Wanted::Exec(request) => Has {
+        StreamRequest::Exec(request) => CommandStreams {
             stdin: request.stdin,
             stdout: request.stdout,
             stderr: request.stderr,
             tty: request.tty,
         },
-        Wanted::Attach(request) => Has {
+        StreamRequest::Attach(request) => CommandStreams {
             stdin: request.stdin,
             stdout: request.stdout,
             stderr: request.stderr,
             tty: request.tty,
         },
-        Wanted::PortForward(_) => Has { stdin: false, stdout: false, stderr: false, tty: false },
+        StreamRequest::PortForward(_) => {
+            CommandStreams { stdin: false, stdout: false, stderr: false, tty: false }
+        }
     }
 }
 
 /// Runs the command and sends its result to the client.
-pub(super) async fn run(runtime: &Runtime, wanted: Wanted, session: Session) {
-    let Session { input, output, gone, tasks } = session;
-    let client = Client { input, output: output.clone(), gone };
+pub(super) async fn run(runtime: &Runtime, wanted: StreamRequest, session: CommandSession) {
+    let CommandSession { input, output, gone, tasks } = session;
+    let client = StreamClient { input, output: output.clone(), gone };
     let has = streams_of(&wanted);
     let outcome = match wanted {
-        Wanted::Exec(request) => {
+        StreamRequest::Exec(request) => {
             exec(runtime, &request.container_id, request.cmd, has, client).await
         }
-        Wanted::Attach(request) => attach(runtime, &request.container_id, has, client).await,
-        Wanted::PortForward(_) => return,
+        StreamRequest::Attach(request) => attach(runtime, &request.container_id, has, client).await,
+        StreamRequest::PortForward(_) => return,
     };
     let ending = match outcome {
         Ok(Some(ending)) => ending,
         // The client is gone.
         Ok(None) => return,
-        Err(failure) => Ending::Failed(failure.text),
+        Err(failure) => CommandStatus::Failed(failure.text),
     };
     let _ = output.send(Output::Status(ending)).await;
     drop(output);
@@ -66,26 +71,26 @@ pub(super) async fn run(runtime: &Runtime, wanted: Wanted, session: Session) {
 }
 
 /// The client's side of a command.
-struct Client {
-    input: mpsc::Receiver<Input>,
+struct StreamClient {
+    input: mpsc::Receiver<ClientInput>,
     output: mpsc::Sender<Output>,
-    gone: Gone,
+    gone: ClientGone,
 }
 
 async fn exec(
     runtime: &Runtime,
     container: &str,
     command: Vec<String>,
-    has: Has,
-    client: Client,
-) -> Result<Option<Ending>> {
+    has: CommandStreams,
+    client: StreamClient,
+) -> Result<Option<CommandStatus>> {
     let running = runtime.running(container).await?;
     let process = runtime.exec_process(&running.container.id, command, has.tty).await?;
     let exec = identity::fresh()?;
     let (stdio, ends) = if has.tty { Default::default() } else { pipes(has)? };
     let exited = running.sandbox.execs.expect(&exec);
     let guard = ExecGuard::new(runtime, &running, &exec);
-    let request = ExecRequest {
+    let request = ExecOptions {
         container: running.container.id.clone(),
         exec: exec.clone(),
         process,
@@ -122,26 +127,28 @@ async fn exec(
         }
         left = &mut copying => match left {
             // The guard kills the command.
-            Left::Client => return Ok(None),
-            Left::Command => ending.await,
+            EndedBy::StreamClient => return Ok(None),
+            EndedBy::Command => ending.await,
         },
     };
     // If the exit is lost, the guard kills what may be left of the command.
-    let Ok(exit) = exit else { return Ok(Some(Ending::Failed(UNHEARD.to_owned()))) };
+    let Ok(exit) = exit else {
+        return Ok(Some(CommandStatus::Failed(EXIT_UNKNOWN_MESSAGE.to_owned())));
+    };
     guard.disarm();
     Ok(Some(match exit.code {
-        0 => Ending::Success,
-        code => Ending::ExitCode(code),
+        0 => CommandStatus::Success,
+        code => CommandStatus::ExitCode(code),
     }))
 }
 
 async fn attach(
     runtime: &Runtime,
     container: &str,
-    has: Has,
-    client: Client,
-) -> Result<Option<Ending>> {
-    let running: Running = runtime.running(container).await?;
+    has: CommandStreams,
+    client: StreamClient,
+) -> Result<Option<CommandStatus>> {
+    let running: RunningContainer = runtime.running(container).await?;
     let (stdio, ends) = pipes(has)?;
     running.supervisor.client.attach(&running.container.id, stdio).await?;
     let (resize_sender, mut resizes) = mpsc::channel(4);
@@ -151,13 +158,13 @@ async fn attach(
             let _ = supervisor.client.resize(&id, size).await;
         }
     });
-    let Client { mut input, output, gone } = client;
+    let StreamClient { mut input, output, gone } = client;
     // Sizes are applied to the container's terminal; everything else is copied.
     let (forward, forwarded) = mpsc::channel(super::session::QUEUE);
     let sorting = async move {
         while let Some(event) = input.recv().await {
             let sent = match event {
-                Input::Resize(size) => resize_sender.send(size).await.is_ok(),
+                ClientInput::Resize(size) => resize_sender.send(size).await.is_ok(),
                 other => forward.send(other).await.is_ok(),
             };
             if !sent {
@@ -172,24 +179,24 @@ async fn attach(
         over_sender.send_replace(true);
         std::future::pending::<()>().await;
     };
-    let sorted = Client { input: forwarded, output, gone };
+    let sorted = StreamClient { input: forwarded, output, gone };
     let left = tokio::select! {
         left = copy_pipes(ends, sorted, over) => left,
-        () = async { tokio::join!(sorting, watching); } => Left::Command,
+        () = async { tokio::join!(sorting, watching); } => EndedBy::Command,
     };
-    Ok((left == Left::Command).then_some(Ending::Success))
+    Ok((left == EndedBy::Command).then_some(CommandStatus::Success))
 }
 
 /// Our ends of a command's pipes.
 #[derive(Default)]
-struct Ends {
+struct PipeEnds {
     stdin: Option<pipe::Sender>,
     stdout: Option<pipe::Receiver>,
     stderr: Option<pipe::Receiver>,
 }
 
-fn pipes(has: Has) -> Result<(Stdio, Ends)> {
-    let (mut stdio, mut ends) = (Stdio::default(), Ends::default());
+fn pipes(has: CommandStreams) -> Result<(StdioDescriptors, PipeEnds)> {
+    let (mut stdio, mut ends) = (StdioDescriptors::default(), PipeEnds::default());
     if has.stdin {
         let (reader, writer) = pipe_with(PipeFlags::CLOEXEC).doing("making a pipe")?;
         stdio.stdin = Some(reader);
@@ -210,77 +217,77 @@ fn pipes(has: Has) -> Result<(Stdio, Ends)> {
 
 /// The side that ended the stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Left {
-    Client,
+enum EndedBy {
+    StreamClient,
     Command,
 }
 
-async fn copy_pipes(ends: Ends, client: Client, over: watch::Receiver<bool>) -> Left {
-    let Ends { stdin, stdout, stderr } = ends;
-    let Client { input, output, gone } = client;
+async fn copy_pipes(ends: PipeEnds, client: StreamClient, over: watch::Receiver<bool>) -> EndedBy {
+    let PipeEnds { stdin, stdout, stderr } = ends;
+    let StreamClient { input, output, gone } = client;
     let draining = async {
-        let out = drain(stdout, Channel::Stdout, &output, over.clone());
-        let err = drain(stderr, Channel::Stderr, &output, over.clone());
+        let out = copy_output(stdout, OutputChannel::Stdout, &output, over.clone());
+        let err = copy_output(stderr, OutputChannel::Stderr, &output, over.clone());
         let drained = tokio::try_join!(out, err).map(drop);
         finished(drained, over.clone()).await
     };
     tokio::select! {
         left = draining => left,
-        left = feed(stdin, input, gone, None) => left,
+        left = copy_input(stdin, input, gone, None) => left,
     }
 }
 
 async fn copy_terminal(
     master: OwnedFd,
-    client: Client,
-    has: Has,
+    client: StreamClient,
+    has: CommandStreams,
     over: watch::Receiver<bool>,
-) -> Left {
-    let Ok(terminal) = Terminal::new(master) else { return Left::Command };
+) -> EndedBy {
+    let Ok(terminal) = AsyncTerminal::new(master) else { return EndedBy::Command };
     let (reader, writer, resizer) = terminal.split();
-    let Client { input, output, gone } = client;
+    let StreamClient { input, output, gone } = client;
     let draining = async {
-        let drained = drain(Some(reader), Channel::Stdout, &output, over.clone()).await;
+        let drained = copy_output(Some(reader), OutputChannel::Stdout, &output, over.clone()).await;
         finished(drained, over.clone()).await
     };
     let writer = has.stdin.then_some(writer);
     tokio::select! {
         left = draining => left,
-        left = feed(writer, input, gone, Some(resizer)) => left,
+        left = copy_input(writer, input, gone, Some(resizer)) => left,
     }
 }
 
 /// The client no longer accepts output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Untaken;
+struct ClientClosed;
 
 /// A command may close its output long before its exit; until then its client is watched.
-async fn finished(drained: Result<(), Untaken>, mut over: watch::Receiver<bool>) -> Left {
-    if drained == Err(Untaken) {
-        return Left::Client;
+async fn finished(drained: Result<(), ClientClosed>, mut over: watch::Receiver<bool>) -> EndedBy {
+    if drained == Err(ClientClosed) {
+        return EndedBy::StreamClient;
     }
     let _ = over.wait_for(|over| *over).await;
-    Left::Command
+    EndedBy::Command
 }
 
 /// Passes on the client's input until the client has left. Input that it sent before is passed on
 /// as long as the command reads it.
-async fn feed(
+async fn copy_input(
     mut sink: Option<impl AsyncWrite + Unpin>,
-    mut input: mpsc::Receiver<Input>,
-    mut gone: Gone,
+    mut input: mpsc::Receiver<ClientInput>,
+    mut gone: ClientGone,
     terminal: Option<Resizer>,
-) -> Left {
+) -> EndedBy {
     while let Some(event) = input.recv().await {
         // With a terminal, the end of input is sent as a control character.
         let bytes: &[u8] = match &event {
-            Input::Stdin(held) => &held.bytes,
-            Input::StdinEnd if terminal.is_some() => &[4],
-            Input::StdinEnd => {
+            ClientInput::Stdin(held) => &held.bytes,
+            ClientInput::StdinEnd if terminal.is_some() => &[4],
+            ClientInput::StdinEnd => {
                 sink = None;
                 continue;
             }
-            Input::Resize(size) => {
+            ClientInput::Resize(size) => {
                 if let Some(terminal) = &terminal {
                     terminal.resize(*size);
                 }
@@ -291,28 +298,28 @@ async fn feed(
         let written = tokio::select! {
             biased;
             written = open.write_all(bytes) => written,
-            () = gone.left_behind() => return Left::Client,
+            () = gone.left_and_idle() => return EndedBy::StreamClient,
         };
         if written.is_err() {
             // The command reads no more; the rest is dropped.
             sink = None;
         }
     }
-    Left::Client
+    EndedBy::StreamClient
 }
 
 /// Sends output to its end; once the command has exited, silence is an end too.
-async fn drain(
+async fn copy_output(
     stream: Option<impl AsyncRead + Unpin>,
-    channel: Channel,
+    channel: OutputChannel,
     output: &mpsc::Sender<Output>,
     mut over: watch::Receiver<bool>,
-) -> Result<(), Untaken> {
+) -> Result<(), ClientClosed> {
     let Some(mut stream) = stream else { return Ok(()) };
     let mut part = vec![0; PART];
     loop {
         let read = if *over.borrow_and_update() {
-            match tokio::time::timeout(SILENCE, stream.read(&mut part)).await {
+            match tokio::time::timeout(IDLE_TIMEOUT, stream.read(&mut part)).await {
                 Ok(read) => read,
                 Err(_) => return Ok(()),
             }
@@ -327,7 +334,7 @@ async fn drain(
             Ok(read) => {
                 let bytes = Bytes::copy_from_slice(&part[..read]);
                 let sent = output.send(Output::Data(channel, bytes)).await;
-                sent.map_err(|_| Untaken)?;
+                sent.map_err(|_| ClientClosed)?;
             }
         }
     }

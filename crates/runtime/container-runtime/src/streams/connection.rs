@@ -13,12 +13,12 @@ use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::{TcpStream, UnixStream, tcp, unix};
 
 #[derive(Debug)]
-pub(super) enum Connection {
+pub(super) enum StreamSocket {
     Tcp(TcpStream),
     Unix(UnixStream),
 }
 
-impl Connection {
+impl StreamSocket {
     /// From a unix stream socket. Must be called inside a tokio runtime.
     pub(super) fn of_descriptor(socket: OwnedFd) -> io::Result<Self> {
         let socket = std::os::unix::net::UnixStream::from(socket);
@@ -26,27 +26,27 @@ impl Connection {
         UnixStream::from_std(socket).map(Self::Unix)
     }
 
-    pub(super) fn into_split(self) -> (Reading, Writing) {
+    pub(super) fn into_split(self) -> (SocketReader, SocketWriter) {
         match self {
             Self::Tcp(stream) => {
                 let (reading, writing) = stream.into_split();
-                (Reading::Tcp(reading), Writing::Tcp(writing))
+                (SocketReader::Tcp(reading), SocketWriter::Tcp(writing))
             }
             Self::Unix(stream) => {
                 let (reading, writing) = stream.into_split();
-                (Reading::Unix(reading), Writing::Unix(writing))
+                (SocketReader::Unix(reading), SocketWriter::Unix(writing))
             }
         }
     }
 }
 
 #[derive(Debug)]
-pub(super) enum Reading {
+pub(super) enum SocketReader {
     Tcp(tcp::OwnedReadHalf),
     Unix(unix::OwnedReadHalf),
 }
 
-impl Reading {
+impl SocketReader {
     /// Waits until the peer has closed its side or is lost, without reading.
     pub(super) async fn closed(&self) -> io::Result<()> {
         // Urgent data is not enabled, so this event means the end.
@@ -58,7 +58,7 @@ impl Reading {
     }
 }
 
-impl AsyncRead for Reading {
+impl AsyncRead for SocketReader {
     fn poll_read(
         self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -73,12 +73,12 @@ impl AsyncRead for Reading {
 
 /// Dropping it shuts down the writing side.
 #[derive(Debug)]
-pub(super) enum Writing {
+pub(super) enum SocketWriter {
     Tcp(tcp::OwnedWriteHalf),
     Unix(unix::OwnedWriteHalf),
 }
 
-impl AsyncWrite for Writing {
+impl AsyncWrite for SocketWriter {
     fn poll_write(
         self: Pin<&mut Self>,
         context: &mut Context<'_>,

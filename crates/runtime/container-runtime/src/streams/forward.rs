@@ -6,41 +6,43 @@
 //!
 //! upstream: k8s.io/streaming portforward (httpstream.go)
 
-mod by_channels;
-mod door;
+mod dialer;
+mod websocket_channels;
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use stream_frames::spdy::{Decoder, Encoder, Frame, Headers};
+use stream_frames::spdy::{Headers, SpdyDecoder, SpdyEncoder, SpdyFrame};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::sync::{Mutex, mpsc};
 use tokio::task::JoinSet;
 
-use super::connection::Writing;
-use super::session::{HELD, Held, PART, QUEUE, Room, hung_up};
-use super::upgrade::Socket;
-use crate::failure::Failure;
+use super::connection::SocketWriter;
+use super::session::{
+    BufferedInput, InputBudget, MAX_BUFFERED_INPUT, PART, QUEUE, closed_and_idle,
+};
+use super::upgrade::UpgradedSocket;
+use crate::failure::CriError;
 
-pub(super) use by_channels::over_websocket;
-pub(super) use door::Door;
+pub(super) use dialer::PodDialer;
+pub(super) use websocket_channels::over_websocket;
 
 #[cfg(test)]
 mod tests;
 
 /// The limit of concurrent streams of one client.
-const MOST_STREAMS: usize = 1024;
+const MAX_STREAMS_PER_CLIENT: usize = 1024;
 /// The maximum length of a pair's id; clients use a counter.
-const LONGEST_ID: usize = 256;
+const MAX_ID_LENGTH: usize = 256;
 const REFUSED: u32 = 3;
 
-struct Writer {
-    socket: Writing,
-    encoder: Encoder,
+struct FrameWriter {
+    socket: SocketWriter,
+    encoder: SpdyEncoder,
 }
 
-impl Writer {
-    async fn send(&mut self, frame: &Frame) -> bool {
+impl FrameWriter {
+    async fn send(&mut self, frame: &SpdyFrame) -> bool {
         let mut bytes = Vec::new();
         self.encoder.write(frame, &mut bytes).is_ok() && self.socket.write_all(&bytes).await.is_ok()
     }
@@ -48,35 +50,35 @@ impl Writer {
 
 /// Streams come in pairs: one for data, one for errors.
 #[derive(Default)]
-struct Pair {
+struct StreamPair {
     data: Option<u32>,
     error: Option<u32>,
     port: u16,
 }
 
 /// One client's streams.
-struct Streams {
-    door: Door,
-    writer: Arc<Mutex<Writer>>,
-    pairs: HashMap<String, Pair>,
-    inputs: HashMap<u32, mpsc::Sender<Held>>,
-    room: Room,
+struct ForwardStreams {
+    dialer: PodDialer,
+    writer: Arc<Mutex<FrameWriter>>,
+    pairs: HashMap<String, StreamPair>,
+    inputs: HashMap<u32, mpsc::Sender<BufferedInput>>,
+    room: InputBudget,
     /// Dropped with the rest, which ends them.
     forwards: JoinSet<()>,
 }
 
-pub(super) async fn over_spdy(door: Door, socket: Socket) {
+pub(super) async fn over_spdy(dialer: PodDialer, socket: UpgradedSocket) {
     let (mut reader, writer) = socket.stream.into_split();
-    let writer = Writer { socket: writer, encoder: Encoder::default() };
-    let mut streams = Streams {
-        door,
+    let writer = FrameWriter { socket: writer, encoder: SpdyEncoder::default() };
+    let mut streams = ForwardStreams {
+        dialer,
         writer: Arc::new(Mutex::new(writer)),
         pairs: HashMap::new(),
         inputs: HashMap::new(),
-        room: Room::of(HELD),
+        room: InputBudget::of(MAX_BUFFERED_INPUT),
         forwards: JoinSet::new(),
     };
-    let mut decoder = Decoder::default();
+    let mut decoder = SpdyDecoder::default();
     decoder.push(&socket.early);
     let mut part = vec![0; 32 * 1024];
     loop {
@@ -92,7 +94,7 @@ pub(super) async fn over_spdy(door: Door, socket: Socket) {
             let goes_on = tokio::select! {
                 biased;
                 goes_on = streams.take(frame) => goes_on,
-                () = hung_up(&reader) => false,
+                () = closed_and_idle(&reader) => false,
             };
             if !goes_on {
                 return;
@@ -105,17 +107,17 @@ pub(super) async fn over_spdy(door: Door, socket: Socket) {
     }
 }
 
-impl Streams {
+impl ForwardStreams {
     /// `false`: the client is done.
-    async fn take(&mut self, frame: Frame) -> bool {
+    async fn take(&mut self, frame: SpdyFrame) -> bool {
         match frame {
-            Frame::Open { stream, headers, .. } => self.open(stream, &headers).await,
-            Frame::Data { stream, bytes, end } => {
+            SpdyFrame::Open { stream, headers, .. } => self.open(stream, &headers).await,
+            SpdyFrame::Data { stream, bytes, end } => {
                 if let Some(sender) = self.inputs.get(&stream) {
                     for part in bytes.chunks(PART) {
                         // A slow pod slows its client. A stream whose pod reads nothing more does
                         // not end the others.
-                        let Some(held) = self.room.hold(part).await else { return false };
+                        let Some(held) = self.room.reserve(part).await else { return false };
                         let _ = sender.send(held).await;
                     }
                 }
@@ -124,12 +126,12 @@ impl Streams {
                 }
                 true
             }
-            Frame::Reset { stream, .. } => {
+            SpdyFrame::Reset { stream, .. } => {
                 self.inputs.remove(&stream);
                 true
             }
-            Frame::Ping { id } => self.writer.lock().await.send(&Frame::Ping { id }).await,
-            Frame::GoAway { .. } => false,
+            SpdyFrame::Ping { id } => self.writer.lock().await.send(&SpdyFrame::Ping { id }).await,
+            SpdyFrame::GoAway { .. } => false,
             _ => true,
         }
     }
@@ -137,22 +139,22 @@ impl Streams {
     async fn open(&mut self, stream: u32, headers: &Headers) -> bool {
         while self.forwards.try_join_next().is_some() {}
         self.inputs.retain(|_, input| !input.is_closed());
-        let known = self.forwards.len() * 2 + self.pairs.len() < MOST_STREAMS;
+        let known = self.forwards.len() * 2 + self.pairs.len() < MAX_STREAMS_PER_CLIENT;
         let ready = known.then(|| place(&mut self.pairs, stream, headers)).flatten();
         let Some(ready) = ready else {
-            let reset = Frame::Reset { stream, status: REFUSED };
+            let reset = SpdyFrame::Reset { stream, status: REFUSED };
             return self.writer.lock().await.send(&reset).await;
         };
-        let accept = Frame::Accept { stream, headers: Headers::default(), end: false };
+        let accept = SpdyFrame::Accept { stream, headers: Headers::default(), end: false };
         if !self.writer.lock().await.send(&accept).await {
             return false;
         }
         if let Some((data, error, port)) = ready {
             let (sender, receiver) = mpsc::channel(QUEUE);
             self.inputs.insert(data, sender);
-            let (door, writer) = (self.door.clone(), Arc::clone(&self.writer));
+            let (dialer, writer) = (self.dialer.clone(), Arc::clone(&self.writer));
             self.forwards.spawn(async move {
-                forward(&door, port, (data, error), (receiver, writer)).await;
+                forward(&dialer, port, (data, error), (receiver, writer)).await;
             });
         }
         true
@@ -161,14 +163,14 @@ impl Streams {
 
 /// None: the stream is refused. Inside: the pair that is now complete.
 fn place(
-    pairs: &mut HashMap<String, Pair>,
+    pairs: &mut HashMap<String, StreamPair>,
     stream: u32,
     headers: &Headers,
 ) -> Option<Option<(u32, u32, u16)>> {
     let port: u16 = headers.get("port")?.parse().ok().filter(|port| *port > 0)?;
     // Older clients send no id; their pairs come one after another.
     let id = headers.get("requestid").map_or_else(|| format!("port {port}"), str::to_owned);
-    if id.len() > LONGEST_ID {
+    if id.len() > MAX_ID_LENGTH {
         return None;
     }
     let pair = pairs.entry(id.clone()).or_default();
@@ -193,17 +195,17 @@ fn place(
 }
 
 /// The error messages that clients know.
-fn trouble_with(door: &Door, port: u16, failure: &Failure) -> String {
-    format!("error forwarding port {port} to pod {}, uid : {failure}", door.sandbox)
+fn forward_error_message(dialer: &PodDialer, port: u16, failure: &CriError) -> String {
+    format!("error forwarding port {port} to pod {}, uid : {failure}", dialer.sandbox)
 }
 
 async fn forward(
-    door: &Door,
+    dialer: &PodDialer,
     port: u16,
     (data, error): (u32, u32),
-    (mut input, writer): (mpsc::Receiver<Held>, Arc<Mutex<Writer>>),
+    (mut input, writer): (mpsc::Receiver<BufferedInput>, Arc<Mutex<FrameWriter>>),
 ) {
-    let trouble = match door.connect(port).await {
+    let error_message = match dialer.connect(port).await {
         Ok(stream) => {
             let (mut reader, mut sender) = stream.into_split();
             let feeding = async {
@@ -219,7 +221,7 @@ async fn forward(
                 while let Ok(read) = reader.read(&mut part).await {
                     let bytes = part[..read].to_vec();
                     let end = bytes.is_empty();
-                    let frame = Frame::Data { stream: data, bytes, end };
+                    let frame = SpdyFrame::Data { stream: data, bytes, end };
                     if !writer.lock().await.send(&frame).await || end {
                         return;
                     }
@@ -228,13 +230,13 @@ async fn forward(
             tokio::join!(feeding, draining);
             None
         }
-        Err(failure) => Some(trouble_with(door, port, &failure)),
+        Err(failure) => Some(forward_error_message(dialer, port, &failure)),
     };
     let mut writer = writer.lock().await;
-    if trouble.is_some() {
-        let end = Frame::Data { stream: data, bytes: Vec::new(), end: true };
+    if error_message.is_some() {
+        let end = SpdyFrame::Data { stream: data, bytes: Vec::new(), end: true };
         writer.send(&end).await;
     }
-    let bytes = trouble.unwrap_or_default().into_bytes();
-    writer.send(&Frame::Data { stream: error, bytes, end: true }).await;
+    let bytes = error_message.unwrap_or_default().into_bytes();
+    writer.send(&SpdyFrame::Data { stream: error, bytes, end: true }).await;
 }

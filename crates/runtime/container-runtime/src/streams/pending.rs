@@ -16,11 +16,11 @@ const LOG_AGAIN: Duration = Duration::from_secs(60);
 #[derive(Debug)]
 pub(super) struct PendingConnections {
     limit: usize,
-    state: Mutex<State>,
+    state: Mutex<PendingState>,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct PendingState {
     /// By age.
     open: BTreeMap<u64, oneshot::Sender<Evicted>>,
     next: u64,
@@ -33,7 +33,7 @@ pub(super) struct Evicted;
 
 /// A pending connection; dropping it removes it from the set.
 #[derive(Debug)]
-pub(super) struct Pending {
+pub(super) struct PendingConnection {
     all: Arc<PendingConnections>,
     number: u64,
 }
@@ -43,13 +43,13 @@ impl PendingConnections {
         Arc::new(Self { limit, state: Mutex::default() })
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, PendingState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Adds a connection. The receiver gets a value when the connection must be closed, and an
     /// error once it has left.
-    pub(super) fn add(self: &Arc<Self>) -> (Pending, oneshot::Receiver<Evicted>) {
+    pub(super) fn add(self: &Arc<Self>) -> (PendingConnection, oneshot::Receiver<Evicted>) {
         let (sender, evicted) = oneshot::channel();
         let mut state = self.state();
         let number = state.next;
@@ -68,20 +68,20 @@ impl PendingConnections {
             }
         }
         drop(state);
-        (Pending { all: Arc::clone(self), number }, evicted)
+        (PendingConnection { all: Arc::clone(self), number }, evicted)
     }
 }
 
-impl Pending {
+impl PendingConnection {
     /// Call before redeeming a token. False: it is being closed in favour of a newer one.
-    pub(super) fn leave(&self) -> bool {
+    pub(super) fn take_out(&self) -> bool {
         self.all.state().open.remove(&self.number).is_some()
     }
 }
 
-impl Drop for Pending {
+impl Drop for PendingConnection {
     fn drop(&mut self) {
-        self.leave();
+        self.take_out();
     }
 }
 
@@ -97,9 +97,9 @@ mod tests {
         assert!(first_evicted.try_recv().is_err());
         let (third, mut third_evicted) = all.add();
         assert_eq!(first_evicted.try_recv(), Ok(Evicted));
-        assert!(!first.leave(), "it is being closed");
+        assert!(!first.take_out(), "it is being closed");
         // A connection with a token is not closed, and has made room.
-        assert!(second.leave());
+        assert!(second.take_out());
         let (_fourth, _evicted) = all.add();
         assert!(second_evicted.try_recv().is_err() && third_evicted.try_recv().is_err());
         drop(third);

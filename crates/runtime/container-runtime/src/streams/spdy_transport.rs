@@ -7,14 +7,17 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use stream_frames::spdy::{Decoder, Encoder, Frame, Headers};
+use stream_frames::spdy::{Headers, SpdyDecoder, SpdyEncoder, SpdyFrame};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::sync::mpsc;
 
-use super::connection::{Reading, Writing};
-use super::session::{Channel, HELD, Has, Inbox, Input, Output, QUEUE, Session, Tasks, hung_up};
-use super::upgrade::Socket;
-use super::websocket_transport::{Taken, discard};
+use super::connection::{SocketReader, SocketWriter};
+use super::session::{
+    ClientInput, CommandSession, CommandStreams, Inbox, MAX_BUFFERED_INPUT, Output, OutputChannel,
+    QUEUE, SessionTasks, closed_and_idle,
+};
+use super::upgrade::UpgradedSocket;
+use super::websocket_transport::{InputOutcome, discard};
 
 #[cfg(test)]
 mod tests;
@@ -26,7 +29,7 @@ const REFUSED: u32 = 3;
 const FRAME: usize = 64;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-enum Role {
+enum ChannelRole {
     Stdin,
     Stdout,
     Stderr,
@@ -34,34 +37,38 @@ enum Role {
     Resize,
 }
 
-fn role(headers: &Headers) -> Option<Role> {
+fn role(headers: &Headers) -> Option<ChannelRole> {
     Some(match headers.get("streamtype")? {
-        "stdin" => Role::Stdin,
-        "stdout" => Role::Stdout,
-        "stderr" => Role::Stderr,
-        "error" => Role::Error,
-        "resize" => Role::Resize,
+        "stdin" => ChannelRole::Stdin,
+        "stdout" => ChannelRole::Stdout,
+        "stderr" => ChannelRole::Stderr,
+        "error" => ChannelRole::Error,
+        "resize" => ChannelRole::Resize,
         _ => return None,
     })
 }
 
 /// Messages from the reading to the writing side.
-enum Urgent {
-    Frame(Frame),
+enum UrgentFrame {
+    Frame(SpdyFrame),
 }
 
 struct Opened {
-    reader: Reading,
-    writer: Writing,
-    decoder: Decoder,
-    encoder: Encoder,
-    roles: HashMap<Role, u32>,
+    reader: SocketReader,
+    writer: SocketWriter,
+    decoder: SpdyDecoder,
+    encoder: SpdyEncoder,
+    roles: HashMap<ChannelRole, u32>,
     /// Frames that came before everything was open.
-    early: Vec<Frame>,
+    early: Vec<SpdyFrame>,
 }
 
 /// Waits for the streams of the command.
-pub(super) async fn begin(socket: Socket, protocol: &str, has: Has) -> Result<Session, String> {
+pub(super) async fn begin(
+    socket: UpgradedSocket,
+    protocol: &str,
+    has: CommandStreams,
+) -> Result<CommandSession, String> {
     let version = match protocol {
         "v4.channel.k8s.io" => 4,
         "v3.channel.k8s.io" => 3,
@@ -79,16 +86,16 @@ pub(super) async fn begin(socket: Socket, protocol: &str, has: Has) -> Result<Se
     let streams = roles.clone();
     let reading = tokio::spawn(read(reader, decoder, (streams, early), (inbox, urgent_sender)));
     let writing = tokio::spawn(write(writer, encoder, (roles, version), (output_receiver, urgent)));
-    Ok(Session { input, output, gone, tasks: Tasks { reading, writing } })
+    Ok(CommandSession { input, output, gone, tasks: SessionTasks { reading, writing } })
 }
 
-async fn open(socket: Socket, has: Has, version: u8) -> Result<Opened, String> {
+async fn open(socket: UpgradedSocket, has: CommandStreams, version: u8) -> Result<Opened, String> {
     let mut expected = 1 + [has.stdin, has.stdout, has.stderr].iter().filter(|has| **has).count();
     if has.tty && version >= 3 {
         expected += 1;
     }
     let (mut reader, mut writer) = socket.stream.into_split();
-    let (mut decoder, mut encoder) = (Decoder::default(), Encoder::default());
+    let (mut decoder, mut encoder) = (SpdyDecoder::default(), SpdyEncoder::default());
     let (mut roles, mut early, mut waiting) = (HashMap::new(), Vec::new(), 0);
     let mut part = vec![0; 16 * 1024];
     decoder.push(&socket.early);
@@ -96,21 +103,21 @@ async fn open(socket: Socket, has: Has, version: u8) -> Result<Opened, String> {
         let mut answer = Vec::new();
         while let Some(frame) = decoder.next_frame().map_err(|error| error.to_string())? {
             let reply = match frame {
-                Frame::Open { stream, headers, .. } => match role(&headers) {
+                SpdyFrame::Open { stream, headers, .. } => match role(&headers) {
                     Some(role) if !roles.contains_key(&role) => {
                         roles.insert(role, stream);
-                        Frame::Accept { stream, headers: Headers::default(), end: false }
+                        SpdyFrame::Accept { stream, headers: Headers::default(), end: false }
                     }
-                    _ => Frame::Reset { stream, status: REFUSED },
+                    _ => SpdyFrame::Reset { stream, status: REFUSED },
                 },
-                Frame::Ping { id } => Frame::Ping { id },
-                Frame::GoAway { .. } => return Err("the client went away".to_owned()),
-                Frame::Data { ref bytes, .. } => {
+                SpdyFrame::Ping { id } => SpdyFrame::Ping { id },
+                SpdyFrame::GoAway { .. } => return Err("the client went away".to_owned()),
+                SpdyFrame::Data { ref bytes, .. } => {
                     waiting += FRAME + bytes.len();
                     early.push(frame);
                     continue;
                 }
-                Frame::Reset { .. } => {
+                SpdyFrame::Reset { .. } => {
                     waiting += FRAME;
                     early.push(frame);
                     continue;
@@ -119,8 +126,10 @@ async fn open(socket: Socket, has: Has, version: u8) -> Result<Opened, String> {
             };
             encoder.write(&reply, &mut answer).map_err(|error| error.to_string())?;
         }
-        if waiting > HELD {
-            return Err(format!("more than {HELD} bytes came before all streams were open"));
+        if waiting > MAX_BUFFERED_INPUT {
+            return Err(format!(
+                "more than {MAX_BUFFERED_INPUT} bytes came before all streams were open"
+            ));
         }
         writer.write_all(&answer).await.map_err(|error| error.to_string())?;
         if roles.len() >= expected {
@@ -135,12 +144,13 @@ async fn open(socket: Socket, has: Has, version: u8) -> Result<Opened, String> {
 }
 
 async fn read(
-    mut reader: Reading,
-    mut decoder: Decoder,
-    (roles, early): (HashMap<Role, u32>, Vec<Frame>),
-    (inbox, urgent): (Inbox, mpsc::Sender<Urgent>),
+    mut reader: SocketReader,
+    mut decoder: SpdyDecoder,
+    (roles, early): (HashMap<ChannelRole, u32>, Vec<SpdyFrame>),
+    (inbox, urgent): (Inbox, mpsc::Sender<UrgentFrame>),
 ) {
-    let by_stream: HashMap<u32, Role> = roles.into_iter().map(|(role, id)| (id, role)).collect();
+    let by_stream: HashMap<u32, ChannelRole> =
+        roles.into_iter().map(|(role, id)| (id, role)).collect();
     let mut part = vec![0; 32 * 1024];
     let mut early = early.into_iter();
     'wanted: loop {
@@ -157,12 +167,12 @@ async fn read(
             let taken = tokio::select! {
                 biased;
                 taken = take(frame, &by_stream, (&inbox, &urgent)) => taken,
-                () = hung_up(&reader) => Taken::Left,
+                () = closed_and_idle(&reader) => InputOutcome::ClientLeft,
             };
             match taken {
-                Taken::Yes => {}
-                Taken::Left => return,
-                Taken::Over => break 'wanted,
+                InputOutcome::Accepted => {}
+                InputOutcome::ClientLeft => return,
+                InputOutcome::CommandOver => break 'wanted,
             }
         }
         let read = tokio::select! {
@@ -179,49 +189,51 @@ async fn read(
 }
 
 async fn take(
-    frame: Frame,
-    roles: &HashMap<u32, Role>,
-    (inbox, urgent): (&Inbox, &mpsc::Sender<Urgent>),
-) -> Taken {
+    frame: SpdyFrame,
+    roles: &HashMap<u32, ChannelRole>,
+    (inbox, urgent): (&Inbox, &mpsc::Sender<UrgentFrame>),
+) -> InputOutcome {
     let taken = match frame {
-        Frame::Data { stream, bytes, end } => match roles.get(&stream) {
-            Some(Role::Stdin) => {
-                inbox.stdin(&bytes).await && (!end || inbox.send(Input::StdinEnd).await)
+        SpdyFrame::Data { stream, bytes, end } => match roles.get(&stream) {
+            Some(ChannelRole::Stdin) => {
+                inbox.stdin(&bytes).await && (!end || inbox.send(ClientInput::StdinEnd).await)
             }
-            Some(Role::Resize) => inbox.resize(&bytes).await,
+            Some(ChannelRole::Resize) => inbox.resize(&bytes).await,
             _ => true,
         },
-        Frame::Ping { id } => urgent.send(Urgent::Frame(Frame::Ping { id })).await.is_ok(),
-        Frame::Open { stream, .. } => {
-            let reset = Frame::Reset { stream, status: REFUSED };
-            urgent.send(Urgent::Frame(reset)).await.is_ok()
+        SpdyFrame::Ping { id } => {
+            urgent.send(UrgentFrame::Frame(SpdyFrame::Ping { id })).await.is_ok()
         }
-        Frame::Reset { stream, .. } if roles.get(&stream) == Some(&Role::Stdin) => {
-            inbox.send(Input::StdinEnd).await
+        SpdyFrame::Open { stream, .. } => {
+            let reset = SpdyFrame::Reset { stream, status: REFUSED };
+            urgent.send(UrgentFrame::Frame(reset)).await.is_ok()
         }
-        Frame::GoAway { .. } => return Taken::Left,
+        SpdyFrame::Reset { stream, .. } if roles.get(&stream) == Some(&ChannelRole::Stdin) => {
+            inbox.send(ClientInput::StdinEnd).await
+        }
+        SpdyFrame::GoAway { .. } => return InputOutcome::ClientLeft,
         _ => true,
     };
-    Taken::by_command(taken)
+    InputOutcome::from_command(taken)
 }
 
 async fn write(
-    mut writer: Writing,
-    mut encoder: Encoder,
-    (roles, version): (HashMap<Role, u32>, u8),
-    (mut output, mut urgent): (mpsc::Receiver<Output>, mpsc::Receiver<Urgent>),
+    mut writer: SocketWriter,
+    mut encoder: SpdyEncoder,
+    (roles, version): (HashMap<ChannelRole, u32>, u8),
+    (mut output, mut urgent): (mpsc::Receiver<Output>, mpsc::Receiver<UrgentFrame>),
 ) {
     loop {
         let mut frames = Vec::new();
         let over = tokio::select! {
-            said = output.recv() => match said {
+            next_output = output.recv() => match next_output {
                 Some(Output::Data(channel, bytes)) => {
                     let role = match channel {
-                        Channel::Stdout => Role::Stdout,
-                        Channel::Stderr => Role::Stderr,
+                        OutputChannel::Stdout => ChannelRole::Stdout,
+                        OutputChannel::Stderr => ChannelRole::Stderr,
                     };
                     if let Some(stream) = roles.get(&role) {
-                        frames.push(Frame::Data { stream: *stream, bytes: bytes.to_vec(), end: false });
+                        frames.push(SpdyFrame::Data { stream: *stream, bytes: bytes.to_vec(), end: false });
                     }
                     false
                 }
@@ -231,21 +243,21 @@ async fn write(
                     } else {
                         ending.plain()
                     };
-                    for role in [Role::Stdout, Role::Stderr] {
+                    for role in [ChannelRole::Stdout, ChannelRole::Stderr] {
                         if let Some(stream) = roles.get(&role) {
-                            frames.push(Frame::Data { stream: *stream, bytes: Vec::new(), end: true });
+                            frames.push(SpdyFrame::Data { stream: *stream, bytes: Vec::new(), end: true });
                         }
                     }
-                    if let Some(stream) = roles.get(&Role::Error) {
+                    if let Some(stream) = roles.get(&ChannelRole::Error) {
                         let bytes = text.unwrap_or_default().into_bytes();
-                        frames.push(Frame::Data { stream: *stream, bytes, end: true });
+                        frames.push(SpdyFrame::Data { stream: *stream, bytes, end: true });
                     }
-                    frames.push(Frame::GoAway { last: 0, status: 0 });
+                    frames.push(SpdyFrame::GoAway { last: 0, status: 0 });
                     true
                 }
                 None => true,
             },
-            Some(Urgent::Frame(frame)) = urgent.recv() => {
+            Some(UrgentFrame::Frame(frame)) = urgent.recv() => {
                 frames.push(frame);
                 false
             }

@@ -8,37 +8,37 @@ use std::time::{Duration, Instant};
 
 use tonic::Code;
 
-use super::Wanted;
-use crate::failure::{Failure, Result};
+use super::StreamRequest;
+use crate::failure::{CriError, Result};
 use crate::identity;
 
-const LIFE: Duration = Duration::from_secs(60);
+const TOKEN_LIFETIME: Duration = Duration::from_secs(60);
 /// The limit of requests that were not redeemed yet.
-const MOST: usize = 1000;
+const MAX_TOKENS: usize = 1000;
 
 #[derive(Debug, Default)]
-pub(super) struct Tokens {
-    waiting: Mutex<HashMap<String, (Instant, Wanted)>>,
+pub(super) struct StreamTokens {
+    waiting: Mutex<HashMap<String, (Instant, StreamRequest)>>,
 }
 
-impl Tokens {
-    pub(super) fn issue(&self, wanted: Wanted) -> Result<String> {
+impl StreamTokens {
+    pub(super) fn issue(&self, wanted: StreamRequest) -> Result<String> {
         let token = identity::fresh()?;
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         let now = Instant::now();
         waiting.retain(|_, (end, _)| *end > now);
-        if waiting.len() >= MOST {
-            return Err(Failure::new(
+        if waiting.len() >= MAX_TOKENS {
+            return Err(CriError::new(
                 Code::ResourceExhausted,
                 "maximum number of in-flight requests exceeded",
             ));
         }
-        waiting.insert(token.clone(), (now + LIFE, wanted));
+        waiting.insert(token.clone(), (now + TOKEN_LIFETIME, wanted));
         Ok(token)
     }
 
     /// The request of a token, which is used up.
-    pub(super) fn redeem(&self, token: &str) -> Option<Wanted> {
+    pub(super) fn redeem(&self, token: &str) -> Option<StreamRequest> {
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         let (end, wanted) = waiting.remove(token)?;
         (end > Instant::now()).then_some(wanted)
@@ -52,14 +52,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_token_works_once_and_there_are_not_too_many() {
-        let tokens = Tokens::default();
-        let wanted = || Wanted::Exec(v1::ExecRequest::default());
+    fn a_token_works_once_and_the_number_is_limited() {
+        let tokens = StreamTokens::default();
+        let wanted = || StreamRequest::Exec(v1::ExecRequest::default());
         let token = tokens.issue(wanted()).unwrap();
         assert!(tokens.redeem("other").is_none());
         assert!(tokens.redeem(&token).is_some());
         assert!(tokens.redeem(&token).is_none());
-        for _ in 0..MOST {
+        for _ in 0..MAX_TOKENS {
             tokens.issue(wanted()).unwrap();
         }
         assert_eq!(tokens.issue(wanted()).unwrap_err().code, Code::ResourceExhausted);

@@ -3,43 +3,50 @@
 //! Rule: a client is read only as fast as its command reads its input. Meanwhile its disconnect is
 //! still detected. After the command's end the client's data is read and dropped.
 
-use stream_frames::channels::{self, Coding, Protocol};
-use stream_frames::websocket::{self, Decoder, Message, Reply};
+use stream_frames::channels::{self, ChannelProtocol, Coding};
+use stream_frames::websocket::{self, ClientMessage, ServerMessage, WebSocketDecoder};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::sync::mpsc;
 
-use super::connection::{Reading, Writing};
-use super::session::{Channel, Has, Inbox, Input, Output, QUEUE, Session, Tasks, hung_up};
-use super::upgrade::Socket;
+use super::connection::{SocketReader, SocketWriter};
+use super::session::{
+    ClientInput, CommandSession, CommandStreams, Inbox, Output, OutputChannel, QUEUE, SessionTasks,
+    closed_and_idle,
+};
+use super::upgrade::UpgradedSocket;
 
 #[cfg(test)]
 mod tests;
 
 /// A control message that is sent between two outputs.
-enum Urgent {
+enum UrgentMessage {
     Pong(Vec<u8>),
     Close(u16),
 }
 
-pub(super) fn begin(socket: Socket, protocol: Protocol, has: Has) -> Session {
+pub(super) fn begin(
+    socket: UpgradedSocket,
+    protocol: ChannelProtocol,
+    has: CommandStreams,
+) -> CommandSession {
     let (reader, writer) = socket.stream.into_split();
     let (inbox, input, gone) = Inbox::new();
     let (output, output_receiver) = mpsc::channel(QUEUE);
     let (urgent_sender, urgent) = mpsc::channel(QUEUE);
-    let mut decoder = Decoder::default();
+    let mut decoder = WebSocketDecoder::default();
     decoder.push(&socket.early);
     let reading = tokio::spawn(async move {
         read(reader, decoder, (protocol, has), (inbox, urgent_sender)).await;
     });
     let writing = tokio::spawn(write(writer, protocol, has, (output_receiver, urgent)));
-    Session { input, output, gone, tasks: Tasks { reading, writing } }
+    CommandSession { input, output, gone, tasks: SessionTasks { reading, writing } }
 }
 
 async fn read(
-    mut reader: Reading,
-    mut decoder: Decoder,
-    (protocol, has): (Protocol, Has),
-    (inbox, urgent): (Inbox, mpsc::Sender<Urgent>),
+    mut reader: SocketReader,
+    mut decoder: WebSocketDecoder,
+    (protocol, has): (ChannelProtocol, CommandStreams),
+    (inbox, urgent): (Inbox, mpsc::Sender<UrgentMessage>),
 ) {
     let mut part = vec![0; 32 * 1024];
     'wanted: loop {
@@ -50,16 +57,16 @@ async fn read(
                     let taken = tokio::select! {
                         biased;
                         taken = take(message, protocol, has, (&inbox, &urgent)) => taken,
-                        () = hung_up(&reader) => Taken::Left,
+                        () = closed_and_idle(&reader) => InputOutcome::ClientLeft,
                     };
                     match taken {
-                        Taken::Yes => {}
-                        Taken::Left => return,
-                        Taken::Over => break 'wanted,
+                        InputOutcome::Accepted => {}
+                        InputOutcome::ClientLeft => return,
+                        InputOutcome::CommandOver => break 'wanted,
                     }
                 }
                 Err(error) => {
-                    let _ = urgent.send(Urgent::Close(error.close_code())).await;
+                    let _ = urgent.send(UrgentMessage::Close(error.close_code())).await;
                     return;
                 }
             }
@@ -78,69 +85,73 @@ async fn read(
 }
 
 /// Reads and drops data until the client closes or is cut off.
-pub(super) async fn discard(mut reader: Reading, mut part: Vec<u8>) {
+pub(super) async fn discard(mut reader: SocketReader, mut part: Vec<u8>) {
     while reader.read(&mut part).await.is_ok_and(|read| read > 0) {}
 }
 
 /// The outcome of a client's message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Taken {
-    Yes,
+pub(super) enum InputOutcome {
+    Accepted,
     /// The client is done.
-    Left,
+    ClientLeft,
     /// The command is over.
-    Over,
+    CommandOver,
 }
 
-impl Taken {
-    pub(super) fn by_command(taken: bool) -> Self {
-        if taken { Self::Yes } else { Self::Over }
+impl InputOutcome {
+    pub(super) fn from_command(taken: bool) -> Self {
+        if taken { Self::Accepted } else { Self::CommandOver }
     }
 }
 
 async fn take(
-    message: Message,
-    protocol: Protocol,
-    has: Has,
-    (inbox, urgent): (&Inbox, &mpsc::Sender<Urgent>),
-) -> Taken {
+    message: ClientMessage,
+    protocol: ChannelProtocol,
+    has: CommandStreams,
+    (inbox, urgent): (&Inbox, &mpsc::Sender<UrgentMessage>),
+) -> InputOutcome {
     let bytes = match message {
-        Message::Binary(bytes) | Message::Text(bytes) => bytes,
-        Message::Ping(bytes) => {
-            return Taken::by_command(urgent.send(Urgent::Pong(bytes)).await.is_ok());
+        ClientMessage::Binary(bytes) | ClientMessage::Text(bytes) => bytes,
+        ClientMessage::Ping(bytes) => {
+            return InputOutcome::from_command(
+                urgent.send(UrgentMessage::Pong(bytes)).await.is_ok(),
+            );
         }
-        Message::Pong => return Taken::Yes,
-        Message::Close(_) => {
-            let _ = urgent.send(Urgent::Close(1000)).await;
-            return Taken::Left;
+        ClientMessage::Pong => return InputOutcome::Accepted,
+        ClientMessage::Close(_) => {
+            let _ = urgent.send(UrgentMessage::Close(1000)).await;
+            return InputOutcome::ClientLeft;
         }
     };
-    let Some((channel, content)) = channels::read(protocol, &bytes) else { return Taken::Yes };
+    let Some((channel, content)) = channels::read(protocol, &bytes) else {
+        return InputOutcome::Accepted;
+    };
     drop(bytes);
     let taken = match channel {
         // An empty message does not close the channel.
         channels::STDIN if has.stdin => inbox.stdin(&content).await,
         channels::RESIZE if has.tty => inbox.resize(&content).await,
         channels::CLOSE if protocol.closes && content == [channels::STDIN] => {
-            inbox.send(Input::StdinEnd).await
+            inbox.send(ClientInput::StdinEnd).await
         }
         _ => true,
     };
-    Taken::by_command(taken)
+    InputOutcome::from_command(taken)
 }
 
 async fn write(
-    mut writer: Writing,
-    protocol: Protocol,
-    has: Has,
-    (mut output, mut urgent): (mpsc::Receiver<Output>, mpsc::Receiver<Urgent>),
+    mut writer: SocketWriter,
+    protocol: ChannelProtocol,
+    has: CommandStreams,
+    (mut output, mut urgent): (mpsc::Receiver<Output>, mpsc::Receiver<UrgentMessage>),
 ) {
     let mut bytes = Vec::new();
     let send = |channel: u8, content: &[u8], bytes: &mut Vec<u8>| {
         let message = channels::write(protocol, channel, content);
         let reply = match protocol.coding {
-            Coding::Binary => Reply::Binary(&message),
-            Coding::Base64 => Reply::Text(&message),
+            Coding::Binary => ServerMessage::Binary(&message),
+            Coding::Base64 => ServerMessage::Text(&message),
         };
         websocket::write(&reply, bytes);
     };
@@ -156,11 +167,11 @@ async fn write(
         }
         bytes.clear();
         let over = tokio::select! {
-            said = output.recv() => match said {
+            next_output = output.recv() => match next_output {
                 Some(Output::Data(channel, content)) => {
                     let channel = match channel {
-                        Channel::Stdout => channels::STDOUT,
-                        Channel::Stderr => channels::STDERR,
+                        OutputChannel::Stdout => channels::STDOUT,
+                        OutputChannel::Stderr => channels::STDERR,
                     };
                     send(channel, &content, &mut bytes);
                     false
@@ -171,18 +182,18 @@ async fn write(
                     } else if let Some(text) = ending.plain() {
                         send(channels::ERROR, text.as_bytes(), &mut bytes);
                     }
-                    websocket::write(&Reply::Close(1000), &mut bytes);
+                    websocket::write(&ServerMessage::Close(1000), &mut bytes);
                     true
                 }
                 None => true,
             },
             Some(urgent) = urgent.recv() => match urgent {
-                Urgent::Pong(content) => {
-                    websocket::write(&Reply::Pong(&content), &mut bytes);
+                UrgentMessage::Pong(content) => {
+                    websocket::write(&ServerMessage::Pong(&content), &mut bytes);
                     false
                 }
-                Urgent::Close(code) => {
-                    websocket::write(&Reply::Close(code), &mut bytes);
+                UrgentMessage::Close(code) => {
+                    websocket::write(&ServerMessage::Close(code), &mut bytes);
                     true
                 }
             },

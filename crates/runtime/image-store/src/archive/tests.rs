@@ -5,7 +5,7 @@ use std::io::{Read as _, Write as _};
 use proptest::prelude::*;
 use tar::{Builder, EntryType, Header};
 
-use super::{Entries, Entry, EntryKind};
+use super::{TarEntries, TarEntry, TarEntryKind};
 use crate::error::Error;
 use crate::limits::Limits;
 
@@ -20,9 +20,9 @@ fn header(kind: EntryType, size: u64) -> Header {
     header
 }
 
-fn read(bytes: &[u8]) -> Result<Vec<(Entry, Vec<u8>)>, Error> {
+fn read(bytes: &[u8]) -> Result<Vec<(TarEntry, Vec<u8>)>, Error> {
     let limits = Limits { extension_bytes: 1000, ..Limits::default() };
-    let mut entries = Entries::new("it", bytes, &limits, 100);
+    let mut entries = TarEntries::new("it", bytes, &limits, 100);
     let mut found = Vec::new();
     while let Some(entry) = entries.next_entry()? {
         let mut data = Vec::new();
@@ -33,7 +33,7 @@ fn read(bytes: &[u8]) -> Result<Vec<(Entry, Vec<u8>)>, Error> {
 }
 
 #[test]
-fn entries_come_out_with_all_they_carry() {
+fn entries_are_read_with_all_their_metadata() {
     let long = format!("folder/{}", "n".repeat(150));
     let mut builder = Builder::new(Vec::new());
     builder.append_data(&mut header(EntryType::Regular, 5), "a", &b"hello"[..]).unwrap();
@@ -53,14 +53,14 @@ fn entries_come_out_with_all_they_carry() {
     assert_eq!((&found[0].0.path[..], &found[0].1[..]), (&b"a"[..], &b"hello"[..]));
     assert_eq!((found[0].0.user, found[0].0.group, found[0].0.modified), (1, 2, (3, 0)));
     assert_eq!((&found[1].0.path[..], &found[1].1[..]), (long.as_bytes(), &b"abc"[..]));
-    assert_eq!(found[2].0.kind, EntryKind::Symlink(b"../a".to_vec()));
+    assert_eq!(found[2].0.kind, TarEntryKind::Symlink(b"../a".to_vec()));
     let last = &found[3].0;
-    assert_eq!(last.kind, EntryKind::HardLink(b"a".to_vec()));
+    assert_eq!(last.kind, TarEntryKind::HardLink(b"a".to_vec()));
     assert_eq!((last.user, last.modified), (70000, (-2, 750_000_000)));
     assert_eq!(last.attributes, [(b"user.x".to_vec(), b"v\0\n=".to_vec())]);
     // Skipping data gives the same entries.
     let limits = Limits::default();
-    let mut entries = Entries::new("it", &bytes[..], &limits, 100);
+    let mut entries = TarEntries::new("it", &bytes[..], &limits, 100);
     for (expected, _) in &found {
         assert_eq!(entries.next_entry().unwrap().as_ref(), Some(expected));
     }
@@ -69,7 +69,7 @@ fn entries_come_out_with_all_they_carry() {
 }
 
 #[test]
-fn the_size_of_an_extended_header_counts() {
+fn the_size_in_an_extended_header_wins() {
     // A reader that used the plain header's size (0) would see an entry "evil" inside the data.
     let mut inner = Builder::new(Vec::new());
     inner.append_data(&mut header(EntryType::Regular, 0), "evil", &b""[..]).unwrap();
@@ -88,7 +88,7 @@ fn the_size_of_an_extended_header_counts() {
 }
 
 #[test]
-fn sparse_files_tell_where_their_data_goes() {
+fn sparse_files_are_read_with_their_data_offsets() {
     let mut sparse = header(EntryType::GNUSparse, 4);
     sparse.set_path("s").unwrap();
     let gnu = sparse.as_gnu_mut().unwrap();
@@ -101,7 +101,7 @@ fn sparse_files_tell_where_their_data_goes() {
     let mut builder = Builder::new(Vec::new());
     builder.append(&sparse, &b"data"[..]).unwrap();
     let found = read(&builder.into_inner().unwrap()).unwrap();
-    assert_eq!(found[0].0.kind, EntryKind::Sparse(vec![(4096, 4), (1 << 20, 0)]));
+    assert_eq!(found[0].0.kind, TarEntryKind::Sparse(vec![(4096, 4), (1 << 20, 0)]));
     assert_eq!((found[0].0.size, &found[0].1[..]), (1 << 20, &b"data"[..]));
 }
 
@@ -163,9 +163,9 @@ fn malformed_streams_are_refused() {
         ("huge records", &pax(&[b'1'; 2000], b'x'), "exceeds the limit of 1000"),
         ("huge long name", &pax(&[b'n'; 2000], b'L'), "exceeds the limit of 1000"),
     ];
-    for (name, bytes, why) in rows {
+    for (name, bytes, reason) in rows {
         let error = read(bytes).expect_err(name).to_string();
-        assert!(error.contains(why), "{name}: {error}; expected {why}");
+        assert!(error.contains(reason), "{name}: {error}; expected {reason}");
     }
     let ends_early = &good[..good.len() - 1024];
     assert_eq!(read(ends_early).unwrap().len(), 1, "an end mark may lack");
@@ -199,7 +199,7 @@ proptest! {
 
     /// A flipped byte may give an error or other entries, never a panic.
     #[test]
-    fn no_bytes_panic(at in 0_usize..3000, byte in any::<u8>()) {
+    fn arbitrary_bytes_do_not_panic(at in 0_usize..3000, byte in any::<u8>()) {
         let mut builder = Builder::new(Vec::new());
         builder.append_pax_extensions([("path", &b"x/y"[..])]).unwrap();
         builder.append_data(&mut header(EntryType::Regular, 5), "a", &b"hello"[..]).unwrap();

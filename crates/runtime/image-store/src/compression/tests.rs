@@ -6,7 +6,7 @@ use std::io::{Read as _, Write as _};
 use flate2::write::GzEncoder;
 use ruzstd::encoding::{CompressionLevel, compress_to_vec};
 
-use super::{Capped, Compression, Decoder, read_error};
+use super::{Compression, LayerDecoder, LimitedReader, read_error};
 use crate::error::Error;
 
 fn gzip(bytes: &[u8]) -> Vec<u8> {
@@ -20,7 +20,7 @@ fn zstd(bytes: &[u8]) -> Vec<u8> {
 }
 
 fn plain(packed: &[u8]) -> Result<(Compression, Vec<u8>), Error> {
-    let mut decoder = Decoder::new("it", packed)?;
+    let mut decoder = LayerDecoder::new("it", packed)?;
     let mut out = Vec::new();
     let kind = decoder.compression();
     decoder.read_to_end(&mut out).map_err(|error| read_error("it", &error))?;
@@ -28,7 +28,7 @@ fn plain(packed: &[u8]) -> Result<(Compression, Vec<u8>), Error> {
 }
 
 #[test]
-fn all_kinds_come_out_plain() {
+fn every_compression_is_decoded() {
     let text: Vec<u8> = (0..300_000_u32).flat_map(u32::to_le_bytes).collect();
     let half = text.len() / 2;
     let several_gzip = [gzip(&text[..half]), gzip(&text[half..])].concat();
@@ -52,7 +52,7 @@ fn all_kinds_come_out_plain() {
 }
 
 #[test]
-fn broken_streams_are_told() {
+fn broken_streams_are_errors() {
     let text = vec![b'x'; 100_000];
     let mut flipped = zstd(&text);
     let last = flipped.len() - 1;
@@ -74,16 +74,16 @@ fn broken_streams_are_told() {
 }
 
 #[test]
-fn a_bomb_ends_at_the_cap() {
+fn a_decompression_bomb_is_stopped_at_the_limit() {
     for packed in [gzip(&vec![0; 50 << 20]), zstd(&vec![0; 50 << 20])] {
         assert!(packed.len() < 1 << 20, "no bomb");
-        let mut capped = Capped::new(Decoder::new("it", &packed[..]).unwrap(), 1 << 20);
+        let mut capped = LimitedReader::new(LayerDecoder::new("it", &packed[..]).unwrap(), 1 << 20);
         let mut out = Vec::new();
         let error = capped.read_to_end(&mut out).unwrap_err();
         assert!(out.len() <= 1 << 20);
         assert!(matches!(read_error("it", &error), Error::Limit { limit: 1_048_576, .. }));
     }
     let mut exact = Vec::new();
-    Capped::new(&b"four"[..], 4).read_to_end(&mut exact).unwrap();
+    LimitedReader::new(&b"four"[..], 4).read_to_end(&mut exact).unwrap();
     assert_eq!(exact, b"four");
 }

@@ -2,23 +2,23 @@
 
 use std::fs;
 
-use super::{Lock, Trash, abandoned, names_in, remove_tree, rename_new, write_whole};
-use crate::testing::{deep_tree, in_own_mounts, quick_folder};
+use super::{Lock, Trash, is_unlocked, names_in, remove_tree, rename_new, write_durably};
+use crate::testing::{deep_tree, in_private_mount_namespace, quick_dir};
 
 #[test]
 fn a_written_file_is_whole_and_leaves_nothing_beside_it() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("file");
-    write_whole(&path, b"one").unwrap();
-    write_whole(&path, b"two").unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("file");
+    write_durably(&path, b"one").unwrap();
+    write_durably(&path, b"two").unwrap();
     assert_eq!(fs::read(&path).unwrap(), b"two");
-    assert_eq!(names_in(folder.path()).unwrap(), ["file"]);
+    assert_eq!(names_in(dir.path()).unwrap(), ["file"]);
 }
 
 #[test]
-fn a_name_is_given_once() {
-    let folder = tempfile::tempdir().unwrap();
-    let [one, two, place] = ["one", "two", "place"].map(|name| folder.path().join(name));
+fn rename_new_refuses_an_existing_name() {
+    let dir = tempfile::tempdir().unwrap();
+    let [one, two, place] = ["one", "two", "place"].map(|name| dir.path().join(name));
     fs::create_dir(&one).unwrap();
     fs::create_dir(&two).unwrap();
     assert!(rename_new(&one, &place).unwrap());
@@ -28,29 +28,29 @@ fn a_name_is_given_once() {
 
 #[test]
 fn a_held_lock_is_seen_also_within_the_process() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("lock");
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("lock");
     let held = Lock::exclusive(&path).unwrap();
-    assert!(!abandoned(&path).unwrap());
+    assert!(!is_unlocked(&path).unwrap());
     drop(held);
-    assert!(abandoned(&path).unwrap());
-    assert!(!abandoned(&folder.path().join("missing")).unwrap());
+    assert!(is_unlocked(&path).unwrap());
+    assert!(!is_unlocked(&dir.path().join("missing")).unwrap());
 }
 
 #[test]
-fn trash_takes_files_folders_and_links_without_following_them() {
-    let folder = tempfile::tempdir().unwrap();
-    let kept = folder.path().join("kept");
+fn trash_takes_files_dirs_and_links_without_following_them() {
+    let dir = tempfile::tempdir().unwrap();
+    let kept = dir.path().join("kept");
     fs::create_dir(&kept).unwrap();
     fs::write(kept.join("file"), "x").unwrap();
-    let trash = Trash(folder.path().join("trash"));
+    let trash = Trash(dir.path().join("trash"));
     fs::create_dir(&trash.0).unwrap();
-    let tree = folder.path().join("tree");
+    let tree = dir.path().join("tree");
     fs::create_dir_all(tree.join("deep/er")).unwrap();
     std::os::unix::fs::symlink(&kept, tree.join("deep/link")).unwrap();
-    let link = folder.path().join("link");
+    let link = dir.path().join("link");
     std::os::unix::fs::symlink(&kept, &link).unwrap();
-    for path in [&tree, &link, &folder.path().join("missing")] {
+    for path in [&tree, &link, &dir.path().join("missing")] {
         trash.take(path).unwrap();
     }
     trash.empty().unwrap();
@@ -59,21 +59,23 @@ fn trash_takes_files_folders_and_links_without_following_them() {
 }
 
 #[test]
-fn a_tree_beyond_every_path_goes() {
-    let folder = quick_folder();
-    deep_tree(folder.path(), 20_000);
-    remove_tree(&folder.path().join("deep")).unwrap();
-    assert!(names_in(folder.path()).unwrap().is_empty());
-    remove_tree(&folder.path().join("missing/too")).unwrap();
+fn a_tree_deeper_than_path_max_is_removed() {
+    let dir = quick_dir();
+    deep_tree(dir.path(), 20_000);
+    remove_tree(&dir.path().join("deep")).unwrap();
+    assert!(names_in(dir.path()).unwrap().is_empty());
+    remove_tree(&dir.path().join("missing/too")).unwrap();
 }
 
 #[test]
 fn what_cannot_be_removed_keeps_nothing_else_in_the_trash() {
-    if !in_own_mounts("durable::tests::what_cannot_be_removed_keeps_nothing_else_in_the_trash") {
+    if !in_private_mount_namespace(
+        "durable::tests::what_cannot_be_removed_keeps_nothing_else_in_the_trash",
+    ) {
         return;
     }
-    let folder = tempfile::tempdir().unwrap();
-    let trash = Trash(folder.path().to_owned());
+    let dir = tempfile::tempdir().unwrap();
+    let trash = Trash(dir.path().to_owned());
     for name in ["a", "b/held", "c"] {
         fs::create_dir_all(trash.0.join(name)).unwrap();
     }

@@ -10,89 +10,89 @@ use std::io::Read;
 use serde::Deserialize;
 
 use super::{ImportOptions, Imported, parse_index};
-use crate::archive::{Entries, Entry, EntryKind};
-use crate::assemble::{Assembly, Nowhere};
-use crate::compression::{Capped, Compression, Decoder, read_error};
-use crate::content::Begin;
+use crate::archive::{TarEntries, TarEntry, TarEntryKind};
+use crate::assemble::{ImageAssembly, NoSource};
+use crate::compression::{Compression, LayerDecoder, LimitedReader, read_error};
+use crate::content::IngestStart;
 use crate::digest::Digest;
 use crate::error::{Error, Result};
 use crate::limits::Limits;
-use crate::progress::{Paced, Progress, Step};
-use crate::reference::Reference;
-use crate::session::Session;
+use crate::progress::{ProgressListener, ProgressStep, StepThrottle};
+use crate::reference::ImageReference;
+use crate::session::StoreSession;
 use crate::spec::{Descriptor, Index, OCI_LAYER};
-use crate::store::Store;
+use crate::store::ImageStore;
 use crate::tree::TreePath;
 
-const MOST_LINKS: usize = 40;
+const MAX_LINKS: usize = 40;
 /// Files in archives that are not needed.
 const SKIPPED: &[&str] = &["VERSION", "json", "repositories", "oci-layout"];
 
 /// The file at a path of the archive.
-enum Member {
+enum ArchiveMember {
     Blob(Digest, u64),
     Link(TreePath),
 }
 
-struct Reading<'a> {
-    store: &'a Store,
+struct ArchiveReader<'a> {
+    store: &'a ImageStore,
     what: &'a str,
-    session: Session,
-    progress: &'a dyn Progress,
-    members: BTreeMap<TreePath, Member>,
+    session: StoreSession,
+    progress: &'a dyn ProgressListener,
+    members: BTreeMap<TreePath, ArchiveMember>,
     documents: BTreeMap<String, Vec<u8>>,
     /// Blobs that this import added; those without an image are removed again.
-    brought: BTreeSet<Digest>,
+    imported_blobs: BTreeSet<Digest>,
 }
 
 pub(super) fn import(
-    store: &Store,
+    store: &ImageStore,
     what: &str,
     stream: impl Read,
-    (options, progress): (&ImportOptions, &dyn Progress),
+    (options, progress): (&ImportOptions, &dyn ProgressListener),
 ) -> Result<Vec<Imported>> {
-    let mut reading = Reading {
+    let mut reading = ArchiveReader {
         store,
         what,
         session: store.session()?,
         progress,
         members: BTreeMap::new(),
         documents: BTreeMap::new(),
-        brought: BTreeSet::new(),
+        imported_blobs: BTreeSet::new(),
     };
     let imported = reading.read(stream).and_then(|()| reading.images(options));
-    let brought = std::mem::take(&mut reading.brought);
+    let imported_blobs = std::mem::take(&mut reading.imported_blobs);
     // The session protects these blobs; it must end before unused ones can be removed.
     drop(reading);
-    let collected = store.collect_blobs(&brought);
+    let collected = store.collect_blobs(&imported_blobs);
     let imported = imported?;
     collected?;
     Ok(imported)
 }
 
-impl Reading<'_> {
+impl ArchiveReader<'_> {
     fn read(&mut self, stream: impl Read) -> Result<()> {
         let limits = &self.store.limits;
-        let plain = Capped::new(Decoder::new(self.what, stream)?, limits.archive_bytes);
-        let mut entries = Entries::new(self.what, plain, limits, limits.archive_entries);
+        let plain = LimitedReader::new(LayerDecoder::new(self.what, stream)?, limits.archive_bytes);
+        let mut entries = TarEntries::new(self.what, plain, limits, limits.archive_entries);
         while let Some(entry) = entries.next_entry()? {
             self.member(entry, &mut entries)?;
         }
         Ok(())
     }
 
-    fn member(&mut self, entry: Entry, data: &mut impl Read) -> Result<()> {
+    fn member(&mut self, entry: TarEntry, data: &mut impl Read) -> Result<()> {
         let path = TreePath::parse(&entry.path, &self.store.limits)?;
         match entry.kind {
-            EntryKind::File => {}
-            EntryKind::Symlink(target) => {
+            TarEntryKind::File => {}
+            TarEntryKind::Symlink(target) => {
                 let target = path.follow(&target);
-                self.members.insert(path, Member::Link(target));
+                self.members.insert(path, ArchiveMember::Link(target));
                 return Ok(());
             }
-            EntryKind::HardLink(target) => {
+            TarEntryKind::HardLink(target) => {
                 let target = TreePath::parse(&target, &self.store.limits)?;
-                self.members.insert(path, Member::Link(target));
+                self.members.insert(path, ArchiveMember::Link(target));
                 return Ok(());
             }
             // Directories follow from paths; other kinds do not belong into such an archive.
@@ -111,50 +111,57 @@ impl Reading<'_> {
             return Ok(());
         }
         let (digest, size) = match name.strip_prefix("blobs/sha256/").map(Digest::from_hex) {
-            Some(Some(digest)) => (self.announced(digest, entry.size, data)?, entry.size),
+            Some(Some(digest)) => (self.store_with_digest(digest, entry.size, data)?, entry.size),
             Some(None) => {
-                let why = format!("{name:?} is not named by a sha256 digest");
-                return Err(Error::archive(self.what, why));
+                let reason = format!("{name:?} is not named by a sha256 digest");
+                return Err(Error::archive(self.what, reason));
             }
-            None => self.unannounced(data)?,
+            None => self.store_without_digest(data)?,
         };
-        self.members.insert(path, Member::Blob(digest, size));
+        self.members.insert(path, ArchiveMember::Blob(digest, size));
         Ok(())
     }
 
-    fn announced(&mut self, digest: Digest, size: u64, data: &mut impl Read) -> Result<Digest> {
+    fn store_with_digest(
+        &mut self,
+        digest: Digest,
+        size: u64,
+        data: &mut impl Read,
+    ) -> Result<Digest> {
         self.session.protect(&[digest])?;
         match self.store.content.begin(&digest, size)? {
-            Begin::Present => self.progress.step(Step::Present { digest, bytes: size }),
-            Begin::Ingest(mut ingest) => {
+            IngestStart::Present => {
+                self.progress.step(ProgressStep::Present { digest, bytes: size })
+            }
+            IngestStart::Ingest(mut ingest) => {
                 // The archive repeats the bytes that an earlier attempt received.
                 let known = ingest.offset();
                 std::io::copy(&mut data.take(known), &mut std::io::sink())
                     .map_err(|error| read_error(self.what, &error))?;
-                let (mut paced, progress) = (Paced::default(), self.progress);
-                let told = |done, digest| {
-                    progress.step(Step::Received { digest, done, total: Some(size) });
+                let (mut throttle, progress) = (StepThrottle::default(), self.progress);
+                let report = |done, digest| {
+                    progress.step(ProgressStep::Received { digest, done, total: Some(size) });
                 };
                 let seen = |done| {
-                    if paced.due(done) {
-                        told(done, Some(digest));
+                    if throttle.is_due(done) {
+                        report(done, Some(digest));
                     }
                 };
                 ingest.receive_all(data, seen, |error| read_error(self.what, error))?;
                 ingest.commit()?;
-                self.brought.insert(digest);
-                told(size, Some(digest));
+                self.imported_blobs.insert(digest);
+                report(size, Some(digest));
             }
         }
         Ok(digest)
     }
 
-    fn unannounced(&mut self, data: &mut impl Read) -> Result<(Digest, u64)> {
-        let mut ingest = self.store.content.begin_unannounced()?;
-        let (mut paced, progress) = (Paced::default(), self.progress);
+    fn store_without_digest(&mut self, data: &mut impl Read) -> Result<(Digest, u64)> {
+        let mut ingest = self.store.content.begin_without_digest()?;
+        let (mut throttle, progress) = (StepThrottle::default(), self.progress);
         let seen = |done| {
-            if paced.due(done) {
-                progress.step(Step::Received { digest: None, done, total: None });
+            if throttle.is_due(done) {
+                progress.step(ProgressStep::Received { digest: None, done, total: None });
             }
         };
         ingest.receive_all(data, seen, |error| read_error(self.what, error))?;
@@ -162,8 +169,12 @@ impl Reading<'_> {
         let _held = self.store.shared_lock()?;
         let (digest, size) = ingest.commit()?;
         self.session.protect(&[digest])?;
-        self.brought.insert(digest);
-        progress.step(Step::Received { digest: Some(digest), done: size, total: Some(size) });
+        self.imported_blobs.insert(digest);
+        progress.step(ProgressStep::Received {
+            digest: Some(digest),
+            done: size,
+            total: Some(size),
+        });
         Ok((digest, size))
     }
 
@@ -183,7 +194,7 @@ impl Reading<'_> {
 
     fn oci_images(&self, index: &Index, options: &ImportOptions) -> Result<Vec<Imported>> {
         let mut imported =
-            self.store.import_index(self.what, index, &Nowhere, (options, self.progress))?;
+            self.store.import_index(self.what, index, &NoSource, (options, self.progress))?;
         // `docker save` writes both documents, with names only in the older one.
         let named = |imported: &Imported| !imported.names.is_empty();
         if let Some(bytes) = self.documents.get("manifest.json")
@@ -229,11 +240,11 @@ impl Reading<'_> {
                 let _held = self.store.shared_lock()?;
                 let manifest = self.store.write_manifest(config, &layers)?;
                 self.session.protect(&[manifest.digest])?;
-                self.brought.insert(manifest.digest);
+                self.imported_blobs.insert(manifest.digest);
                 manifest
             };
             let naming = self.store.naming(&names, options);
-            let assembly = Assembly::new(self.store, &Nowhere, self.progress)?;
+            let assembly = ImageAssembly::new(self.store, &NoSource, self.progress)?;
             let record = assembly.run(&manifest, &naming)?;
             imported.push(Imported { names, record });
         }
@@ -246,7 +257,7 @@ impl Reading<'_> {
     fn layer(&self, name: &str) -> Result<Descriptor> {
         let (digest, size) = self.blob(name)?;
         let blob = self.store.content.open_blob(&digest)?;
-        let packed = match Decoder::new(name, blob)?.compression() {
+        let packed = match LayerDecoder::new(name, blob)?.compression() {
             Compression::None => "",
             Compression::Gzip => "+gzip",
             Compression::Zstd => "+zstd",
@@ -263,13 +274,13 @@ impl Reading<'_> {
     /// The blob that a name in manifest.json refers to.
     fn blob(&self, name: &str) -> Result<(Digest, u64)> {
         let mut path = TreePath::parse(name.as_bytes(), &self.store.limits)?;
-        for _ in 0..MOST_LINKS {
+        for _ in 0..MAX_LINKS {
             match self.members.get(&path) {
-                Some(Member::Blob(digest, size)) => return Ok((*digest, *size)),
-                Some(Member::Link(target)) => path = target.clone(),
+                Some(ArchiveMember::Blob(digest, size)) => return Ok((*digest, *size)),
+                Some(ArchiveMember::Link(target)) => path = target.clone(),
                 None => {
-                    let why = format!("manifest.json names {name:?}, which is not in it");
-                    return Err(Error::archive(self.what, why));
+                    let reason = format!("manifest.json names {name:?}, which is not in it");
+                    return Err(Error::archive(self.what, reason));
                 }
             }
         }
@@ -287,6 +298,6 @@ struct DockerItem {
     layers: Vec<String>,
 }
 
-fn names(tags: Option<&[String]>) -> Result<Vec<Reference>> {
-    tags.unwrap_or_default().iter().map(|tag| Ok(Reference::parse(tag)?)).collect()
+fn names(tags: Option<&[String]>) -> Result<Vec<ImageReference>> {
+    tags.unwrap_or_default().iter().map(|tag| Ok(ImageReference::parse(tag)?)).collect()
 }

@@ -11,36 +11,36 @@ use std::time::Duration;
 use node_testkit::images::{BUSYBOX, busybox};
 
 use super::ImportOptions;
-use crate::assemble::{Naming, Source};
+use crate::assemble::{ContentSource, ImageNaming};
 use crate::collect::Thoroughness;
 use crate::durable::{UNFINISHED, names_in};
 use crate::error::Result;
 use crate::limits::Limits;
 use crate::platform::Platform;
-use crate::progress::Silent;
-use crate::reference::Reference;
+use crate::progress::NoProgress;
+use crate::reference::ImageReference;
 use crate::spec::Descriptor;
-use crate::store::Store;
-use crate::testing::{Memory, Tar};
+use crate::store::ImageStore;
+use crate::testing::{MemorySource, Tar};
 
-const PLACE: &str = "IMAGE_STORE_KILL_PLACE";
+const STORE_DIR_VARIABLE: &str = "IMAGE_STORE_KILL_PLACE";
 const ROUNDS: usize = 5;
 const SEED: u64 = 0x6b65_656c_736f_6e21;
 
-fn open(place: &Path) -> Store {
-    Store::open(&place.join("store"), Limits::default(), Platform::host()).unwrap()
+fn open(place: &Path) -> ImageStore {
+    ImageStore::open(&place.join("store"), Limits::default(), Platform::host()).unwrap()
 }
 
 /// All operations that change a store, in a loop.
-fn work(place: &Path, archives: &[PathBuf]) {
+fn run_store_operations(place: &Path, archives: &[PathBuf]) {
     let store = open(place);
     let options = ImportOptions::default();
     for round in 0.. {
         for archive in archives {
-            store.import(archive, &options, &Silent).unwrap();
+            store.import(archive, &options, &NoProgress).unwrap();
         }
-        let many = ImportOptions { name: Reference::parse("many").ok(), ..options.clone() };
-        store.import(&place.join("many"), &many, &Silent).unwrap();
+        let many = ImportOptions { name: ImageReference::parse("many").ok(), ..options.clone() };
+        store.import(&place.join("many"), &many, &NoProgress).unwrap();
         let view = format!("view-{}", round % 3);
         store.create_view(&view, BUSYBOX).unwrap();
         store.remove(BUSYBOX).unwrap();
@@ -54,7 +54,7 @@ fn work(place: &Path, archives: &[PathBuf]) {
 fn start(place: &Path, test: &str) -> Child {
     Command::new(std::env::current_exe().unwrap())
         .args([&format!("import::kills::{test}"), "--exact", "--nocapture"])
-        .env(PLACE, place)
+        .env(STORE_DIR_VARIABLE, place)
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .spawn()
@@ -65,12 +65,12 @@ fn start(place: &Path, test: &str) -> Child {
 fn a_killed_import_leaves_a_whole_store() {
     let image = busybox().unwrap();
     let archives = [image.oci_archive().unwrap(), image.docker_archive().unwrap()];
-    if let Some(place) = std::env::var_os(PLACE) {
-        work(Path::new(&place), &archives);
+    if let Some(place) = std::env::var_os(STORE_DIR_VARIABLE) {
+        run_store_operations(Path::new(&place), &archives);
         return;
     }
-    let folder = tempfile::tempdir().unwrap();
-    let place = folder.path();
+    let dir = tempfile::tempdir().unwrap();
+    let place = dir.path();
     let many = (0..300).fold(Tar::new(), |tar, at| tar.file(&format!("d{}/f{at}", at % 7), "x"));
     std::fs::create_dir(place.join("many")).unwrap();
     let mut archive = tar::Archive::new(std::io::Cursor::new(many.bytes()));
@@ -111,7 +111,7 @@ fn a_killed_import_leaves_a_whole_store() {
     assert!(was_busy > 0, "no kill came in the middle of anything");
     let store = open(place);
     for archive in &archives {
-        store.import(archive, &ImportOptions::default(), &Silent).unwrap();
+        store.import(archive, &ImportOptions::default(), &NoProgress).unwrap();
     }
     for view in store.list_views().unwrap() {
         store.remove_view(&view).unwrap();
@@ -120,14 +120,14 @@ fn a_killed_import_leaves_a_whole_store() {
     store.collect().unwrap();
     assert_eq!(store.verify(Thoroughness::Full).unwrap(), []);
     let record = store.image(BUSYBOX).unwrap();
-    assert_eq!(store.snapshots.list().unwrap(), record.chains());
+    assert_eq!(store.snapshots.list().unwrap(), record.chain_ids());
     assert_eq!(store.content.list().unwrap().len(), record.blobs.len());
 }
 
 const LAYER_BYTES: usize = 1 << 20;
 
 /// The same image in both processes: one layer that does not compress.
-fn pulled_image() -> (Memory, Descriptor) {
+fn pulled_image() -> (MemorySource, Descriptor) {
     let mut random = SEED;
     let data: Vec<u8> = std::iter::repeat_with(|| {
         random ^= random << 13;
@@ -137,25 +137,25 @@ fn pulled_image() -> (Memory, Descriptor) {
     })
     .take(LAYER_BYTES)
     .collect();
-    let mut memory = Memory::default();
+    let mut memory = MemorySource::default();
     let layer = Tar::new().entry(tar::EntryType::Regular, "data", &data, |_| {}).bytes();
     let top = memory.image(&[layer]);
     (memory, top)
 }
 
 /// Delivers a part of a layer, creates the marker file, and then blocks.
-struct Stuck<'a> {
-    memory: &'a Memory,
+struct StallingSource<'a> {
+    memory: &'a MemorySource,
     mark: PathBuf,
 }
 
-struct StuckReader<'a> {
+struct StallingReader<'a> {
     inner: Box<dyn Read + 'a>,
     left: usize,
     mark: &'a Path,
 }
 
-impl Read for StuckReader<'_> {
+impl Read for StallingReader<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
         if self.left == 0 {
             // Everything read before is in the store by now.
@@ -169,23 +169,23 @@ impl Read for StuckReader<'_> {
     }
 }
 
-impl Source for Stuck<'_> {
+impl ContentSource for StallingSource<'_> {
     fn fetch(&self, descriptor: &Descriptor, offset: u64) -> Result<Box<dyn Read + '_>> {
         let inner = self.memory.fetch(descriptor, offset)?;
         if descriptor.size < LAYER_BYTES as u64 / 2 {
             return Ok(inner);
         }
-        Ok(Box::new(StuckReader { inner, left: 3, mark: &self.mark }))
+        Ok(Box::new(StallingReader { inner, left: 3, mark: &self.mark }))
     }
 }
 
 /// Records the offset from which the layer was fetched.
-struct Asked<'a> {
-    memory: &'a Memory,
+struct RecordingSource<'a> {
+    memory: &'a MemorySource,
     layer_from: AtomicU64,
 }
 
-impl Source for Asked<'_> {
+impl ContentSource for RecordingSource<'_> {
     fn fetch(&self, descriptor: &Descriptor, offset: u64) -> Result<Box<dyn Read + '_>> {
         if descriptor.size >= LAYER_BYTES as u64 / 2 {
             self.layer_from.store(offset, Ordering::SeqCst);
@@ -197,15 +197,18 @@ impl Source for Asked<'_> {
 #[test]
 fn a_killed_pull_leaves_a_whole_store_and_goes_on_where_it_was() {
     let (memory, top) = pulled_image();
-    let naming = Naming { names: vec![Reference::parse("pulled").unwrap()], ..Naming::default() };
-    if let Some(place) = std::env::var_os(PLACE) {
+    let naming = ImageNaming {
+        names: vec![ImageReference::parse("pulled").unwrap()],
+        ..ImageNaming::default()
+    };
+    if let Some(place) = std::env::var_os(STORE_DIR_VARIABLE) {
         let place = Path::new(&place);
-        let source = Stuck { memory: &memory, mark: place.join("stuck") };
-        open(place).assemble(&source, &top, &naming, &Silent).unwrap();
+        let source = StallingSource { memory: &memory, mark: place.join("stuck") };
+        open(place).assemble(&source, &top, &naming, &NoProgress).unwrap();
         return;
     }
-    let folder = tempfile::tempdir().unwrap();
-    let place = folder.path();
+    let dir = tempfile::tempdir().unwrap();
+    let place = dir.path();
     let mut child = start(place, "a_killed_pull_leaves_a_whole_store_and_goes_on_where_it_was");
     while !place.join("stuck").exists() {
         assert!(child.try_wait().unwrap().is_none(), "the pull ended by itself");
@@ -217,8 +220,8 @@ fn a_killed_pull_leaves_a_whole_store_and_goes_on_where_it_was() {
     store.sweep().unwrap();
     assert_eq!(store.verify(Thoroughness::Full).unwrap(), []);
     assert!(store.images().unwrap().is_empty(), "half an image");
-    let source = Asked { memory: &memory, layer_from: AtomicU64::new(0) };
-    store.assemble(&source, &top, &naming, &Silent).unwrap();
+    let source = RecordingSource { memory: &memory, layer_from: AtomicU64::new(0) };
+    store.assemble(&source, &top, &naming, &NoProgress).unwrap();
     let from = source.layer_from.into_inner();
     assert!(from > 0 && from < LAYER_BYTES as u64, "asked for from {from}");
     assert_eq!(store.verify(Thoroughness::Full).unwrap(), []);

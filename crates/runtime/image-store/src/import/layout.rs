@@ -9,27 +9,27 @@ use std::path::Path;
 use rustix::fs::{FileType, Mode, OFlags, ResolveFlags, fstat, open, openat2};
 
 use super::{ImportOptions, Imported, parse_index};
-use crate::assemble::Source;
-use crate::error::{Doing as _, Error, Result};
+use crate::assemble::ContentSource;
+use crate::error::{Error, PathContext as _, Result};
 use crate::limits::Limits;
-use crate::progress::Progress;
+use crate::progress::ProgressListener;
 use crate::spec::Descriptor;
-use crate::store::Store;
+use crate::store::ImageStore;
 
-struct LayoutFolder<'a> {
+struct LayoutDir<'a> {
     place: &'a Path,
-    folder: OwnedFd,
+    dir: OwnedFd,
 }
 
 pub(super) fn import(
-    store: &Store,
+    store: &ImageStore,
     place: &Path,
     options: &ImportOptions,
-    progress: &dyn Progress,
+    progress: &dyn ProgressListener,
 ) -> Result<Vec<Imported>> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let folder = open(place, flags, Mode::empty()).doing("opening", place)?;
-    let layout = LayoutFolder { place, folder };
+    let dir = open(place, flags, Mode::empty()).doing("opening", place)?;
+    let layout = LayoutDir { place, dir };
     let what = format!("{}: index.json", place.display());
     let mut bytes = Vec::new();
     let limit = store.limits.document_bytes;
@@ -40,13 +40,13 @@ pub(super) fn import(
     store.import_index(&place.display().to_string(), &index, &layout, (options, progress))
 }
 
-impl LayoutFolder<'_> {
+impl LayoutDir<'_> {
     fn open(&self, name: &str) -> Result<std::fs::File> {
         let place = self.place.join(name);
         // Opening a FIFO would block; the file type is checked before any read.
         let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK;
         let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
-        let file = openat2(&self.folder, name, flags, Mode::empty(), resolve);
+        let file = openat2(&self.dir, name, flags, Mode::empty(), resolve);
         let file = file.doing("opening", &place)?;
         let stat = fstat(&file).doing("looking at", &place)?;
         if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
@@ -56,7 +56,7 @@ impl LayoutFolder<'_> {
     }
 }
 
-impl Source for LayoutFolder<'_> {
+impl ContentSource for LayoutDir<'_> {
     fn fetch(&self, descriptor: &Descriptor, offset: u64) -> Result<Box<dyn Read + '_>> {
         let name = format!("blobs/sha256/{}", descriptor.digest.hex());
         let mut file = self.open(&name)?;

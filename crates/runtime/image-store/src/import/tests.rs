@@ -6,7 +6,7 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use node_testkit::images::{BUSYBOX, Image, busybox};
+use node_testkit::images::{BUSYBOX, TestImage, busybox};
 use serde_json::json;
 
 use super::{ImportOptions, Imported};
@@ -15,27 +15,29 @@ use crate::digest::Digest;
 use crate::error::Result;
 use crate::limits::Limits;
 use crate::platform::Platform;
-use crate::progress::Silent;
-use crate::reference::Reference;
-use crate::testing::{Bench, Memory, Tar, bench, bench_with, gzip, is_root, listing};
+use crate::progress::NoProgress;
+use crate::reference::ImageReference;
+use crate::testing::{
+    MemorySource, Tar, TestStore, gzip, is_root, listing, test_store, test_store_with,
+};
 
-fn import(bench: &Bench, path: &Path, name: Option<&str>) -> Result<Vec<Imported>> {
-    let name = name.map(|name| Reference::parse(name).unwrap());
+fn import(test_store: &TestStore, path: &Path, name: Option<&str>) -> Result<Vec<Imported>> {
+    let name = name.map(|name| ImageReference::parse(name).unwrap());
     let options = ImportOptions { name, ..ImportOptions::default() };
-    bench.store.import(path, &options, &Silent)
+    test_store.store.import(path, &options, &NoProgress)
 }
 
-fn import_bytes(bench: &Bench, bytes: &[u8]) -> Result<Vec<Imported>> {
-    bench.store.import_stream("it", bytes, &ImportOptions::default(), &Silent)
+fn import_bytes(test_store: &TestStore, bytes: &[u8]) -> Result<Vec<Imported>> {
+    test_store.store.import_stream("it", bytes, &ImportOptions::default(), &NoProgress)
 }
 
-fn whole(bench: &Bench) {
-    assert_eq!(bench.store.verify(Thoroughness::Full).unwrap(), []);
-    assert_eq!(bench.store.collect().unwrap(), crate::collect::Collected::default());
+fn assert_store_is_intact(test_store: &TestStore) {
+    assert_eq!(test_store.store.verify(Thoroughness::Full).unwrap(), []);
+    assert_eq!(test_store.store.collect().unwrap(), crate::collect::Collected::default());
 }
 
-fn small_image() -> Image {
-    Image::new("example.com/small:v1")
+fn small_image() -> TestImage {
+    TestImage::new("example.com/small:v1")
         .with_bytes("/etc/motd", 0o640, "hello")
         .with_link("/motd", "etc/motd")
         .with_directory("/tmp", 0o1777)
@@ -50,21 +52,21 @@ fn an_imported_image_has_a_name_by_digest_only_where_the_archive_gives_one() {
     let dir = tempfile::tempdir().unwrap();
     let archive = dir.path().join("oci.tar");
     built.write_oci_archive(&archive).unwrap();
-    let bench = bench();
-    let imported = import(&bench, &archive, None).unwrap();
+    let test_store = test_store();
+    let imported = import(&test_store, &archive, None).unwrap();
     assert!(imported[0].record.digests.is_empty(), "{:?}", imported[0].record.digests);
     let (_, digest) = imported[0].record.names.first_key_value().unwrap();
     let named = format!("example.com/small@{digest}");
-    let imported = import(&bench, &archive, Some(&named)).unwrap();
+    let imported = import(&test_store, &archive, Some(&named)).unwrap();
     assert_eq!(imported[0].record.digests.len(), 1);
-    assert_eq!(bench.store.image(&named).unwrap().id, imported[0].record.id);
+    assert_eq!(test_store.store.image(&named).unwrap().id, imported[0].record.id);
 }
 
 #[test]
-fn every_form_gives_the_same_image() {
+fn every_archive_format_gives_the_same_image() {
     let built = small_image().build().unwrap();
-    let folder = tempfile::tempdir().unwrap();
-    let at = |name: &str| folder.path().join(name);
+    let dir = tempfile::tempdir().unwrap();
+    let at = |name: &str| dir.path().join(name);
     built.write_oci_layout(&at("layout")).unwrap();
     built.write_oci_archive(&at("oci.tar")).unwrap();
     built.write_docker_archive(&at("docker.tar")).unwrap();
@@ -74,42 +76,43 @@ fn every_form_gives_the_same_image() {
     fs::write(at("oci.tar.zst"), ruzstd::encoding::compress_to_vec(&oci[..], level)).unwrap();
     let id = Digest::parse(&built.config.digest).unwrap();
     for form in ["layout", "oci.tar", "oci.tar.gz", "oci.tar.zst", "docker.tar"] {
-        let bench = bench();
-        let imported = import(&bench, &at(form), None).unwrap_or_else(|e| panic!("{form}: {e}"));
+        let test_store = test_store();
+        let imported =
+            import(&test_store, &at(form), None).unwrap_or_else(|e| panic!("{form}: {e}"));
         assert_eq!(imported.len(), 1, "{form}");
-        let record = bench.store.image("example.com/small:v1").unwrap();
+        let record = test_store.store.image("example.com/small:v1").unwrap();
         assert_eq!((record.id, &imported[0].record), (id, &record), "{form}");
-        let files = bench.store.snapshots.files(&record.chains()[0]);
+        let files = test_store.store.snapshots.files(&record.chain_ids()[0]);
         assert_eq!(fs::read_to_string(files.join("motd")).unwrap(), "hello", "{form}");
-        let config = bench.store.image_config(&record).unwrap();
+        let config = test_store.store.image_config(&record).unwrap();
         assert_eq!(config.config.cmd, ["/bin/true"], "{form}");
-        whole(&bench);
+        assert_store_is_intact(&test_store);
         // A second import changes nothing; another format adds to the same image.
-        import(&bench, &at(form), None).unwrap();
-        import(&bench, &at("docker.tar"), Some("renamed")).unwrap();
-        assert_eq!(bench.store.images().unwrap().len(), 1, "{form}");
-        assert_eq!(bench.store.image("renamed").unwrap().id, id, "{form}");
-        whole(&bench);
-        assert!(bench.store.remove("renamed").unwrap());
-        bench.store.collect().unwrap();
-        assert!(bench.store.content.list().unwrap().is_empty(), "{form}");
+        import(&test_store, &at(form), None).unwrap();
+        import(&test_store, &at("docker.tar"), Some("renamed")).unwrap();
+        assert_eq!(test_store.store.images().unwrap().len(), 1, "{form}");
+        assert_eq!(test_store.store.image("renamed").unwrap().id, id, "{form}");
+        assert_store_is_intact(&test_store);
+        assert!(test_store.store.remove("renamed").unwrap());
+        test_store.store.collect().unwrap();
+        assert!(test_store.store.content.list().unwrap().is_empty(), "{form}");
     }
 }
 
 #[test]
-fn an_unpacked_busybox_is_what_tar_makes_of_it() {
+fn unpacking_busybox_gives_the_same_files_as_tar() {
     if !is_root() {
         eprintln!("skipped: owners need root");
         return;
     }
     let image = busybox().unwrap();
-    let bench = bench();
-    import(&bench, &image.oci_archive().unwrap(), None).unwrap();
-    let record = bench.store.image(BUSYBOX).unwrap();
-    let ours = bench.store.snapshots.files(&record.chains()[0]);
-    let theirs = bench.folder.path().join("theirs");
+    let test_store = test_store();
+    import(&test_store, &image.oci_archive().unwrap(), None).unwrap();
+    let record = test_store.store.image(BUSYBOX).unwrap();
+    let ours = test_store.store.snapshots.files(&record.chain_ids()[0]);
+    let theirs = test_store.dir.path().join("theirs");
     fs::create_dir(&theirs).unwrap();
-    let tar = bench.folder.path().join("layer.tar");
+    let tar = test_store.dir.path().join("layer.tar");
     fs::write(&tar, image.build().unwrap().layer_tar.bytes).unwrap();
     let status = Command::new("tar")
         .args(["--extract", "--same-permissions", "--numeric-owner", "--xattrs", "--file"])
@@ -129,9 +132,9 @@ fn an_unpacked_busybox_is_what_tar_makes_of_it() {
 }
 
 #[test]
-fn a_plain_folder_is_an_image_of_one_layer() {
-    let bench = bench();
-    let source = bench.folder.path().join("source");
+fn a_plain_dir_is_an_image_of_one_layer() {
+    let test_store = test_store();
+    let source = test_store.dir.path().join("source");
     fs::create_dir_all(source.join("bin")).unwrap();
     fs::write(source.join("bin/tool"), "tool").unwrap();
     fs::hard_link(source.join("bin/tool"), source.join("bin/second")).unwrap();
@@ -146,12 +149,12 @@ fn a_plain_folder_is_an_image_of_one_layer() {
         b"kept",
         rustix::fs::XattrFlags::empty(),
     );
-    let error = import(&bench, &source, None).unwrap_err().to_string();
+    let error = import(&test_store, &source, None).unwrap_err().to_string();
     assert!(error.contains("give one"), "{error}");
-    let first = import(&bench, &source, Some("mine:v1")).unwrap();
-    let again = import(&bench, &source, Some("mine:v2")).unwrap();
+    let first = import(&test_store, &source, Some("mine:v1")).unwrap();
+    let again = import(&test_store, &source, Some("mine:v2")).unwrap();
     assert_eq!(first[0].record.id, again[0].record.id, "the same folder, the same image");
-    let files = bench.store.snapshots.files(&again[0].record.chains()[0]);
+    let files = test_store.store.snapshots.files(&again[0].record.chain_ids()[0]);
     let (mut theirs, ours) = (listing(&source), listing(&files));
     theirs.retain(|line| !line.starts_with("socket"));
     assert_eq!(ours, theirs);
@@ -160,7 +163,7 @@ fn a_plain_folder_is_an_image_of_one_layer() {
         let length = rustix::fs::getxattr(files.join("bin/second"), "user.note", &mut note[..]);
         assert_eq!(&note[..length.unwrap()], b"kept");
     }
-    whole(&bench);
+    assert_store_is_intact(&test_store);
 }
 
 /// An OCI archive of these files.
@@ -173,7 +176,7 @@ fn archive(files: &[(&str, Vec<u8>)]) -> Vec<u8> {
 
 #[test]
 fn the_index_of_an_archive_may_list_several_images_and_platforms() {
-    let mut memory = Memory::default();
+    let mut memory = MemorySource::default();
     let host = Platform::host().architecture;
     let one = memory.image(&[Tar::new().file("one", "1").bytes()]);
     let two = memory.image(&[Tar::new().file("two", "2").bytes()]);
@@ -196,12 +199,12 @@ fn the_index_of_an_archive_may_list_several_images_and_platforms() {
     let mut files: Vec<(&str, Vec<u8>)> =
         names.iter().map(String::as_str).zip(memory.0.values().cloned()).collect();
     files.push(("index.json", index.to_string().into_bytes()));
-    let bench = bench();
-    let imported = import_bytes(&bench, &archive(&files)).unwrap();
+    let test_store = test_store();
+    let imported = import_bytes(&test_store, &archive(&files)).unwrap();
     let names: Vec<_> = imported.iter().map(|image| image.names[0].to_string()).collect();
     assert_eq!(names, ["example.com/one:v1", "example.com/two:v1"]);
-    assert!(bench.store.image("example.com/foreign:v1").is_err());
-    whole(&bench);
+    assert!(test_store.store.image("example.com/foreign:v1").is_err());
+    assert_store_is_intact(&test_store);
 }
 
 #[test]
@@ -221,19 +224,19 @@ fn layers_shared_by_links_in_a_docker_archive_are_found() {
         .file("unrelated", "nobody needs this")
         .file("manifest.json", &manifest.to_string())
         .bytes();
-    let bench = bench();
-    let imported = import_bytes(&bench, &tar).unwrap();
+    let test_store = test_store();
+    let imported = import_bytes(&test_store, &tar).unwrap();
     assert_eq!(imported[0].names.len(), 2);
-    assert_eq!(bench.store.image("a:1").unwrap(), bench.store.image("b:2").unwrap());
-    assert_eq!(bench.store.snapshots.list().unwrap().len(), 2);
-    whole(&bench);
+    assert_eq!(test_store.store.image("a:1").unwrap(), test_store.store.image("b:2").unwrap());
+    assert_eq!(test_store.store.snapshots.list().unwrap().len(), 2);
+    assert_store_is_intact(&test_store);
 }
 
 /// The defect, the archive, and a word of the expected error.
 fn broken_archives() -> Vec<(&'static str, Vec<u8>, &'static str)> {
     let built = small_image().build().unwrap();
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("oci.tar");
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("oci.tar");
     built.write_oci_archive(&path).unwrap();
     let good = fs::read(&path).unwrap();
     let blob =
@@ -320,31 +323,31 @@ fn broken_documents() -> Vec<(&'static str, Vec<u8>, &'static str)> {
 fn broken_archives_are_refused_and_leave_nothing() {
     for (name, bytes, words) in broken_archives().into_iter().chain(broken_documents()) {
         let limits = Limits { archive_entries: 100, archive_bytes: 20 << 20, ..Limits::default() };
-        let bench = bench_with(limits);
-        let result = import_bytes(&bench, &bytes);
+        let test_store = test_store_with(limits);
+        let result = import_bytes(&test_store, &bytes);
         let error = result.expect_err(name).to_string();
         assert!(error.contains(words), "{name}: {error}; expected {words:?}");
-        assert!(bench.store.images().unwrap().is_empty(), "{name}");
-        assert!(!bench.folder.path().join("escaped").exists(), "{name}");
-        bench.store.sweep().unwrap();
-        let left = bench.store.content.list().unwrap();
+        assert!(test_store.store.images().unwrap().is_empty(), "{name}");
+        assert!(!test_store.dir.path().join("escaped").exists(), "{name}");
+        test_store.store.sweep().unwrap();
+        let left = test_store.store.content.list().unwrap();
         assert!(left.is_empty(), "{name} left {left:?}");
     }
 }
 
 #[test]
-fn a_layout_does_not_lead_out_of_its_folder() {
-    let folder = tempfile::tempdir().unwrap();
-    let layout = folder.path().join("layout");
+fn a_layout_does_not_lead_out_of_its_dir() {
+    let dir = tempfile::tempdir().unwrap();
+    let layout = dir.path().join("layout");
     small_image().build().unwrap().write_oci_layout(&layout).unwrap();
     let blobs = layout.join("blobs/sha256");
     let paths: Vec<PathBuf> =
         fs::read_dir(&blobs).unwrap().map(|entry| entry.unwrap().path()).collect();
     for path in &paths {
-        let outside = folder.path().join("outside");
+        let outside = dir.path().join("outside");
         fs::rename(path, &outside).unwrap();
         symlink(&outside, path).unwrap();
-        let error = import(&bench(), &layout, None).unwrap_err().to_string();
+        let error = import(&test_store(), &layout, None).unwrap_err().to_string();
         assert!(error.contains("opening"), "{error}");
         fs::remove_file(path).unwrap();
         rustix::fs::mknodat(
@@ -355,10 +358,10 @@ fn a_layout_does_not_lead_out_of_its_folder() {
             0,
         )
         .unwrap();
-        let error = import(&bench(), &layout, None).unwrap_err().to_string();
+        let error = import(&test_store(), &layout, None).unwrap_err().to_string();
         assert!(error.contains("no regular file"), "{error}");
         fs::remove_file(path).unwrap();
         fs::rename(&outside, path).unwrap();
     }
-    import(&bench(), &layout, None).unwrap();
+    import(&test_store(), &layout, None).unwrap();
 }

@@ -13,7 +13,7 @@ fn offered(text: &str) -> PlatformField {
 }
 
 #[test]
-fn the_best_suited_is_taken() {
+fn the_best_matching_platform_is_chosen() {
     let rows: &[(Platform, &[&str], Option<&str>)] = &[
         (Platform::linux("amd64", ""), &["linux/arm64", "linux/amd64"], Some("linux/amd64")),
         (Platform::linux("amd64", ""), &["linux/amd64/v3", "linux/amd64"], Some("linux/amd64")),

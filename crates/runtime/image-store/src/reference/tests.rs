@@ -2,12 +2,12 @@
 
 use proptest::prelude::*;
 
-use super::Reference;
+use super::ImageReference;
 
 const HEX: &str = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
 
 #[test]
-fn names_mean_what_users_know() {
+fn short_names_expand_to_full_references() {
     let by_digest = format!("busybox@sha256:{HEX}");
     let by_digest_whole = format!("docker.io/library/busybox@sha256:{HEX}");
     let both = format!("quay.io/a/b:v1@sha256:{HEX}");
@@ -33,9 +33,9 @@ fn names_mean_what_users_know() {
         (&both, &both),
     ];
     for (typed, whole) in rows {
-        let reference = Reference::parse(typed).unwrap_or_else(|error| panic!("{error}"));
+        let reference = ImageReference::parse(typed).unwrap_or_else(|error| panic!("{error}"));
         assert_eq!(reference.to_string(), *whole, "{typed}");
-        assert_eq!(Reference::parse(whole).unwrap(), reference, "{whole} again");
+        assert_eq!(ImageReference::parse(whole).unwrap(), reference, "{whole} again");
     }
 }
 
@@ -82,17 +82,19 @@ fn other_texts_are_refused_with_the_reason() {
         ("[:]x/c", "host name"),
         ("a\u{0}", "something else"),
     ];
-    for (typed, why) in rows {
-        match Reference::parse(typed) {
+    for (typed, reason) in rows {
+        match ImageReference::parse(typed) {
             Ok(taken) => panic!("{typed:?} was taken as {taken}"),
-            Err(error) => assert!(error.why.contains(why), "{typed:?}: {error}, expected {why}"),
+            Err(error) => {
+                assert!(error.reason.contains(reason), "{typed:?}: {error}, expected {reason}")
+            }
         }
     }
 }
 
 #[test]
 fn the_parts_of_a_name() {
-    let reference = Reference::parse(&format!("quay.io/a/b:v1@sha256:{HEX}")).unwrap();
+    let reference = ImageReference::parse(&format!("quay.io/a/b:v1@sha256:{HEX}")).unwrap();
     assert_eq!(reference.registry(), "quay.io");
     assert_eq!(reference.repository(), "a/b");
     assert_eq!(reference.tag(), Some("v1"));
@@ -104,14 +106,14 @@ fn the_parts_of_a_name() {
 proptest! {
     /// Parsing never panics, and a parsed name prints as a text that parses to the same name.
     #[test]
-    fn taken_names_are_fixed_points(text in "[a-zA-Z0-9.:/@_\\[\\]-]{0,40}") {
-        if let Ok(reference) = Reference::parse(&text) {
-            prop_assert_eq!(Reference::parse(&reference.to_string()), Ok(reference));
+    fn accepted_names_parse_back_to_themselves(text in "[a-zA-Z0-9.:/@_\\[\\]-]{0,40}") {
+        if let Ok(reference) = ImageReference::parse(&text) {
+            prop_assert_eq!(ImageReference::parse(&reference.to_string()), Ok(reference));
         }
     }
 
     #[test]
-    fn no_text_panics(text in "\\PC*") {
-        let _ = Reference::parse(&text);
+    fn arbitrary_text_does_not_panic(text in "\\PC*") {
+        let _ = ImageReference::parse(&text);
     }
 }

@@ -2,13 +2,13 @@
 
 use proptest::prelude::*;
 
-use super::{Document, ImageConfig};
+use super::{ImageConfig, ImageDocument};
 use crate::limits::Limits;
 
 const DIGEST: &str = "sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
 
-fn document(text: &str) -> Result<Document, String> {
-    Document::parse("it", text.replace("DIGEST", DIGEST).as_bytes(), &Limits::default())
+fn document(text: &str) -> Result<ImageDocument, String> {
+    ImageDocument::parse("it", text.replace("DIGEST", DIGEST).as_bytes(), &Limits::default())
         .map_err(|error| error.to_string())
 }
 
@@ -24,8 +24,8 @@ fn both_families_are_read() {
             "mediaType":"x","platform":{{"os":"linux","architecture":"arm","variant":"v7"}}}}]}}"#
         );
         match document(&text).unwrap() {
-            Document::Index(index) => assert_eq!(index.manifests.len(), manifests),
-            Document::Manifest(_) => panic!("{text} was read as a manifest"),
+            ImageDocument::Index(index) => assert_eq!(index.manifests.len(), manifests),
+            ImageDocument::ImageManifest(_) => panic!("{text} was read as a manifest"),
         }
     }
     for kind in [
@@ -39,8 +39,8 @@ fn both_families_are_read() {
             "mediaType":"application/vnd.docker.image.rootfs.diff.tar.gzip"}}]}}"#
         );
         match document(&text).unwrap() {
-            Document::Manifest(manifest) => assert!(manifest.layers[0].is_layer()),
-            Document::Index(_) => panic!("{text} was read as an index"),
+            ImageDocument::ImageManifest(manifest) => assert!(manifest.layers[0].is_layer()),
+            ImageDocument::Index(_) => panic!("{text} was read as an index"),
         }
     }
 }
@@ -85,12 +85,12 @@ fn lying_documents_are_refused() {
         (&deep, "it:"),
         (positional, "is no JSON object"),
     ];
-    for (text, why) in rows {
+    for (text, reason) in rows {
         let error = document(text).expect_err(&text[..text.len().min(80)]);
-        assert!(error.contains(why), "{error}; expected {why}");
+        assert!(error.contains(reason), "{error}; expected {reason}");
     }
     let huge = Limits { document_bytes: 10, ..Limits::default() };
-    assert!(Document::parse("it", b"{           }", &huge).is_err());
+    assert!(ImageDocument::parse("it", b"{           }", &huge).is_err());
 }
 
 #[test]
@@ -121,8 +121,8 @@ fn a_configuration_is_read_with_everything_that_matters() {
 
 proptest! {
     #[test]
-    fn no_bytes_panic(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
-        let _ = Document::parse("it", &bytes, &Limits::default());
+    fn arbitrary_bytes_do_not_panic(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+        let _ = ImageDocument::parse("it", &bytes, &Limits::default());
         let _ = ImageConfig::parse("it", &bytes, &Limits::default());
     }
 }

@@ -25,7 +25,7 @@ fn paths_are_made_plain_or_refused() {
 }
 
 #[test]
-fn links_lead_inside_by_name() {
+fn links_are_resolved_inside_the_tree() {
     for (at, target, expected) in [
         ("a/b", "c", "a/c"),
         ("a/b", "/c", "c"),
@@ -39,20 +39,20 @@ fn links_lead_inside_by_name() {
 }
 
 #[test]
-fn folders_come_through_links_also_through_those_to_nothing_yet() {
-    let folder = tempfile::tempdir().unwrap();
-    let inside = folder.path().join("inside");
+fn dirs_are_created_through_links_and_dangling_links() {
+    let dir = tempfile::tempdir().unwrap();
+    let inside = dir.path().join("inside");
     fs::create_dir(&inside).unwrap();
-    fs::create_dir(folder.path().join("outside")).unwrap();
+    fs::create_dir(dir.path().join("outside")).unwrap();
     symlink("../../outside", inside.join("out")).unwrap();
     symlink("/abs/olute", inside.join("absolute")).unwrap();
     symlink("loop", inside.join("loop")).unwrap();
     let mut tree = Tree::open(&inside, &Limits::default()).unwrap();
-    tree.make_file(&path("out/file")).unwrap();
-    tree.make_file(&path("absolute/file")).unwrap();
-    assert!(tree.make_file(&path("loop/file")).is_err());
+    tree.create_file(&path("out/file")).unwrap();
+    tree.create_file(&path("absolute/file")).unwrap();
+    assert!(tree.create_file(&path("loop/file")).is_err());
     assert!(inside.join("outside/file").is_file());
     assert!(inside.join("abs/olute/file").is_file());
-    assert_eq!(fs::read_dir(folder.path().join("outside")).unwrap().count(), 0);
-    assert_eq!(tree.take_implied(), [path("outside"), path("abs"), path("abs/olute")]);
+    assert_eq!(fs::read_dir(dir.path().join("outside")).unwrap().count(), 0);
+    assert_eq!(tree.take_implied_dirs(), [path("outside"), path("abs"), path("abs/olute")]);
 }

@@ -12,17 +12,17 @@ use crate::limits::Limits;
 use crate::testing::{Tar, gzip, is_root};
 
 /// Expected result of a hostile layer.
-enum Outcome {
+enum ExpectedOutcome {
     /// Refused with this text in the error.
     Refused(&'static str),
     /// Unpacked, and this holds for the directory.
     Inside(fn(&Path) -> bool),
 }
 
-use Outcome::{Inside, Refused};
+use ExpectedOutcome::{Inside, Refused};
 
 /// The attack, the tar, the expected result.
-type Row = (&'static str, Vec<u8>, Outcome);
+type HostileLayer = (&'static str, Vec<u8>, ExpectedOutcome);
 
 fn small() -> Limits {
     Limits {
@@ -35,12 +35,12 @@ fn small() -> Limits {
     }
 }
 
-fn by_paths() -> Vec<Row> {
+fn by_paths() -> Vec<HostileLayer> {
     let t = Tar::new;
     vec![
         ("a path with ..", t().file("../victim/new", "x").bytes(), Refused("\"..\"")),
         ("a path with .. inside", t().file("a/../../victim/new", "x").bytes(), Refused("\"..\"")),
-        ("a path that is ..", t().folder("..", 0o777).bytes(), Refused("\"..\"")),
+        ("a path that is ..", t().dir("..", 0o777).bytes(), Refused("\"..\"")),
         (
             "a path with .. in a record",
             t().records(&[("path", b"../victim/new")]).file("x", "x").bytes(),
@@ -73,12 +73,12 @@ fn by_paths() -> Vec<Row> {
         ),
         (
             "a link that a folder entry would follow",
-            t().symlink("out", "../victim").folder("out/", 0o777).file("out/new", "x").bytes(),
+            t().symlink("out", "../victim").dir("out/", 0o777).file("out/new", "x").bytes(),
             Inside(|place| place.join("out/new").is_file() && !place.join("out").is_symlink()),
         ),
         (
             "a file turned into a link between two entries",
-            t().folder("d/", 0o755)
+            t().dir("d/", 0o755)
                 .file("d/one", "x")
                 .symlink("d", "../victim")
                 .file("d/two", "x")
@@ -93,7 +93,7 @@ fn by_paths() -> Vec<Row> {
     ]
 }
 
-fn by_links_and_markers() -> Vec<Row> {
+fn by_links_and_markers() -> Vec<HostileLayer> {
     let t = Tar::new;
     vec![
         ("a hard link with ..", t().hard_link("x", "../victim/file").bytes(), Refused("\"..\"")),
@@ -114,7 +114,7 @@ fn by_links_and_markers() -> Vec<Row> {
         ),
         (
             "a hard link to a folder",
-            t().folder("d/", 0o755).hard_link("x", "d").bytes(),
+            t().dir("d/", 0o755).hard_link("x", "d").bytes(),
             Refused("is a folder"),
         ),
         (
@@ -143,7 +143,7 @@ fn by_links_and_markers() -> Vec<Row> {
     ]
 }
 
-fn by_size() -> Vec<Row> {
+fn by_size() -> Vec<HostileLayer> {
     let t = Tar::new;
     let sparse = |real: u64, pieces: &[(u64, u64)]| {
         t().entry(EntryType::GNUSparse, "sparse", b"data", |header| {
@@ -215,7 +215,7 @@ fn by_size() -> Vec<Row> {
     ]
 }
 
-fn by_kind() -> Vec<Row> {
+fn by_kind() -> Vec<HostileLayer> {
     let t = Tar::new;
     vec![
         ("a root that is a file", t().symlink(".", "/").bytes(), Refused("no folder")),
@@ -264,11 +264,11 @@ fn hostile_layers_are_refused_or_stay_inside() {
         [by_paths(), by_links_and_markers(), by_size(), by_kind()].into_iter().flatten().collect();
     assert!(rows.len() >= 40);
     for (name, tar, outcome) in rows {
-        let folder = tempfile::tempdir().unwrap();
-        let victim = folder.path().join("victim");
+        let dir = tempfile::tempdir().unwrap();
+        let victim = dir.path().join("victim");
         fs::create_dir(&victim).unwrap();
         fs::write(victim.join("file"), "untouched").unwrap();
-        let place = folder.path().join("layer");
+        let place = dir.path().join("layer");
         fs::create_dir(&place).unwrap();
         let before = crate::testing::listing(&victim);
         let result = unpack(&tar, &gzip(&tar), &place, &small());
@@ -282,31 +282,31 @@ fn hostile_layers_are_refused_or_stay_inside() {
             (Inside(_), Err(error)) => panic!("{name}: {error}"),
         }
         assert_eq!(crate::testing::listing(&victim), before, "{name}: touched what is outside");
-        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2, "{name}: made something");
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 2, "{name}: made something");
         assert!(!Path::new("/etc/escaped").exists(), "{name}: got out");
     }
 }
 
 #[test]
 fn a_bomb_is_stopped_at_the_cap() {
-    let folder = tempfile::tempdir().unwrap();
+    let dir = tempfile::tempdir().unwrap();
     let inner = vec![0; 64 << 20];
     let tar = Tar::new().entry(EntryType::Regular, "bomb", &inner, |_| {}).bytes();
     let trailing = [Tar::new().file("a", "x").bytes(), inner].concat();
     for plain in [tar, trailing] {
         let packed = gzip(&plain);
         assert!(packed.len() < 1 << 20);
-        let error = unpack(&plain, &packed, folder.path(), &small()).unwrap_err().to_string();
+        let error = unpack(&plain, &packed, dir.path(), &small()).unwrap_err().to_string();
         assert!(error.contains("exceeds the limit of 4194304"), "{error}");
     }
-    assert!(crate::usage::Usage::of_tree(folder.path()).unwrap().bytes < 6 << 20);
+    assert!(crate::usage::Usage::of_tree(dir.path()).unwrap().bytes < 6 << 20);
 }
 
 /// A symlink that exists before unpacking, as if another process wrote into the directory.
 #[test]
 fn links_that_are_there_already_are_not_followed_out() {
-    let folder = tempfile::tempdir().unwrap();
-    let (place, victim) = (folder.path().join("layer"), folder.path().join("victim"));
+    let dir = tempfile::tempdir().unwrap();
+    let (place, victim) = (dir.path().join("layer"), dir.path().join("victim"));
     fs::create_dir(&place).unwrap();
     fs::create_dir(&victim).unwrap();
     symlink(&victim, place.join("absolute")).unwrap();

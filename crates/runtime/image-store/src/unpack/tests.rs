@@ -7,18 +7,23 @@ use std::path::Path;
 
 use tar::EntryType;
 
-use super::{Layer, Rights, Unpacked};
+use super::{LayerUnpack, UnpackRights, Unpacked};
 use crate::digest::Digest;
 use crate::error::{Error, Result};
 use crate::limits::Limits;
-use crate::progress::Silent;
-use crate::testing::{Bench, Tar, bench, gzip, is_root};
+use crate::progress::NoProgress;
+use crate::testing::{Tar, TestStore, gzip, is_root, test_store};
 use crate::tree::Tree;
 
 pub(super) fn unpack(tar: &[u8], packed: &[u8], place: &Path, limits: &Limits) -> Result<Unpacked> {
-    let layer =
-        Layer { blob: packed, diff_id: Digest::of(tar), lowest: false, limits, progress: &Silent };
-    layer.unpack(&mut Tree::open(place, limits)?, Rights::ours())
+    let layer = LayerUnpack {
+        blob: packed,
+        diff_id: Digest::of(tar),
+        lowest: false,
+        limits,
+        progress: &NoProgress,
+    };
+    layer.unpack(&mut Tree::open(place, limits)?, UnpackRights::ours())
 }
 
 fn attribute(path: &Path, name: &str) -> Option<Vec<u8>> {
@@ -33,11 +38,11 @@ fn is_whiteout(path: &Path) -> bool {
 }
 
 #[test]
-fn entries_keep_what_they_carry() {
+fn entries_keep_owner_mode_time_and_attributes() {
     let capability = [1, 0, 0, 2, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
     let tar = Tar::new()
-        .folder("./", 0o751)
-        .folder("bin/", 0o555)
+        .dir("./", 0o751)
+        .dir("bin/", 0o555)
         .records(&[
             ("SCHILY.xattr.security.capability", &capability),
             ("SCHILY.xattr.user.note", b"kept"),
@@ -54,8 +59,8 @@ fn entries_keep_what_they_carry() {
         .symlink("link", "/bin/tool")
         .entry(EntryType::Fifo, "pipe", b"", |header| header.set_mode(0o620))
         .bytes();
-    let folder = tempfile::tempdir().unwrap();
-    let place = folder.path();
+    let dir = tempfile::tempdir().unwrap();
+    let place = dir.path();
     let limits = Limits::default();
     for packed in [
         tar.clone(),
@@ -99,49 +104,49 @@ fn later_entries_win() {
         .file("b/in", "x")
         .file("b", "file now")
         .file("c", "x")
-        .folder("c/", 0o700)
+        .dir("c/", 0o700)
         .file("d", "shared")
         .hard_link("e", "d")
         .file("e", "own")
-        .folder("f/", 0o700)
+        .dir("f/", 0o700)
         .file("f/kept", "x")
-        .folder("f/", 0o750)
+        .dir("f/", 0o750)
         .bytes();
-    let folder = tempfile::tempdir().unwrap();
-    unpack(&tar, &tar, folder.path(), &Limits::default()).unwrap();
-    let text = |name: &str| fs::read_to_string(folder.path().join(name)).unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    unpack(&tar, &tar, dir.path(), &Limits::default()).unwrap();
+    let text = |name: &str| fs::read_to_string(dir.path().join(name)).unwrap();
     assert_eq!((text("a"), text("b")), ("new".to_owned(), "file now".to_owned()));
-    assert!(folder.path().join("c").is_dir());
+    assert!(dir.path().join("c").is_dir());
     assert_eq!((text("d"), text("e")), ("shared".to_owned(), "own".to_owned()));
     assert_eq!(text("f/kept"), "x");
-    assert_eq!(fs::metadata(folder.path().join("f")).unwrap().mode() & 0o777, 0o750);
+    assert_eq!(fs::metadata(dir.path().join("f")).unwrap().mode() & 0o777, 0o750);
 }
 
 #[test]
-fn a_wrong_tar_is_told_by_its_digest() {
-    let folder = tempfile::tempdir().unwrap();
+fn a_tar_with_the_wrong_digest_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
     let (tar, other) = (Tar::new().file("a", "x").bytes(), Tar::new().file("a", "y").bytes());
-    let error = unpack(&other, &tar, folder.path(), &Limits::default()).unwrap_err();
+    let error = unpack(&other, &tar, dir.path(), &Limits::default()).unwrap_err();
     assert!(matches!(error, Error::DiffIdMismatch { .. }), "{error}");
     // The digest covers what follows the end marker.
     let longer = [tar.clone(), vec![0; 10_240]].concat();
-    assert!(unpack(&tar, &longer, folder.path(), &Limits::default()).is_err());
-    assert!(unpack(&longer, &longer, folder.path(), &Limits::default()).is_ok());
+    assert!(unpack(&tar, &longer, dir.path(), &Limits::default()).is_err());
+    assert!(unpack(&longer, &longer, dir.path(), &Limits::default()).is_ok());
 }
 
 /// The directories of an image's layers, the lowest first.
-fn layers(bench: &Bench, tars: &[Vec<u8>]) -> Vec<std::path::PathBuf> {
-    let record = bench.take("it", tars).unwrap_or_else(|error| panic!("{error}"));
-    record.chains().iter().map(|chain| bench.store.snapshots.files(chain)).collect()
+fn layers(test_store: &TestStore, tars: &[Vec<u8>]) -> Vec<std::path::PathBuf> {
+    let record = test_store.take("it", tars).unwrap_or_else(|error| panic!("{error}"));
+    record.chain_ids().iter().map(|chain| test_store.store.snapshots.files(chain)).collect()
 }
 
 #[test]
-fn markers_become_what_overlayfs_reads() {
+fn whiteout_markers_become_overlayfs_whiteouts() {
     if !is_root() {
         eprintln!("skipped: trusted attributes need root");
         return;
     }
-    let bench = bench();
+    let test_store = test_store();
     let lower = Tar::new()
         .file("gone", "x")
         .file("folder/below", "x")
@@ -153,14 +158,14 @@ fn markers_become_what_overlayfs_reads() {
         .file("folder/.wh..wh..opq", "")
         .file("folder/above", "x")
         .file(".wh.replaced", "")
-        .folder("replaced/", 0o755)
+        .dir("replaced/", 0o755)
         .file("both", "new")
         .file(".wh.both", "")
         .file("fresh/.wh.nothing-below", "")
-        .folder(".wh..wh.plnk/", 0o755)
+        .dir(".wh..wh.plnk/", 0o755)
         .file(".wh..wh.plnk/1.2", "")
         .file(".wh..wh.aufs", "");
-    let places = layers(&bench, &[lower.bytes(), upper.bytes()]);
+    let places = layers(&test_store, &[lower.bytes(), upper.bytes()]);
     let at = |name: &str| places[1].join(name);
     assert!(!places[0].join("lowest").exists() && !places[0].join(".wh.lowest").exists());
     assert!(is_whiteout(&at("gone")));
@@ -175,15 +180,15 @@ fn markers_become_what_overlayfs_reads() {
 }
 
 #[test]
-fn implied_folders_look_like_those_below() {
-    let bench = bench();
+fn implied_dirs_take_the_metadata_of_the_lower_layer() {
+    let test_store = test_store();
     let lower = Tar::new()
-        .folder("./", 0o711)
+        .dir("./", 0o711)
         .entry(EntryType::Directory, "tmp/", b"", |header| {
             header.set_mode(0o1777);
             header.set_uid(7);
         })
-        .folder("usr/lib/", 0o750)
+        .dir("usr/lib/", 0o750)
         .symlink("lib", "usr/lib")
         .symlink("alias", "lib")
         .bytes();
@@ -194,7 +199,7 @@ fn implied_folders_look_like_those_below() {
         .file("alias/other", "x")
         .file("made/here", "x")
         .bytes();
-    let places = layers(&bench, &[lower, upper]);
+    let places = layers(&test_store, &[lower, upper]);
     let at = |name: &str| places[1].join(name);
     let mode = |name: &str| fs::metadata(at(name)).unwrap().mode() & 0o7777;
     assert_eq!(mode("."), 0o711);
@@ -214,10 +219,10 @@ fn implied_folders_look_like_those_below() {
 }
 
 #[test]
-fn a_folder_that_the_layer_names_replaces_a_link_below() {
-    let bench = bench();
-    let lower = Tar::new().folder("usr/lib/", 0o755).symlink("lib", "usr/lib").bytes();
-    let upper = Tar::new().folder("lib/", 0o700).file("lib/new", "x").bytes();
-    let places = layers(&bench, &[lower, upper]);
+fn a_dir_that_the_layer_names_replaces_a_link_below() {
+    let test_store = test_store();
+    let lower = Tar::new().dir("usr/lib/", 0o755).symlink("lib", "usr/lib").bytes();
+    let upper = Tar::new().dir("lib/", 0o700).file("lib/new", "x").bytes();
+    let places = layers(&test_store, &[lower, upper]);
     assert!(places[1].join("lib/new").is_file());
 }

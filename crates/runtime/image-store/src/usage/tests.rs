@@ -4,12 +4,12 @@ use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 
 use super::*;
-use crate::testing::{deep_tree, quick_folder};
+use crate::testing::{deep_tree, quick_dir};
 
 #[test]
 fn each_inode_counts_once_and_nothing_is_followed() {
-    let folder = tempfile::tempdir().unwrap();
-    let place = |name: &str| folder.path().join(name);
+    let dir = tempfile::tempdir().unwrap();
+    let place = |name: &str| dir.path().join(name);
     fs::create_dir_all(place("tree/a/b")).unwrap();
     fs::create_dir(place("elsewhere")).unwrap();
     fs::write(place("elsewhere/file"), vec![7; 100_000]).unwrap();
@@ -25,11 +25,11 @@ fn each_inode_counts_once_and_nothing_is_followed() {
 }
 
 #[test]
-fn a_tree_beyond_every_path_is_counted() {
-    let folder = quick_folder();
+fn a_tree_deeper_than_path_max_is_counted() {
+    let dir = quick_dir();
     // A file in each directory and one beside it: going up must find what is queued there.
-    deep_tree(folder.path(), 5000);
-    let usage = Usage::of_tree(&folder.path().join("deep")).unwrap();
+    deep_tree(dir.path(), 5000);
+    let usage = Usage::of_tree(&dir.path().join("deep")).unwrap();
     assert_eq!(usage.inodes, 3 * 5000 + 1);
-    crate::durable::remove_tree(&folder.path().join("deep")).unwrap();
+    crate::durable::remove_tree(&dir.path().join("deep")).unwrap();
 }

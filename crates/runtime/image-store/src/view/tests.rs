@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use super::{OverlayOptions, Upper};
 use crate::error::Error;
 use crate::mount::{mount_overlay, unmount};
-use crate::testing::{Tar, bench, in_own_mounts};
+use crate::testing::{Tar, in_private_mount_namespace, test_store};
 
 #[test]
 fn options_are_escaped() {
@@ -25,10 +25,10 @@ fn options_are_escaped() {
 
 #[test]
 fn a_view_is_made_once_and_keeps_its_image() {
-    let bench = bench();
-    let (store, layer) = (&bench.store, Tar::new().folder("./", 0o711).file("a", "x"));
-    bench.take("one", &[layer.bytes()]).unwrap();
-    bench.take("two", &[Tar::new().file("b", "x").bytes()]).unwrap();
+    let test_store = test_store();
+    let (store, layer) = (&test_store.store, Tar::new().dir("./", 0o711).file("a", "x"));
+    test_store.take("one", &[layer.bytes()]).unwrap();
+    test_store.take("two", &[Tar::new().file("b", "x").bytes()]).unwrap();
     let view = store.create_view("c1", "one").unwrap();
     assert_eq!(store.create_view("c1", "one").unwrap(), view);
     assert!(matches!(store.create_view("c1", "two"), Err(Error::ViewTaken(_))));
@@ -57,16 +57,17 @@ fn a_view_is_made_once_and_keeps_its_image() {
 
 #[test]
 fn a_mounted_view_shows_the_layers_and_takes_changes() {
-    if !in_own_mounts("view::tests::a_mounted_view_shows_the_layers_and_takes_changes") {
+    if !in_private_mount_namespace("view::tests::a_mounted_view_shows_the_layers_and_takes_changes")
+    {
         return;
     }
-    let bench = bench();
+    let test_store = test_store();
     let lower = Tar::new()
-        .folder("./", 0o711)
+        .dir("./", 0o711)
         .file("kept", "lower")
         .file("gone", "x")
         .file("opaque/below", "x")
-        .folder("merged/", 0o750)
+        .dir("merged/", 0o750)
         .file("merged/below", "x")
         .file("usr/lib/old", "x")
         .symlink("lib", "usr/lib");
@@ -77,9 +78,9 @@ fn a_mounted_view_shows_the_layers_and_takes_changes() {
         .file("merged/above", "x")
         .file("lib/new", "x")
         .file("made/.wh.never", "");
-    bench.take("it", &[lower.bytes(), upper.bytes()]).unwrap();
-    let view = bench.store.create_view("c", "it").unwrap();
-    let target = bench.folder.path().join("mounted");
+    test_store.take("it", &[lower.bytes(), upper.bytes()]).unwrap();
+    let view = test_store.store.create_view("c", "it").unwrap();
+    let target = test_store.dir.path().join("mounted");
     fs::create_dir(&target).unwrap();
     mount_overlay(&view.overlay, &target).unwrap();
     let names = |path: &str| {
@@ -101,8 +102,8 @@ fn a_mounted_view_shows_the_layers_and_takes_changes() {
     let below = view.overlay.lower.last().unwrap();
     assert_eq!(fs::read_to_string(below.join("kept")).unwrap(), "lower");
     assert!(below.join("merged/below").exists());
-    let read_only = bench.store.create_read_only_view("v", "it").unwrap();
-    let second = bench.folder.path().join("second");
+    let read_only = test_store.store.create_read_only_view("v", "it").unwrap();
+    let second = test_store.dir.path().join("second");
     fs::create_dir(&second).unwrap();
     mount_overlay(&read_only.overlay, &second).unwrap();
     assert_eq!(fs::read_to_string(second.join("kept")).unwrap(), "lower");
@@ -116,17 +117,19 @@ fn a_mounted_view_shows_the_layers_and_takes_changes() {
 
 #[test]
 fn images_of_no_layer_and_of_one_can_be_mounted_read_only() {
-    if !in_own_mounts("view::tests::images_of_no_layer_and_of_one_can_be_mounted_read_only") {
+    if !in_private_mount_namespace(
+        "view::tests::images_of_no_layer_and_of_one_can_be_mounted_read_only",
+    ) {
         return;
     }
-    let bench = bench();
-    let target = bench.folder.path().join("mounted");
+    let test_store = test_store();
+    let target = test_store.dir.path().join("mounted");
     fs::create_dir(&target).unwrap();
     for (name, layers) in [("none", vec![]), ("one", vec![Tar::new().file("a", "x").bytes()])] {
-        bench.take(name, &layers).unwrap();
+        test_store.take(name, &layers).unwrap();
         for view in [
-            bench.store.create_view(&format!("w-{name}"), name).unwrap(),
-            bench.store.create_read_only_view(&format!("r-{name}"), name).unwrap(),
+            test_store.store.create_view(&format!("w-{name}"), name).unwrap(),
+            test_store.store.create_read_only_view(&format!("r-{name}"), name).unwrap(),
         ] {
             mount_overlay(&view.overlay, &target).unwrap();
             assert_eq!(fs::read_dir(&target).unwrap().count(), layers.len(), "{name}");
@@ -138,21 +141,21 @@ fn images_of_no_layer_and_of_one_can_be_mounted_read_only() {
 /// More layers than fit in a page of options, with both ways of mounting.
 #[test]
 fn many_layers_are_mounted_by_both_ways() {
-    if !in_own_mounts("view::tests::many_layers_are_mounted_by_both_ways") {
+    if !in_private_mount_namespace("view::tests::many_layers_are_mounted_by_both_ways") {
         return;
     }
-    let bench = bench();
+    let test_store = test_store();
     let layers: Vec<_> =
         (0..150).map(|at| Tar::new().file(&format!("file-{at}"), "x").bytes()).collect();
-    bench.take("it", &layers).unwrap();
-    let view = bench.store.create_view("c", "it").unwrap();
+    test_store.take("it", &layers).unwrap();
+    let view = test_store.store.create_view("c", "it").unwrap();
     assert!(view.overlay.data().len() > 4096);
-    let target = bench.folder.path().join("mounted");
+    let target = test_store.dir.path().join("mounted");
     fs::create_dir(&target).unwrap();
-    type Way = fn(&OverlayOptions, &Path) -> crate::error::Result<()>;
-    let ways: [Way; 2] = [mount_overlay, crate::mount::mount_by_descriptors];
-    for way in ways {
-        way(&view.overlay, &target).unwrap();
+    type MountFunction = fn(&OverlayOptions, &Path) -> crate::error::Result<()>;
+    let mounts: [MountFunction; 2] = [mount_overlay, crate::mount::mount_by_descriptors];
+    for mount in mounts {
+        mount(&view.overlay, &target).unwrap();
         assert_eq!(fs::read_dir(&target).unwrap().count(), 150);
         unmount(&target).unwrap();
     }
@@ -161,26 +164,27 @@ fn many_layers_are_mounted_by_both_ways() {
 /// The older way, which this kernel would not need.
 #[test]
 fn an_overlay_without_a_place_shows_the_layers_in_no_mount_table() {
-    if !in_own_mounts("view::tests::an_overlay_without_a_place_shows_the_layers_in_no_mount_table")
-    {
+    if !in_private_mount_namespace(
+        "view::tests::an_overlay_without_a_place_shows_the_layers_in_no_mount_table",
+    ) {
         return;
     }
-    let bench = bench();
+    let test_store = test_store();
     for (name, count) in [("two", 2), ("many", 150)] {
         let layers: Vec<_> = (0..count)
             .map(|at| {
                 Tar::new().file("etc/top", &at.to_string()).file(&format!("f{at}"), "").bytes()
             })
             .collect();
-        bench.take(name, &layers).unwrap();
-        let view = bench.store.create_view(name, name).unwrap();
+        test_store.take(name, &layers).unwrap();
+        let view = test_store.store.create_view(name, name).unwrap();
         let lower = OverlayOptions { upper: None, ..view.overlay };
-        type Way = fn(&OverlayOptions) -> crate::error::Result<std::os::fd::OwnedFd>;
-        let ways: [Way; 2] =
+        type MountFunction = fn(&OverlayOptions) -> crate::error::Result<std::os::fd::OwnedFd>;
+        let mounts: [MountFunction; 2] =
             [crate::mount::detached_overlay, crate::mount::detached_by_descriptors];
-        for way in ways {
+        for mount in mounts {
             let before = fs::read_to_string("/proc/self/mountinfo").unwrap();
-            let made = way(&lower).unwrap();
+            let made = mount(&lower).unwrap();
             assert_eq!(fs::read_to_string("/proc/self/mountinfo").unwrap(), before);
             let root = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&made));
             let top = fs::read_to_string(format!("{root}/etc/top")).unwrap();
@@ -192,7 +196,7 @@ fn an_overlay_without_a_place_shows_the_layers_in_no_mount_table() {
 }
 
 #[test]
-fn an_older_kernel_is_known_by_its_refusal_at_whatever_step() {
+fn an_older_kernel_is_detected_by_its_error_at_any_step() {
     use crate::mount::is_of_an_older_kernel as older;
     use rustix::io::Errno;
     for step in [("lowerdir+", Errno::INVAL), ("fsconfig", Errno::INVAL), ("fsopen", Errno::NOSYS)]
@@ -206,13 +210,15 @@ fn an_older_kernel_is_known_by_its_refusal_at_whatever_step() {
 
 #[test]
 fn paths_with_the_bytes_that_separate_options_can_be_mounted() {
-    if !in_own_mounts("view::tests::paths_with_the_bytes_that_separate_options_can_be_mounted") {
+    if !in_private_mount_namespace(
+        "view::tests::paths_with_the_bytes_that_separate_options_can_be_mounted",
+    ) {
         return;
     }
-    let folder = tempfile::tempdir().unwrap();
+    let dir = tempfile::tempdir().unwrap();
     for odd in ["a:b,c", "back\\slash"] {
         let at = |name: &str| {
-            let path = folder.path().join(odd).join(name);
+            let path = dir.path().join(odd).join(name);
             fs::create_dir_all(&path).unwrap();
             path
         };
@@ -224,8 +230,8 @@ fn paths_with_the_bytes_that_separate_options_can_be_mounted() {
         };
         fs::write(at("two").join("file"), "x").unwrap();
         let target = at("target");
-        for way in [mount_overlay, crate::mount::mount_by_descriptors] {
-            way(&options, &target).unwrap_or_else(|error| panic!("{odd}: {error}"));
+        for mount in [mount_overlay, crate::mount::mount_by_descriptors] {
+            mount(&options, &target).unwrap_or_else(|error| panic!("{odd}: {error}"));
             assert!(target.join("file").is_file(), "{odd}");
             unmount(&target).unwrap();
         }

@@ -7,7 +7,7 @@ use std::path::Path;
 use tar::EntryType;
 
 use super::copy_volume;
-use crate::testing::{Bench, Tar, bench, in_own_mounts, is_root, listing};
+use crate::testing::{Tar, TestStore, in_private_mount_namespace, is_root, listing, test_store};
 
 fn filled() -> Tar {
     Tar::new()
@@ -33,8 +33,8 @@ fn filled() -> Tar {
         .symlink("loop", "loop")
 }
 
-fn empty(bench: &Bench, name: &str) -> std::path::PathBuf {
-    let place = bench.folder.path().join(name);
+fn empty(test_store: &TestStore, name: &str) -> std::path::PathBuf {
+    let place = test_store.dir.path().join(name);
     fs::create_dir(&place).unwrap();
     place
 }
@@ -57,12 +57,12 @@ fn a_volume_of_one_layer_is_copied_as_it_is() {
         eprintln!("skipped: owners and devices need root");
         return;
     }
-    let bench = bench();
-    bench.take("it", &[filled().bytes()]).unwrap();
-    let view = bench.store.create_view("c", "it").unwrap();
+    let test_store = test_store();
+    test_store.take("it", &[filled().bytes()]).unwrap();
+    let view = test_store.store.create_view("c", "it").unwrap();
     let layer = view.overlay.lower[0].clone();
     for (at, path) in ["/data", "data/", "/by-link", "/../../data/./deep/.."].iter().enumerate() {
-        let to = empty(&bench, &at.to_string());
+        let to = empty(&test_store, &at.to_string());
         assert!(copy_volume(&view.overlay, path, &to).unwrap(), "{path}");
         same(&layer.join("data"), &to);
         fs::write(to.join("file"), "changed").unwrap();
@@ -72,10 +72,10 @@ fn a_volume_of_one_layer_is_copied_as_it_is() {
 
 #[test]
 fn nothing_outside_the_image_is_copied() {
-    let bench = bench();
-    bench.take("it", &[filled().bytes()]).unwrap();
-    let view = bench.store.create_view("c", "it").unwrap();
-    let to = empty(&bench, "to");
+    let test_store = test_store();
+    test_store.take("it", &[filled().bytes()]).unwrap();
+    let view = test_store.store.create_view("c", "it").unwrap();
+    let to = empty(&test_store, "to");
     // The image has no /etc of its own.
     for path in ["/missing", "/out", "/data/missing/deeper"] {
         assert!(!copy_volume(&view.overlay, path, &to).unwrap(), "{path}");
@@ -90,21 +90,21 @@ fn nothing_outside_the_image_is_copied() {
 #[test]
 fn a_volume_of_several_layers_shows_the_last_of_each() {
     let test = "volume::tests::a_volume_of_several_layers_shows_the_last_of_each";
-    if !in_own_mounts(test) {
+    if !in_private_mount_namespace(test) {
         return;
     }
-    let bench = bench();
+    let test_store = test_store();
     let upper = Tar::new()
         .file("data/.wh.gone", "")
         .file("data/deep/.wh..wh..opq", "")
         .file("data/deep/new", "x");
-    bench.take("it", &[filled().bytes(), upper.bytes()]).unwrap();
-    let view = bench.store.create_view("c", "it").unwrap();
+    test_store.take("it", &[filled().bytes(), upper.bytes()]).unwrap();
+    let view = test_store.store.create_view("c", "it").unwrap();
     // Files that a container wrote before are not copied.
     let changes = view.overlay.upper.clone().unwrap().changes;
     fs::create_dir(changes.join("data")).unwrap();
     fs::write(changes.join("data/mine"), "x").unwrap();
-    let to = empty(&bench, "to");
+    let to = empty(&test_store, "to");
     let before = fs::read_to_string("/proc/self/mountinfo").unwrap();
     assert!(copy_volume(&view.overlay, "/data", &to).unwrap());
     assert_eq!(fs::read_to_string("/proc/self/mountinfo").unwrap(), before);

@@ -13,31 +13,31 @@ const HOOKS: [&str; 6] =
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub(super) struct Document {
+pub(super) struct CdiDocument {
     cdi_version: String,
     pub(super) kind: String,
     #[serde(default)]
     annotations: BTreeMap<String, String>,
     #[serde(default)]
-    pub(super) devices: Vec<Device>,
+    pub(super) devices: Vec<CdiDeviceEntry>,
     #[serde(default)]
-    pub(super) container_edits: Edits,
+    pub(super) container_edits: ContainerEdits,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub(super) struct Device {
+pub(super) struct CdiDeviceEntry {
     pub(super) name: String,
     #[serde(default)]
     annotations: BTreeMap<String, String>,
     #[serde(default)]
-    pub(super) container_edits: Edits,
+    pub(super) container_edits: ContainerEdits,
 }
 
 /// What a container gets.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
-pub struct Edits {
+pub struct ContainerEdits {
     /// `NAME=value`
     pub env: Vec<String>,
     pub device_nodes: Vec<DeviceNode>,
@@ -95,7 +95,7 @@ pub struct Hook {
     pub timeout: Option<u32>,
 }
 
-impl Document {
+impl CdiDocument {
     pub(super) fn parse(text: &[u8], is_yaml: bool) -> Result<Self, String> {
         let document: Self = if is_yaml {
             let text = std::str::from_utf8(text).map_err(|_| "it is no UTF-8 text".to_owned())?;
@@ -119,10 +119,10 @@ impl Document {
             return Err("devices: there are none".to_owned());
         }
         for (at, device) in self.devices.iter().enumerate() {
-            let wrong = |why: String| format!("devices[{at}]: {why}");
+            let wrong = |reason: String| format!("devices[{at}]: {reason}");
             names::check_device(&device.name).map_err(wrong)?;
             device.container_edits.check().map_err(wrong)?;
-            if device.container_edits == Edits::default() {
+            if device.container_edits == ContainerEdits::default() {
                 return Err(wrong(format!("{:?} has no containerEdits", device.name)));
             }
             if self.devices[..at].iter().any(|other| other.name == device.name) {
@@ -133,7 +133,7 @@ impl Document {
     }
 }
 
-impl Edits {
+impl ContainerEdits {
     pub(super) fn append(&mut self, more: &Self) {
         self.env.extend(more.env.iter().cloned());
         self.device_nodes.extend(more.device_nodes.iter().cloned());
@@ -153,7 +153,7 @@ impl Edits {
             }
         }
         for node in &self.device_nodes {
-            let wrong = |why: String| format!("deviceNodes {:?}: {why}", node.path);
+            let wrong = |reason: String| format!("deviceNodes {:?}: {reason}", node.path);
             if !node.path.starts_with('/') {
                 return Err(wrong("path: expected an absolute path".to_owned()));
             }

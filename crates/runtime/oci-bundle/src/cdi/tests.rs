@@ -4,7 +4,7 @@ use serde_json::json;
 
 use super::*;
 
-fn edits(text: serde_json::Value) -> Edits {
+fn edits(text: serde_json::Value) -> ContainerEdits {
     serde_json::from_value(text).unwrap()
 }
 
@@ -16,9 +16,9 @@ fn one_device(name: &str) -> serde_json::Value {
     })
 }
 
-fn write(folder: &Path, name: &str, text: &str) {
-    fs::create_dir_all(folder).unwrap();
-    fs::write(folder.join(name), text).unwrap();
+fn write(dir: &Path, name: &str, text: &str) {
+    fs::create_dir_all(dir).unwrap();
+    fs::write(dir.join(name), text).unwrap();
 }
 
 fn names(list: &[&str]) -> Vec<String> {
@@ -26,7 +26,7 @@ fn names(list: &[&str]) -> Vec<String> {
 }
 
 #[test]
-fn json_and_yaml_say_the_same() {
+fn json_and_yaml_give_the_same_document() {
     let yaml = "---\n\
         cdiVersion: 1.0.0\n\
         kind: \"vendor.com/thing\"\n\
@@ -58,31 +58,31 @@ fn json_and_yaml_say_the_same() {
             "additionalGids": [44]
         }}]
     });
-    let of_yaml = Document::parse(yaml.as_bytes(), true).unwrap();
-    assert_eq!(of_yaml, Document::parse(json.to_string().as_bytes(), false).unwrap());
+    let of_yaml = CdiDocument::parse(yaml.as_bytes(), true).unwrap();
+    assert_eq!(of_yaml, CdiDocument::parse(json.to_string().as_bytes(), false).unwrap());
     assert_eq!(of_yaml.devices[0].container_edits.device_nodes[0].file_mode, Some(0o660));
 }
 
 #[test]
-fn devices_bring_what_their_file_has_for_all_once_and_their_own() {
-    let folder = tempfile::tempdir().unwrap();
+fn devices_get_the_edits_of_their_file_once_and_their_own() {
+    let dir = tempfile::tempdir().unwrap();
     let mut two = one_device("a");
     two["devices"].as_array_mut().unwrap().push(
         json!({"name": "b:1", "containerEdits": {"env": ["ONE=b"], "additionalGids": [0, 7]}}),
     );
-    write(folder.path(), "x.json", &two.to_string());
-    write(folder.path(), "ignored.txt", "nothing");
-    fs::create_dir(folder.path().join("folder.json")).unwrap();
-    let missing = folder.path().join("missing");
-    let registry = Registry::read(&[missing, folder.path().to_owned()]);
+    write(dir.path(), "x.json", &two.to_string());
+    write(dir.path(), "ignored.txt", "nothing");
+    fs::create_dir(dir.path().join("folder.json")).unwrap();
+    let missing = dir.path().join("missing");
+    let registry = CdiRegistry::read(&[missing, dir.path().to_owned()]);
     let found = registry.edits(&names(&["vendor.com/thing=b:1", "vendor.com/thing=a"])).unwrap();
     let expected = json!({"env": ["ALL=1", "ONE=b", "ONE=a"], "additionalGids": [0, 7]});
     assert_eq!(found, edits(expected));
-    assert!(registry.problems().is_empty(), "{:?}", registry.problems());
+    assert!(registry.errors().is_empty(), "{:?}", registry.errors());
 }
 
 #[test]
-fn a_later_folder_wins_and_a_conflict_in_one_folder_is_nobodys() {
+fn a_later_dir_wins_and_a_device_defined_twice_in_one_dir_is_unresolvable() {
     let root = tempfile::tempdir().unwrap();
     let (etc, run) = (root.path().join("etc"), root.path().join("run"));
     let with = |value: &str| {
@@ -92,12 +92,12 @@ fn a_later_folder_wins_and_a_conflict_in_one_folder_is_nobodys() {
     };
     write(&etc, "one.json", &with("etc"));
     write(&run, "one.json", &with("run"));
-    let folders = [etc.clone(), run.clone()];
+    let dirs = [etc.clone(), run.clone()];
     let wanted = names(&["vendor.com/thing=a"]);
-    let found = Registry::read(&folders).edits(&wanted).unwrap();
+    let found = CdiRegistry::read(&dirs).edits(&wanted).unwrap();
     assert_eq!(found.env[0], "FROM=run");
     write(&run, "two.json", &with("other"));
-    let error = Registry::read(&folders).edits(&wanted).unwrap_err().to_string();
+    let error = CdiRegistry::read(&dirs).edits(&wanted).unwrap_err().to_string();
     assert!(
         error.starts_with("unresolvable CDI devices vendor.com/thing=a (conflicting"),
         "{error}"
@@ -105,15 +105,15 @@ fn a_later_folder_wins_and_a_conflict_in_one_folder_is_nobodys() {
     // A conflict is resolved by a directory of higher precedence.
     fs::remove_file(run.join("two.json")).unwrap();
     write(&etc, "two.json", &with("other"));
-    assert_eq!(Registry::read(&folders).edits(&wanted).unwrap().env[0], "FROM=run");
+    assert_eq!(CdiRegistry::read(&dirs).edits(&wanted).unwrap().env[0], "FROM=run");
 }
 
 #[test]
-fn what_is_wrong_with_a_file_is_told_when_a_name_is_missing() {
-    let folder = tempfile::tempdir().unwrap();
-    write(folder.path(), "bad.json", "{");
-    write(folder.path(), "good.json", &one_device("a").to_string());
-    let registry = Registry::read(&[folder.path().to_owned()]);
+fn an_unresolved_name_is_reported_with_the_errors_of_its_files() {
+    let dir = tempfile::tempdir().unwrap();
+    write(dir.path(), "bad.json", "{");
+    write(dir.path(), "good.json", &one_device("a").to_string());
+    let registry = CdiRegistry::read(&[dir.path().to_owned()]);
     assert!(registry.edits(&names(&["vendor.com/thing=a"])).is_ok());
     let error = registry.edits(&names(&["v/c=x", "vendor.com/thing=a", "v/c=y"])).unwrap_err();
     let text = error.to_string();
@@ -123,23 +123,23 @@ fn what_is_wrong_with_a_file_is_told_when_a_name_is_missing() {
 
 #[test]
 fn a_fifo_and_a_huge_file_are_left_out() {
-    let folder = tempfile::tempdir().unwrap();
-    let fifo = folder.path().join("fifo.json");
+    let dir = tempfile::tempdir().unwrap();
+    let fifo = dir.path().join("fifo.json");
     let made = std::process::Command::new("mkfifo").arg(&fifo).status().unwrap();
     assert!(made.success());
-    let huge = File::create(folder.path().join("huge.yaml")).unwrap();
-    huge.set_len(LARGEST_FILE + 1).unwrap();
-    let registry = Registry::read(&[folder.path().to_owned()]);
-    let problems = registry.problems().join("\n");
-    assert!(problems.contains("no plain file") && problems.contains("bytes"), "{problems}");
+    let huge = File::create(dir.path().join("huge.yaml")).unwrap();
+    huge.set_len(MAX_FILE_SIZE + 1).unwrap();
+    let registry = CdiRegistry::read(&[dir.path().to_owned()]);
+    let errors = registry.errors().join("\n");
+    assert!(errors.contains("no plain file") && errors.contains("bytes"), "{errors}");
 }
 
 #[test]
-fn files_that_are_not_as_they_should_be_are_refused_with_the_reason() {
+fn invalid_files_are_refused_with_the_reason() {
     let changed = |place: &str, value: serde_json::Value| {
         let mut all = one_device("a");
         *all.pointer_mut(place).unwrap() = value;
-        Document::parse(all.to_string().as_bytes(), false).unwrap_err()
+        CdiDocument::parse(all.to_string().as_bytes(), false).unwrap_err()
     };
     let edit = |value: serde_json::Value| changed("/containerEdits", value);
     let device = "/devices/0/name";
@@ -170,7 +170,7 @@ fn files_that_are_not_as_they_should_be_are_refused_with_the_reason() {
     let mut twice = one_device("a");
     let same = twice["devices"][0].clone();
     twice["devices"].as_array_mut().unwrap().push(same);
-    let error = Document::parse(twice.to_string().as_bytes(), false).unwrap_err();
+    let error = CdiDocument::parse(twice.to_string().as_bytes(), false).unwrap_err();
     assert!(error.contains("twice"), "{error}");
 }
 

@@ -6,23 +6,23 @@
 use saphyr_parser::{Event, Parser, ScalarStyle};
 use serde_json::{Map, Number, Value};
 
-const DEEPEST: usize = 32;
-const MOST: usize = 100_000;
+const MAX_DEPTH: usize = 32;
+const MAX_COUNT: usize = 100_000;
 
-enum Open {
+enum OpenNode {
     List(Vec<Value>),
     Map(Map<String, Value>, Option<String>),
 }
 
 pub(super) fn parse(text: &str) -> Result<Value, String> {
     let mut parser = Parser::new_from_str(text);
-    let mut open: Vec<Open> = Vec::new();
+    let mut open: Vec<OpenNode> = Vec::new();
     let mut count = 0;
     while let Some(event) = parser.next_event() {
         let (event, span) = event.map_err(|error| format!("not valid YAML: {error}"))?;
         let line = span.start.line();
         count += 1;
-        if count > MOST || open.len() > DEEPEST {
+        if count > MAX_COUNT || open.len() > MAX_DEPTH {
             return Err(format!("line {line}: it has too many values or is too deep"));
         }
         let done = match event {
@@ -30,16 +30,16 @@ pub(super) fn parse(text: &str) -> Result<Value, String> {
             Event::StreamEnd | Event::DocumentEnd => break,
             Event::Alias(_) => return Err(format!("line {line}: aliases are not taken here")),
             Event::SequenceStart(..) => {
-                open.push(Open::List(Vec::new()));
+                open.push(OpenNode::List(Vec::new()));
                 None
             }
             Event::MappingStart(..) => {
-                open.push(Open::Map(Map::new(), None));
+                open.push(OpenNode::Map(Map::new(), None));
                 None
             }
             Event::SequenceEnd | Event::MappingEnd => match open.pop() {
-                Some(Open::List(list)) => Some(Value::Array(list)),
-                Some(Open::Map(map, _)) => Some(Value::Object(map)),
+                Some(OpenNode::List(list)) => Some(Value::Array(list)),
+                Some(OpenNode::Map(map, _)) => Some(Value::Object(map)),
                 None => None,
             },
             Event::Scalar(text, style, _, _) => Some(scalar(&text, style)),
@@ -47,8 +47,8 @@ pub(super) fn parse(text: &str) -> Result<Value, String> {
         let Some(value) = done else { continue };
         match open.last_mut() {
             None => return Ok(value),
-            Some(Open::List(list)) => list.push(value),
-            Some(Open::Map(map, key)) => match key.take() {
+            Some(OpenNode::List(list)) => list.push(value),
+            Some(OpenNode::Map(map, key)) => match key.take() {
                 Some(name) if map.contains_key(&name) => {
                     return Err(format!("line {line}: the key {name:?} is there twice"));
                 }

@@ -2,7 +2,7 @@
 
 use container_create::spec::{IdRange, MountKind, MountSpec, Propagation};
 
-use super::{Result, Unsuitable, propagation_of, unsuitable};
+use super::{Result, UnsupportedSpec, propagation_of, unsupported};
 use crate::json::{Json, Members};
 
 pub(super) fn list(mounts: &[MountSpec]) -> Result<Vec<Json>> {
@@ -21,9 +21,9 @@ pub(super) fn propagation(number: i32) -> Result<&'static str> {
 
 fn one(mount: &MountSpec) -> Result<Json> {
     let kind = MountKind::try_from(mount.kind)
-        .map_err(|_| Unsuitable(format!("{} is no kind of mount", mount.kind)))?;
+        .map_err(|_| UnsupportedSpec(format!("{} is no kind of mount", mount.kind)))?;
     if !mount.sub_path.is_empty() {
-        return unsuitable(format!(
+        return unsupported(format!(
             "the mount at {} names {:?} beneath its source, which was to be resolved before",
             mount.target, mount.sub_path
         ));

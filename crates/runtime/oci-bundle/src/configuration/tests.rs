@@ -42,7 +42,7 @@ fn document(spec: &ContainerSpec) -> Value {
 }
 
 /// The value at a path of the document after a change of the default specification.
-fn becomes(place: &str, change: impl FnOnce(&mut ContainerSpec)) -> Value {
+fn written_as(place: &str, change: impl FnOnce(&mut ContainerSpec)) -> Value {
     let mut spec = plain();
     change(&mut spec);
     document(&spec).pointer(place).cloned().unwrap_or(Value::Null)
@@ -55,7 +55,7 @@ fn refused(change: impl FnOnce(&mut ContainerSpec)) -> String {
 }
 
 #[test]
-fn a_plain_container_says_no_more_than_it_must() {
+fn a_minimal_container_has_a_minimal_configuration() {
     assert_eq!(
         document(&plain()),
         json!({
@@ -76,7 +76,7 @@ fn a_plain_container_says_no_more_than_it_must() {
 
 #[test]
 fn processes_keep_their_user_and_rights() {
-    let value = becomes("/process", |spec| {
+    let value = written_as("/process", |spec| {
         spec.process = Some(ProcessSpec {
             arguments: vec!["a b".to_owned()],
             environment: vec!["X=\"1\"".to_owned()],
@@ -129,14 +129,14 @@ fn hooks_read_where_the_root_is() {
 
 #[test]
 fn files_have_their_label() {
-    let label = becomes("/linux/mountLabel", |spec| spec.mount_label = "u:o:f:s0".to_owned());
+    let label = written_as("/linux/mountLabel", |spec| spec.mount_label = "u:o:f:s0".to_owned());
     assert_eq!(label, json!("u:o:f:s0"));
 }
 
 #[test]
 fn namespaces_are_new_entered_or_the_machines() {
     let with = |pid: NamespaceMode, network: NamespaceMode| {
-        becomes("/linux/namespaces", |spec| {
+        written_as("/linux/namespaces", |spec| {
             let namespaces = spec.namespaces.get_or_insert_default();
             namespaces.pid = pid.into();
             namespaces.network = network.into();
@@ -151,14 +151,14 @@ fn namespaces_are_new_entered_or_the_machines() {
         with(NamespaceMode::Container, NamespaceMode::Node),
         json!([{"type": "mount"}, {"type": "pid"}, {"type": "cgroup"}])
     );
-    let why = refused(|spec| {
+    let reason = refused(|spec| {
         spec.namespaces.get_or_insert_default().pid = NamespaceMode::Target.into();
     });
-    assert_eq!(why, "the pod has no pid namespace to enter");
-    let why = refused(|spec| {
+    assert_eq!(reason, "the pod has no pid namespace to enter");
+    let reason = refused(|spec| {
         spec.namespaces.get_or_insert_default().user = NamespaceMode::Pod.into();
     });
-    assert!(why.contains("user namespace"), "{why}");
+    assert!(reason.contains("user namespace"), "{reason}");
 }
 
 #[test]
@@ -169,7 +169,8 @@ fn mounts_of_every_kind() {
         target: "/in".to_owned(),
         ..Default::default()
     };
-    let options = |mount: MountSpec| becomes("/mounts/0/options", |spec| spec.mounts = vec![mount]);
+    let options =
+        |mount: MountSpec| written_as("/mounts/0/options", |spec| spec.mounts = vec![mount]);
     assert_eq!(options(bind()), json!(["rbind", "rw", "rprivate"]));
     assert_eq!(
         options(MountSpec { not_recursive: true, read_only: true, ..bind() }),
@@ -186,7 +187,7 @@ fn mounts_of_every_kind() {
         ..Default::default()
     };
     assert_eq!(
-        becomes("/mounts/0", |spec| spec.mounts = vec![tmpfs]),
+        written_as("/mounts/0", |spec| spec.mounts = vec![tmpfs]),
         json!({"destination": "/dev", "type": "tmpfs", "source": "tmpfs", "options": ["mode=755"]})
     );
     for (kind, name) in [
@@ -198,24 +199,24 @@ fn mounts_of_every_kind() {
         (MountKind::Cgroup, "cgroup"),
     ] {
         let mount = MountSpec { kind: kind.into(), target: "/x".to_owned(), ..Default::default() };
-        assert_eq!(becomes("/mounts/0/type", |spec| spec.mounts = vec![mount]), json!(name));
+        assert_eq!(written_as("/mounts/0/type", |spec| spec.mounts = vec![mount]), json!(name));
     }
     let range = vec![IdRange { inside: 0, outside: 1000, count: 10 }];
     let mapped = IdMappings { users: range.clone(), groups: range };
     let mount = MountSpec { id_mappings: Some(mapped), ..bind() };
     assert_eq!(
-        becomes("/mounts/0/uidMappings", |spec| spec.mounts = vec![mount]),
+        written_as("/mounts/0/uidMappings", |spec| spec.mounts = vec![mount]),
         json!([{"containerID": 0, "hostID": 1000, "size": 10}])
     );
-    let why = refused(|spec| {
+    let reason = refused(|spec| {
         spec.mounts = vec![MountSpec { sub_path: "a/b".to_owned(), ..bind() }];
     });
-    assert!(why.contains("\"a/b\""), "{why}");
+    assert!(reason.contains("\"a/b\""), "{reason}");
 }
 
 #[test]
 fn groups_have_their_limits_and_devices() {
-    let value = becomes("/linux", |spec| {
+    let value = written_as("/linux", |spec| {
         spec.cgroup = Some(CgroupSpec {
             path: "/pods/one".to_owned(),
             limits: Some(LimitsSpec {
@@ -269,7 +270,7 @@ fn groups_have_their_limits_and_devices() {
         json!([{"path": "/dev/x", "type": "c", "major": 10, "minor": 200, "fileMode": 432,
                 "uid": 0, "gid": 0}])
     );
-    let all = becomes("/linux/resources/devices", |spec| {
+    let all = written_as("/linux/resources/devices", |spec| {
         spec.cgroup = Some(CgroupSpec { all_devices: true, ..Default::default() });
     });
     assert_eq!(all, json!([{"allow": true, "access": "rwm"}]));
@@ -292,8 +293,8 @@ fn systemd_scopes_are_named_in_three_parts() {
 }
 
 #[test]
-fn the_rest_is_carried_over() {
-    let value = becomes("", |spec| {
+fn paths_sysctls_and_annotations_are_written() {
+    let value = written_as("", |spec| {
         spec.masked_paths = vec!["/proc/kcore".to_owned()];
         spec.read_only_paths = vec!["/proc/sys".to_owned()];
         spec.sysctls = [("kernel.shmmax".to_owned(), "1".to_owned())].into();
@@ -338,8 +339,8 @@ fn the_rest_is_carried_over() {
 }
 
 #[test]
-fn what_cannot_be_said_is_refused() {
-    for (why, change) in [
+fn a_spec_that_oci_cannot_express_is_refused() {
+    for (reason, change) in [
         ("no process", (|spec| spec.process = None) as fn(&mut ContainerSpec)),
         ("no security", |spec| spec.security = None),
         ("no root", |spec| spec.root = None),
@@ -358,13 +359,13 @@ fn what_cannot_be_said_is_refused() {
             spec.security.get_or_insert_default().seccomp = Some(SeccompSpec::default());
         }),
     ] {
-        let told = refused(change);
-        assert!(told.contains(why), "{told:?} has no {why:?}");
+        let configuration = refused(change);
+        assert!(configuration.contains(reason), "{configuration:?} has no {reason:?}");
     }
 }
 
 #[test]
-fn a_name_goes_with_a_namespace_for_it() {
+fn a_hostname_is_written_only_with_a_uts_namespace() {
     for (uts, expected) in [(NamespaceMode::Pod, json!("web")), (NamespaceMode::Node, Value::Null)]
     {
         let mut spec = plain();

@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn every_string_comes_back_as_it_went() {
+fn every_string_survives_a_round_trip() {
     for text in ["", "plain", "a \"quoted\" \\ path", "line\nbreak\ttab", "\u{1}\u{1f}", "ö☂🦀"]
     {
         let written = Json::from(text).write();

@@ -2,34 +2,36 @@
 
 use super::*;
 
-fn full() -> Profile {
+fn full() -> SeccompProfile {
     let comparisons = [
-        Comparison::Equal(0),
-        Comparison::NotEqual(u64::MAX),
-        Comparison::Less(1),
-        Comparison::LessOrEqual(2),
-        Comparison::Greater(3),
-        Comparison::GreaterOrEqual(4),
-        Comparison::MaskedEqual { mask: 5, value: 6 },
+        ArgumentComparison::Equal(0),
+        ArgumentComparison::NotEqual(u64::MAX),
+        ArgumentComparison::Less(1),
+        ArgumentComparison::LessOrEqual(2),
+        ArgumentComparison::Greater(3),
+        ArgumentComparison::GreaterOrEqual(4),
+        ArgumentComparison::MaskedEqual { mask: 5, value: 6 },
     ];
-    let conditions: Vec<Condition> =
-        comparisons.into_iter().map(|comparison| Condition { argument: 1, comparison }).collect();
+    let conditions: Vec<ArgumentCondition> = comparisons
+        .into_iter()
+        .map(|comparison| ArgumentCondition { argument: 1, comparison })
+        .collect();
     let actions = [
-        Action::Allow,
-        Action::Errno(38),
-        Action::KillProcess,
-        Action::KillThread,
-        Action::Trap,
-        Action::Log,
-        Action::Trace(3),
+        SeccompAction::Allow,
+        SeccompAction::Errno(38),
+        SeccompAction::KillProcess,
+        SeccompAction::KillThread,
+        SeccompAction::Trap,
+        SeccompAction::Log,
+        SeccompAction::Trace(3),
     ];
-    let rules = actions.into_iter().map(|action| Rule {
+    let rules = actions.into_iter().map(|action| SyscallRule {
         syscalls: vec!["ptrace".to_owned(), "clone".to_owned()],
         action,
         conditions: conditions.clone(),
     });
-    Profile {
-        default_action: Action::Errno(1),
+    SeccompProfile {
+        default_action: SeccompAction::Errno(1),
         architectures: architectures(),
         rules: rules.collect(),
         flags: None,
@@ -37,14 +39,14 @@ fn full() -> Profile {
 }
 
 #[test]
-fn what_is_written_reads_as_the_same_profile() {
+fn a_written_profile_is_read_back_unchanged() {
     let mut profile = full();
     assert_eq!(parse(write(&profile).as_bytes()).unwrap(), profile);
-    profile.default_action = Action::Allow;
+    profile.default_action = SeccompAction::Allow;
     assert!(!write(&profile).contains("defaultErrnoRet"));
     assert_eq!(parse(write(&profile).as_bytes()).unwrap(), profile);
     for (log, allow_speculation) in [(false, false), (true, false), (false, true), (true, true)] {
-        profile.flags = Some(Flags { log, allow_speculation });
+        profile.flags = Some(FilterFlags { log, allow_speculation });
         assert_eq!(parse(write(&profile).as_bytes()).unwrap(), profile);
     }
 }
@@ -55,7 +57,7 @@ fn flags_are_kept_without_effect_or_refused() {
         let text = format!(r#"{{"defaultAction":"SCMP_ACT_ALLOW"{list}}}"#);
         parse(text.as_bytes()).map(|profile| profile.flags)
     };
-    let set = |log, allow_speculation| Ok(Some(Flags { log, allow_speculation }));
+    let set = |log, allow_speculation| Ok(Some(FilterFlags { log, allow_speculation }));
     assert_eq!(read(""), Ok(None));
     assert_eq!(read(r#","flags":null"#), Ok(None));
     assert_eq!(read(r#","flags":[]"#), set(false, false));
@@ -70,7 +72,7 @@ fn flags_are_kept_without_effect_or_refused() {
 }
 
 #[test]
-fn what_is_unknown_is_refused() {
+fn unknown_actions_flags_and_operators_are_refused() {
     for text in [
         r#"{}"#,
         r#"{"defaultAction":"SCMP_ACT_NOTHING"}"#,
@@ -84,7 +86,7 @@ fn what_is_unknown_is_refused() {
 }
 
 #[test]
-fn this_machine_is_always_meant() {
+fn the_native_architecture_is_always_included() {
     let Some(native) = Architecture::native() else { return };
     for text in [
         r#"{"defaultAction":"SCMP_ACT_ALLOW"}"#,

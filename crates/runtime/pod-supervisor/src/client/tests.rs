@@ -3,9 +3,9 @@
 use super::*;
 use tokio::net::UnixListener;
 
-async fn next(socket: &UnixStream, reader: &mut FrameReader) -> Request {
+async fn next(socket: &UnixStream, reader: &mut FrameReader) -> SupervisorRequest {
     loop {
-        if let Some(received) = reader.take::<Request>().expect("a frame") {
+        if let Some(received) = reader.take::<SupervisorRequest>().expect("a frame") {
             return received.message;
         }
         socket.readable().await.expect("ready");
@@ -18,52 +18,57 @@ async fn next(socket: &UnixStream, reader: &mut FrameReader) -> Request {
     }
 }
 
-fn say(socket: &UnixStream, id: u64, told: Told) {
-    let answer = Answer { id, failure: None, told: Some(told) };
-    let reply = Reply { said: Some(Said::Answer(answer)) };
-    let mut frame = Outgoing::new(&reply, Vec::new()).expect("a frame");
+fn send_response(socket: &UnixStream, id: u64, body: ResponseBody) {
+    let response = Response { id, error: None, body: Some(body) };
+    let reply = SupervisorMessage { body: Some(MessageBody::Response(response)) };
+    let mut frame = OutgoingFrame::new(&reply, Vec::new()).expect("a frame");
     assert!(frame.send(socket.as_fd()).expect("sent"));
 }
 
-async fn welcome(listener: &UnixListener) -> (UnixStream, FrameReader) {
+async fn accept_and_greet(listener: &UnixListener) -> (UnixStream, FrameReader) {
     let (socket, _) = listener.accept().await.expect("accepted");
     let mut reader = FrameReader::default();
     let request = next(&socket, &mut reader).await;
-    say(&socket, request.id, Told::Hello(Hello { version: 99, program: "test".into() }));
+    send_response(
+        &socket,
+        request.id,
+        ResponseBody::Hello(Hello { version: 99, program: "test".into() }),
+    );
     (socket, reader)
 }
 
-async fn greeted() -> (tempfile::TempDir, UnixStream, FrameReader, Connection) {
-    let folder = tempfile::tempdir().expect("a folder");
-    let listener = UnixListener::bind(folder.path().join(crate::SOCKET)).expect("bound");
-    let connecting = Client::connect(folder.path());
-    let (connection, (socket, reader)) = tokio::join!(connecting, welcome(&listener));
-    (folder, socket, reader, connection.expect("connected"))
+async fn greeted() -> (tempfile::TempDir, UnixStream, FrameReader, ClientConnection) {
+    let dir = tempfile::tempdir().expect("a folder");
+    let listener = UnixListener::bind(dir.path().join(crate::SOCKET)).expect("bound");
+    let connecting = SupervisorClient::connect(dir.path());
+    let (connection, (socket, reader)) = tokio::join!(connecting, accept_and_greet(&listener));
+    (dir, socket, reader, connection.expect("connected"))
 }
 
 /// The supervisor listens from inside its directory; a server must find the socket there.
 #[tokio::test]
-async fn a_folder_deeper_than_a_sockets_name_is_reached() {
+async fn a_socket_path_longer_than_sun_path_can_be_connected_to() {
     let outer = tempfile::tempdir().expect("a folder");
-    let folder = outer.path().join("x".repeat(100)).join("y".repeat(100));
-    std::fs::create_dir_all(&folder).expect("made");
-    let nobody = Client::connect(&folder).await.expect_err("nobody is there");
-    assert!(nobody.is_nobody(), "{nobody}");
-    assert!(!crate::afterwards::supervisor_lives(&folder));
+    let dir = outer.path().join("x".repeat(100)).join("y".repeat(100));
+    std::fs::create_dir_all(&dir).expect("made");
+    let not_listening = SupervisorClient::connect(&dir).await.expect_err("nobody is there");
+    assert!(not_listening.is_not_listening(), "{not_listening}");
+    assert!(!crate::orphans::supervisor_is_alive(&dir));
     // Bound by a short path, as the supervisor does it.
     let short = outer.path().join("s");
     let listener = UnixListener::bind(&short).expect("bound");
-    std::fs::rename(&short, folder.join(crate::SOCKET)).expect("moved");
-    let (connection, _) = tokio::join!(Client::connect(&folder), welcome(&listener));
+    std::fs::rename(&short, dir.join(crate::SOCKET)).expect("moved");
+    let (connection, _) =
+        tokio::join!(SupervisorClient::connect(&dir), accept_and_greet(&listener));
     assert_eq!(connection.expect("connected").version, VERSION);
-    assert!(crate::afterwards::supervisor_lives(&folder));
-    let none = Client::connect(&folder.join("none")).await.expect_err("no folder");
-    assert!(none.is_nobody(), "{none}");
+    assert!(crate::orphans::supervisor_is_alive(&dir));
+    let none = SupervisorClient::connect(&dir.join("none")).await.expect_err("no folder");
+    assert!(none.is_not_listening(), "{none}");
 }
 
 #[tokio::test]
-async fn answers_reach_their_own_callers_in_any_order() {
-    let (_folder, socket, mut reader, connection) = greeted().await;
+async fn responses_reach_their_callers_in_any_order() {
+    let (_dir, socket, mut reader, connection) = greeted().await;
     assert_eq!(connection.version, VERSION);
     let driver = tokio::spawn(connection.driver.run());
     let (one, two) = (connection.client.clone(), connection.client);
@@ -71,30 +76,38 @@ async fn answers_reach_their_own_callers_in_any_order() {
     let a = next(&socket, &mut reader).await;
     let second = tokio::spawn(async move { two.start("x").await });
     let b = next(&socket, &mut reader).await;
-    say(&socket, b.id, Told::Container(ContainerState { pid: 7, ..Default::default() }));
+    send_response(
+        &socket,
+        b.id,
+        ResponseBody::Container(ContainerState { pid: 7, ..Default::default() }),
+    );
     assert_eq!(second.await.expect("joined").expect("answered").pid, 7);
-    say(&socket, a.id, Told::State(PodState { init_pid: 5, ..Default::default() }));
+    send_response(
+        &socket,
+        a.id,
+        ResponseBody::State(PodState { init_pid: 5, ..Default::default() }),
+    );
     assert_eq!(first.await.expect("joined").expect("answered").init_pid, 5);
     driver.abort();
 }
 
 #[tokio::test]
 async fn a_supervisor_that_dies_fails_every_call_at_once() {
-    let (_folder, socket, mut reader, connection) = greeted().await;
+    let (_dir, socket, mut reader, connection) = greeted().await;
     let driver = tokio::spawn(connection.driver.run());
     let (client, other) = (connection.client.clone(), connection.client);
-    assert!(!other.is_ended());
+    assert!(!other.is_disconnected());
     let call = tokio::spawn(async move { client.list().await });
     next(&socket, &mut reader).await;
     drop(socket);
     let error = call.await.expect("joined").expect_err("gone");
-    assert!(error.is_gone() && other.is_ended(), "{error}");
-    assert!(driver.await.expect("joined").is_gone());
+    assert!(error.is_disconnected() && other.is_disconnected(), "{error}");
+    assert!(driver.await.expect("joined").is_disconnected());
 }
 
 #[tokio::test(start_paused = true)]
-async fn silence_ends_at_the_deadline() {
-    let (_folder, _socket, _reader, connection) = greeted().await;
+async fn a_call_without_an_answer_fails_at_its_deadline() {
+    let (_dir, _socket, _reader, connection) = greeted().await;
     let driver = tokio::spawn(connection.driver.run());
     let error = connection.client.list().await.expect_err("silence");
     assert!(matches!(error, ClientError::Deadline { what: "list", .. }), "{error}");
@@ -102,14 +115,15 @@ async fn silence_ends_at_the_deadline() {
 }
 
 #[tokio::test]
-async fn events_that_nobody_reads_become_one_that_says_look_again() {
-    let (_folder, socket, mut reader, connection) = greeted().await;
+async fn unread_events_are_replaced_by_one_resync_event() {
+    let (_dir, socket, mut reader, connection) = greeted().await;
     let driver = tokio::spawn(connection.driver.run());
     let (client, mut events) = (connection.client, connection.events);
-    let happened = Some(crate::protocol::Happened::ExecExited(ExecState::default()));
-    for _ in 0..EVENTS + 10 {
-        let reply = Reply { said: Some(Said::Event(Event { happened: happened.clone() })) };
-        let mut frame = Outgoing::new(&reply, Vec::new()).expect("a frame");
+    let body = Some(crate::protocol::EventBody::ExecExited(ExecState::default()));
+    for _ in 0..EVENT_QUEUE + 10 {
+        let reply =
+            SupervisorMessage { body: Some(MessageBody::Event(Event { body: body.clone() })) };
+        let mut frame = OutgoingFrame::new(&reply, Vec::new()).expect("a frame");
         // The socket buffer has room for only a part of them.
         loop {
             socket.writable().await.expect("ready");
@@ -124,12 +138,12 @@ async fn events_that_nobody_reads_become_one_that_says_look_again() {
     let other = client.clone();
     let call = tokio::spawn(async move { other.list().await });
     let request = next(&socket, &mut reader).await;
-    say(&socket, request.id, Told::State(PodState::default()));
+    send_response(&socket, request.id, ResponseBody::State(PodState::default()));
     call.await.expect("joined").expect("answered");
-    for _ in 0..EVENTS {
-        assert_eq!(events.recv().await.expect("an event").happened, happened);
+    for _ in 0..EVENT_QUEUE {
+        assert_eq!(events.recv().await.expect("an event").body, body);
     }
-    assert_eq!(events.recv().await.expect("an event").happened, None);
+    assert_eq!(events.recv().await.expect("an event").body, None);
     drop(client);
     driver.abort();
 }

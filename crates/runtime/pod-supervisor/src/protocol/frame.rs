@@ -18,16 +18,16 @@ use rustix::net::{
 mod tests;
 
 /// The environment and mounts of the largest pod need far less.
-pub const LONGEST_FRAME: usize = 8 * 1024 * 1024;
-pub const MOST_DESCRIPTORS: usize = 8;
+pub const MAX_FRAME_SIZE: usize = 8 * 1024 * 1024;
+pub const MAX_DESCRIPTORS: usize = 8;
 const HEADER: usize = 8;
 const CHUNK: usize = 16 * 1024;
 
 #[derive(Debug, thiserror::Error)]
 pub enum FrameError {
-    #[error("a frame of {0} bytes; {LONGEST_FRAME} is the most")]
+    #[error("a frame of {0} bytes; {MAX_FRAME_SIZE} is the most")]
     TooLong(usize),
-    #[error("a frame with {0} descriptors; {MOST_DESCRIPTORS} is the most")]
+    #[error("a frame with {0} descriptors; {MAX_DESCRIPTORS} is the most")]
     TooManyDescriptors(usize),
     #[error("a frame that counts {counted} descriptors and brought {brought}")]
     MissingDescriptors { counted: usize, brought: usize },
@@ -39,7 +39,7 @@ pub enum FrameError {
 
 /// A message and the descriptors sent with it.
 #[derive(Debug)]
-pub struct Received<M> {
+pub struct ReceivedFrame<M> {
     pub message: M,
     pub descriptors: Vec<OwnedFd>,
 }
@@ -55,7 +55,7 @@ impl FrameReader {
     /// Reads once. `Ok(false)`: the peer has closed. `WouldBlock`: no data now.
     pub fn fill(&mut self, socket: BorrowedFd<'_>) -> Result<bool, FrameError> {
         let mut chunk = [0; CHUNK];
-        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST_DESCRIPTORS))];
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_DESCRIPTORS))];
         let mut control = RecvAncillaryBuffer::new(&mut space);
         let flags = RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT;
         let received = recvmsg(socket, &mut [IoSliceMut::new(&mut chunk)], &mut control, flags)
@@ -65,7 +65,7 @@ impl FrameReader {
                 self.descriptors.extend(descriptors);
             }
         }
-        if self.descriptors.len() > 2 * MOST_DESCRIPTORS {
+        if self.descriptors.len() > 2 * MAX_DESCRIPTORS {
             return Err(FrameError::TooManyDescriptors(self.descriptors.len()));
         }
         self.bytes.extend_from_slice(&chunk[..received.bytes]);
@@ -73,15 +73,15 @@ impl FrameReader {
     }
 
     /// The next whole frame, if there is one.
-    pub fn take<M: Message + Default>(&mut self) -> Result<Option<Received<M>>, FrameError> {
+    pub fn take<M: Message + Default>(&mut self) -> Result<Option<ReceivedFrame<M>>, FrameError> {
         let Some(header) = self.bytes.first_chunk::<HEADER>() else { return Ok(None) };
         let [a, b, c, d, e, f, g, h] = *header;
         let length = u32::from_le_bytes([a, b, c, d]) as usize;
         let counted = u32::from_le_bytes([e, f, g, h]) as usize;
-        if length > LONGEST_FRAME {
+        if length > MAX_FRAME_SIZE {
             return Err(FrameError::TooLong(length));
         }
-        if counted > MOST_DESCRIPTORS {
+        if counted > MAX_DESCRIPTORS {
             return Err(FrameError::TooManyDescriptors(counted));
         }
         let Some(body) = self.bytes.get(HEADER..HEADER + length) else { return Ok(None) };
@@ -94,25 +94,25 @@ impl FrameReader {
         self.bytes.drain(..HEADER + length);
         // Do not keep the memory of one large frame.
         self.bytes.shrink_to(CHUNK);
-        Ok(Some(Received { message, descriptors }))
+        Ok(Some(ReceivedFrame { message, descriptors }))
     }
 }
 
 /// A frame being sent.
 #[derive(Debug)]
-pub struct Outgoing {
+pub struct OutgoingFrame {
     bytes: Vec<u8>,
     sent: usize,
     descriptors: Vec<OwnedFd>,
 }
 
-impl Outgoing {
+impl OutgoingFrame {
     pub fn new(message: &impl Message, descriptors: Vec<OwnedFd>) -> Result<Self, FrameError> {
         let length = message.encoded_len();
-        if length > LONGEST_FRAME {
+        if length > MAX_FRAME_SIZE {
             return Err(FrameError::TooLong(length));
         }
-        if descriptors.len() > MOST_DESCRIPTORS {
+        if descriptors.len() > MAX_DESCRIPTORS {
             return Err(FrameError::TooManyDescriptors(descriptors.len()));
         }
         let mut bytes = Vec::with_capacity(HEADER + length);
@@ -133,7 +133,7 @@ impl Outgoing {
 
     /// Writes once; true when the whole frame is sent. `WouldBlock`: no room now.
     pub fn send(&mut self, socket: BorrowedFd<'_>) -> io::Result<bool> {
-        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST_DESCRIPTORS))];
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_DESCRIPTORS))];
         let mut control = SendAncillaryBuffer::new(&mut space);
         let borrowed: Vec<BorrowedFd<'_>> = self.descriptors.iter().map(AsFd::as_fd).collect();
         if !borrowed.is_empty() && !control.push(SendAncillaryMessage::ScmRights(&borrowed)) {

@@ -11,13 +11,16 @@ use std::path::Path;
 use prost::Message;
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 
-use crate::protocol::frame::{FrameReader, Outgoing, Received};
-use crate::protocol::{Answer, Event, Failure, FailureKind, Reply, Request, Said, Told};
+use crate::protocol::frame::{FrameReader, OutgoingFrame, ReceivedFrame};
+use crate::protocol::{
+    Event, MessageBody, RequestError, RequestErrorKind, Response, ResponseBody, SupervisorMessage,
+    SupervisorRequest,
+};
 
-use super::Asker;
+use super::RequestOrigin;
 
-const MOST: usize = 16;
-const LONGEST_QUEUE: usize = 4 * 1024 * 1024;
+const MAX_CONNECTIONS: usize = 16;
+const MAX_QUEUED_BYTES: usize = 4 * 1024 * 1024;
 
 pub(super) fn listen(path: &Path) -> io::Result<OwnedFd> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
@@ -27,8 +30,8 @@ pub(super) fn listen(path: &Path) -> io::Result<OwnedFd> {
         _ => {}
     }
     // The path may be longer than a socket address can hold.
-    let folder = path.parent().ok_or_else(|| io::Error::other("the socket has no directory"))?;
-    std::env::set_current_dir(folder)?;
+    let dir = path.parent().ok_or_else(|| io::Error::other("the socket has no directory"))?;
+    std::env::set_current_dir(dir)?;
     let name = path.file_name().ok_or_else(|| io::Error::other("the socket has no name"))?;
     let bound = rustix::net::bind(&socket, &rustix::net::SocketAddrUnix::new(Path::new(name))?);
     std::env::set_current_dir("/")?;
@@ -38,24 +41,24 @@ pub(super) fn listen(path: &Path) -> io::Result<OwnedFd> {
     Ok(socket)
 }
 
-pub(super) struct Connections {
+pub(super) struct AcceptedConnections {
     listener: OwnedFd,
-    open: Vec<Connection>,
+    open: Vec<AcceptedConnection>,
     next: u64,
 }
 
-struct Connection {
+struct AcceptedConnection {
     id: u64,
     socket: OwnedFd,
     reader: FrameReader,
-    queue: VecDeque<Outgoing>,
+    queue: VecDeque<OutgoingFrame>,
     queued: usize,
     /// It has sent hello, so it receives events.
     greeted: bool,
     broken: bool,
 }
 
-impl Connections {
+impl AcceptedConnections {
     pub(super) fn new(listener: OwnedFd) -> Self {
         Self { listener, open: Vec::new(), next: 1 }
     }
@@ -75,10 +78,10 @@ impl Connections {
             let peer = rustix::net::sockopt::socket_peercred(&socket);
             let known =
                 peer.is_ok_and(|peer| peer.uid.is_root() || peer.uid == rustix::process::getuid());
-            if known && self.open.len() < MOST {
+            if known && self.open.len() < MAX_CONNECTIONS {
                 let id = self.next;
                 self.next += 1;
-                self.open.push(Connection {
+                self.open.push(AcceptedConnection {
                     id,
                     socket,
                     reader: FrameReader::default(),
@@ -91,12 +94,12 @@ impl Connections {
         }
     }
 
-    fn find(&mut self, id: u64) -> Option<&mut Connection> {
+    fn find(&mut self, id: u64) -> Option<&mut AcceptedConnection> {
         self.open.iter_mut().find(|one| one.id == id)
     }
 
     /// The requests received on a connection, in order.
-    pub(super) fn read(&mut self, id: u64) -> Vec<Received<Request>> {
+    pub(super) fn read(&mut self, id: u64) -> Vec<ReceivedFrame<SupervisorRequest>> {
         let mut requests = Vec::new();
         let Some(connection) = self.find(id) else { return requests };
         match connection.reader.fill(connection.socket.as_fd()) {
@@ -124,29 +127,47 @@ impl Connections {
         }
     }
 
-    pub(super) fn answer(&mut self, to: Asker, told: Told, descriptors: Vec<OwnedFd>) {
-        let answer = Answer { id: to.request, failure: None, told: Some(told) };
-        self.say(to.connection, &Reply { said: Some(Said::Answer(answer)) }, descriptors);
+    pub(super) fn respond(
+        &mut self,
+        to: RequestOrigin,
+        body: ResponseBody,
+        descriptors: Vec<OwnedFd>,
+    ) {
+        let respond = Response { id: to.request, error: None, body: Some(body) };
+        self.send_message(
+            to.connection,
+            &SupervisorMessage { body: Some(MessageBody::Response(respond)) },
+            descriptors,
+        );
     }
 
-    pub(super) fn refuse(&mut self, to: Asker, kind: FailureKind, message: impl Into<String>) {
-        let failure = Failure { kind: kind as i32, message: message.into() };
-        let answer = Answer { id: to.request, failure: Some(failure), told: None };
-        self.say(to.connection, &Reply { said: Some(Said::Answer(answer)) }, Vec::new());
+    pub(super) fn refuse(
+        &mut self,
+        to: RequestOrigin,
+        kind: RequestErrorKind,
+        message: impl Into<String>,
+    ) {
+        let error = RequestError { kind: kind as i32, message: message.into() };
+        let respond = Response { id: to.request, error: Some(error), body: None };
+        self.send_message(
+            to.connection,
+            &SupervisorMessage { body: Some(MessageBody::Response(respond)) },
+            Vec::new(),
+        );
     }
 
     pub(super) fn announce(&mut self, event: &Event) {
-        let reply = Reply { said: Some(Said::Event(event.clone())) };
+        let reply = SupervisorMessage { body: Some(MessageBody::Event(event.clone())) };
         let greeted: Vec<u64> =
             self.open.iter().filter(|one| one.greeted).map(|one| one.id).collect();
         for id in greeted {
-            self.say(id, &reply, Vec::new());
+            self.send_message(id, &reply, Vec::new());
         }
     }
 
-    fn say(&mut self, id: u64, message: &impl Message, descriptors: Vec<OwnedFd>) {
+    fn send_message(&mut self, id: u64, message: &impl Message, descriptors: Vec<OwnedFd>) {
         let Some(connection) = self.find(id) else { return };
-        match Outgoing::new(message, descriptors) {
+        match OutgoingFrame::new(message, descriptors) {
             Ok(frame) => {
                 connection.queued += frame.len();
                 connection.queue.push_back(frame);
@@ -156,7 +177,7 @@ impl Connections {
                 connection.broken = true;
             }
         }
-        if connection.queued > LONGEST_QUEUE {
+        if connection.queued > MAX_QUEUED_BYTES {
             connection.broken = true;
         }
         self.write(id);

@@ -14,23 +14,23 @@ use rustix::fs::OFlags;
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::Supervisor;
-use super::births::in_helper;
-use super::chores::Then;
+use super::cgroup_jobs::AfterJob;
+use super::pending_creates::in_helper;
 
 #[cfg(test)]
 mod tests;
 
 /// Bounds the passes. Stopped processes do not fork: no tree is that deep.
-const MOST_ROUNDS: u32 = 200;
+const MAX_ROUNDS: u32 = 200;
 
 /// The first process of an exec, identified by PID and start time.
 #[derive(Debug, Clone, Copy)]
-struct First {
+struct TreeRoot {
     pid: u32,
     start_ticks: u64,
 }
 
-struct Relations {
+struct ProcessRelations {
     parent: u32,
     session: u32,
 }
@@ -39,37 +39,37 @@ impl Supervisor {
     /// Sends SIGKILL to all processes of an exec. False: there is nothing to find them by.
     pub(super) fn kill_tree(&mut self, exec: &str) -> bool {
         let Some(exec) = self.execs.get(exec) else { return false };
-        let first = First { pid: exec.state.pid, start_ticks: exec.start_ticks };
+        let root = TreeRoot { pid: exec.state.pid, start_ticks: exec.start_ticks };
         let container = self.containers.get(&exec.state.container);
         let group = container.and_then(|container| self.group_of(container));
-        let Some(group) = group.filter(|_| first.pid != 0) else { return false };
+        let Some(group) = group.filter(|_| root.pid != 0) else { return false };
         let files = &self.files;
-        let helper = in_helper(|_reporter| kill(first, &group, files));
+        let helper = in_helper(|_reporter| kill(root, &group, files));
         let begun = helper.is_ok();
         if begun {
-            self.add_chore(Then::Nothing, helper);
+            self.add_cgroup_job(AfterJob::Nothing, helper);
         }
         begun
     }
 }
 
 /// Runs in a helper.
-fn kill(first: First, group: &Cgroup, files: &ProcessFiles) {
-    end(first, files, || group.processes_beneath().unwrap_or_default());
+fn kill(root: TreeRoot, group: &Cgroup, files: &ProcessFiles) {
+    kill_tree_of(root, files, || group.processes_beneath().unwrap_or_default());
 }
 
-fn end(first: First, files: &ProcessFiles, list: impl Fn() -> Vec<u32>) {
+fn kill_tree_of(root: TreeRoot, files: &ProcessFiles, list: impl Fn() -> Vec<u32>) {
     // The kernel reuses a session's PID only when the session is empty.
-    if files.start_ticks(first.pid).is_some_and(|ticks| ticks != first.start_ticks) {
+    if files.start_ticks(root.pid).is_some_and(|ticks| ticks != root.start_ticks) {
         return;
     }
     let mut found = BTreeSet::new();
-    for _ in 0..MOST_ROUNDS {
+    for _ in 0..MAX_ROUNDS {
         let mut all = list();
-        all.push(first.pid);
-        let table: BTreeMap<u32, Relations> =
+        all.push(root.pid);
+        let table: BTreeMap<u32, ProcessRelations> =
             all.into_iter().filter_map(|pid| Some((pid, relations(files, pid)?))).collect();
-        let new = newly_found(first.pid, &table, &mut found);
+        let new = newly_found(root.pid, &table, &mut found);
         if new.is_empty() {
             break;
         }
@@ -83,15 +83,15 @@ fn end(first: First, files: &ProcessFiles, list: impl Fn() -> Vec<u32>) {
 }
 
 fn newly_found(
-    first: u32,
-    table: &BTreeMap<u32, Relations>,
+    root: u32,
+    table: &BTreeMap<u32, ProcessRelations>,
     found: &mut BTreeSet<u32>,
 ) -> Vec<u32> {
     let mut new = Vec::new();
     loop {
         let before = new.len();
         for (pid, one) in table {
-            let belongs = *pid == first || one.session == first || found.contains(&one.parent);
+            let belongs = *pid == root || one.session == root || found.contains(&one.parent);
             if belongs && found.insert(*pid) {
                 new.push(*pid);
             }
@@ -108,7 +108,7 @@ fn signal(pid: u32, signal: Signal) {
     }
 }
 
-fn relations(files: &ProcessFiles, pid: u32) -> Option<Relations> {
+fn relations(files: &ProcessFiles, pid: u32) -> Option<ProcessRelations> {
     let file = files.open_file(&format!("{pid}/stat"), OFlags::RDONLY).ok()?;
     let mut text = [0; 1024];
     let count = rustix::io::read(&file, &mut text).ok()?;
@@ -117,9 +117,9 @@ fn relations(files: &ProcessFiles, pid: u32) -> Option<Relations> {
 
 /// The name in brackets may contain any character; after it come the state, the parent, the process
 /// group and the session.
-fn parse(stat: &str) -> Option<Relations> {
+fn parse(stat: &str) -> Option<ProcessRelations> {
     let mut fields = stat.rsplit_once(')')?.1.split_whitespace().skip(1);
     let parent = fields.next()?.parse().ok()?;
     let session = fields.nth(1)?.parse().ok()?;
-    Some(Relations { parent, session })
+    Some(ProcessRelations { parent, session })
 }

@@ -17,31 +17,31 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use cgroup_files::Cgroup;
-use container_create::exchange::Reporter;
+use container_create::exchange::CreateReporter;
 use container_create::spec::{
     ContainerSpec, HandlerSpec, NamespaceMode, ProcessSpec, SecuritySpec,
 };
-use container_create::{PodNamespaces, Trouble, TroubleKind, system};
+use container_create::{CreateError, CreateErrorKind, PodNamespaces, system};
 use oci_bundle::NamespacePaths;
 use rustix::process::{Pid, PidfdFlags};
 
-use super::Asker;
+use super::RequestOrigin;
 use super::Supervisor;
-use super::births::in_helper;
-use super::chores::Then;
-use crate::protocol::{FailureKind, Kill};
-use command::{Asked, Call, Console, Stdio};
+use super::cgroup_jobs::AfterJob;
+use super::pending_creates::in_helper;
+use crate::protocol::{Kill, RequestErrorKind};
+use command::{ConsoleSocket, RuntimeCommand, RuntimeInvocation, Stdio};
 
 /// Shorter than the supervisor's own timeout for a create, so that the client gets the reason.
-const MAKE: Duration = Duration::from_secs(100);
+const CREATE_TIMEOUT: Duration = Duration::from_secs(100);
 /// Shorter than a server's timeout for a signal.
-const SIGNAL: Duration = Duration::from_secs(15);
+const SIGNAL_TIMEOUT: Duration = Duration::from_secs(15);
 /// How long killed processes may take to leave the cgroup.
-const LEAVE: Duration = Duration::from_secs(10);
+const CGROUP_EMPTY_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A container's OCI runtime: its program, arguments and files.
 #[derive(Debug, Clone)]
-pub(super) struct Handler {
+pub(super) struct OciHandler {
     spec: HandlerSpec,
     /// The pod's directory.
     pod: PathBuf,
@@ -49,7 +49,7 @@ pub(super) struct Handler {
     systemd: bool,
 }
 
-impl Handler {
+impl OciHandler {
     /// None if the container is created without an OCI runtime.
     pub(super) fn of(spec: &ContainerSpec, pod: &Path) -> Option<Self> {
         let systemd = spec.cgroup.as_ref().is_some_and(|cgroup| !cgroup.systemd_unit.is_empty());
@@ -72,38 +72,44 @@ impl Handler {
         spec: &ContainerSpec,
         paths: &NamespacePaths,
         streams: Option<[OwnedFd; 3]>,
-        reporter: &Reporter,
-    ) -> Result<(), Trouble> {
-        let text = oci_bundle::configuration(spec, paths)
-            .map_err(|why| Trouble { kind: TroubleKind::BadSpec, message: why.to_string() })?;
+        reporter: &CreateReporter,
+    ) -> Result<(), CreateError> {
+        let text = oci_bundle::configuration(spec, paths).map_err(|why| CreateError {
+            kind: CreateErrorKind::InvalidSpec,
+            message: why.to_string(),
+        })?;
         let bundle = self.bundle();
         let prepared = fs::create_dir_all(&bundle)
             .and_then(|()| fs::write(bundle.join(oci_bundle::CONFIGURATION), text));
         prepared
             .map_err(|error| other(format!("writing the bundle {}: {error}", bundle.display())))?;
         let arguments = ["create".into(), "--bundle".into(), bundle.clone().into_os_string()];
-        let born = Birth { what: "create", pid_file: bundle.join("pid"), arguments: &arguments };
-        self.bear(&born, streams, &self.console_path(&self.id), reporter)
+        let process =
+            HandlerProcess { what: "create", pid_file: bundle.join("pid"), arguments: &arguments };
+        self.create_process(&process, streams, &self.console_path(&self.id), reporter)
     }
 
     /// Runs in a helper.
-    fn enter(&self, exec: &NewExec<'_>, reporter: &Reporter) -> Result<(), Trouble> {
-        let text = oci_bundle::process(exec.process, exec.security)
-            .map_err(|why| Trouble { kind: TroubleKind::BadSpec, message: why.to_string() })?;
+    fn enter(&self, exec: &HandlerExec<'_>, reporter: &CreateReporter) -> Result<(), CreateError> {
+        let text = oci_bundle::process(exec.process, exec.security).map_err(|why| CreateError {
+            kind: CreateErrorKind::InvalidSpec,
+            message: why.to_string(),
+        })?;
         let file = self.bundle().join(format!("exec-{}.json", exec.id));
         fs::write(&file, text)
             .map_err(|error| other(format!("writing {}: {error}", file.display())))?;
         let pid_file = file.with_extension("pid");
         let arguments =
             ["exec".into(), "--detach".into(), "--process".into(), file.clone().into_os_string()];
-        let born = Birth { what: "exec", pid_file: pid_file.clone(), arguments: &arguments };
+        let process =
+            HandlerProcess { what: "exec", pid_file: pid_file.clone(), arguments: &arguments };
         let streams = exec
             .streams
             .as_ref()
             .map(copies)
             .transpose()
             .map_err(|error| other(error.to_string()))?;
-        let outcome = self.bear(&born, streams, &self.console_path(exec.id), reporter);
+        let outcome = self.create_process(&process, streams, &self.console_path(exec.id), reporter);
         for file in [file, pid_file] {
             let _ = fs::remove_file(file);
         }
@@ -111,45 +117,45 @@ impl Handler {
     }
 
     /// Has the runtime create a process and reports its PID to the supervisor.
-    fn bear(
+    fn create_process(
         &self,
-        birth: &Birth<'_>,
+        process: &HandlerProcess<'_>,
         streams: Option<[OwnedFd; 3]>,
         console_path: &Path,
-        reporter: &Reporter,
-    ) -> Result<(), Trouble> {
+        reporter: &CreateReporter,
+    ) -> Result<(), CreateError> {
         system::become_reaper().map_err(|error| other(format!("becoming the reaper: {error}")))?;
         let console = match streams {
             Some(_) => None,
-            None => Some(Console::listen(console_path).map_err(|error| {
+            None => Some(ConsoleSocket::listen(console_path).map_err(|error| {
                 other(format!("listening for a terminal at {}: {error}", console_path.display()))
             })?),
         };
-        let mut arguments = birth.arguments.to_vec();
-        arguments.extend(["--pid-file".into(), birth.pid_file.clone().into_os_string()]);
+        let mut arguments = process.arguments.to_vec();
+        arguments.extend(["--pid-file".into(), process.pid_file.clone().into_os_string()]);
         if console.is_some() {
             arguments.extend(["--console-socket".into(), console_path.as_os_str().to_owned()]);
         }
-        let stdio = streams.map_or(Stdio::Nothing, Stdio::These);
-        self.call(birth.what, &arguments, stdio, MAKE).map_err(|message| {
+        let stdio = streams.map_or(Stdio::Null, Stdio::Descriptors);
+        self.call(process.what, &arguments, stdio, CREATE_TIMEOUT).map_err(|message| {
             let kind = match message.contains("executable file not found") {
-                true => TroubleKind::NoProgram,
-                false => TroubleKind::Other,
+                true => CreateErrorKind::ProgramNotFound,
+                false => CreateErrorKind::Other,
             };
-            Trouble { kind, message }
+            CreateError { kind, message }
         })?;
         let terminal = console.map(|console| console.master()).transpose();
         let terminal = terminal.map_err(|error| other(format!("no terminal came: {error}")))?;
-        let pid = pid_in(&birth.pid_file)?;
+        let pid = read_pid_file(&process.pid_file)?;
         let pidfd = Pid::from_raw(pid.cast_signed())
             .ok_or(rustix::io::Errno::SRCH)
             .and_then(|pid| rustix::process::pidfd_open(pid, PidfdFlags::empty()))
             .map_err(|error| other(format!("taking hold of the process {pid}: {error}")))?;
-        let told = reporter.started(pid, pidfd.as_fd()).and_then(|()| {
+        let reported = reporter.started(pid, pidfd.as_fd()).and_then(|()| {
             let terminal: Vec<_> = terminal.iter().map(AsFd::as_fd).collect();
             reporter.ready(Vec::new(), &terminal)
         });
-        told.map_err(|error| other(format!("telling the supervisor: {error}")))
+        reported.map_err(|error| other(format!("telling the supervisor: {error}")))
     }
 
     /// Runs `what` with the container's id as the last argument; an error holds the runtime's
@@ -161,45 +167,49 @@ impl Handler {
         stdio: Stdio,
         limit: Duration,
     ) -> Result<(), String> {
-        let asked = Asked { arguments, id: &self.id, behind: &[] };
-        self.ask(what, &asked, stdio, limit)
+        let runtime_command = RuntimeCommand { arguments, id: &self.id, after_id: &[] };
+        self.run_command(what, &runtime_command, stdio, limit)
     }
 
     /// The signal comes after the id.
     fn signal(&self, signal: i32) -> Result<(), String> {
-        let behind = [signal.to_string().into()];
-        let asked = Asked { arguments: &["kill".into()], id: &self.id, behind: &behind };
-        self.ask("kill", &asked, Stdio::Nothing, SIGNAL)
+        let after_id = [signal.to_string().into()];
+        let runtime_command =
+            RuntimeCommand { arguments: &["kill".into()], id: &self.id, after_id: &after_id };
+        self.run_command("kill", &runtime_command, Stdio::Null, SIGNAL_TIMEOUT)
     }
 
-    fn ask(
+    fn run_command(
         &self,
         what: &str,
-        asked: &Asked<'_>,
+        runtime_command: &RuntimeCommand<'_>,
         stdio: Stdio,
         limit: Duration,
     ) -> Result<(), String> {
         // Calls may overlap; each helper has its own log file.
         let own = rustix::process::getpid().as_raw_nonzero();
-        let call = Call {
+        let call = RuntimeInvocation {
             handler: &self.spec,
             root: &self.pod.join("oci"),
             log: &self.bundle().join(format!("log-{own}.json")),
             systemd: self.systemd,
         };
-        call.run(asked, stdio, limit).map_err(|why| format!("OCI runtime {what} failed: {why}"))
+        call.run(runtime_command, stdio, limit)
+            .map_err(|why| format!("OCI runtime {what} failed: {why}"))
     }
 
     /// Runs in a helper: the runtime deletes the container, and its files are removed.
     fn delete(&self, group: Option<&Cgroup>) -> Result<(), String> {
         let deleted = if self.bundle().exists() {
-            self.call("delete", &["delete".into(), "--force".into()], Stdio::Nothing, MAKE)
+            self.call("delete", &["delete".into(), "--force".into()], Stdio::Null, CREATE_TIMEOUT)
         } else {
             Ok(())
         };
         // Whether or not the runtime failed: remaining processes are killed and the cgroup removed.
-        if let Some(group) = group.filter(|group| group.exists_somewhere()) {
-            group.end_within(LEAVE).map_err(|error| error.to_string())?;
+        if let Some(group) = group.filter(|group| group.exists_in_any_hierarchy()) {
+            group
+                .kill_and_remove_within(CGROUP_EMPTY_TIMEOUT)
+                .map_err(|error| error.to_string())?;
         }
         deleted?;
         match fs::remove_dir_all(self.bundle()) {
@@ -212,14 +222,14 @@ impl Handler {
 }
 
 /// A process that the runtime is to create.
-struct Birth<'a> {
+struct HandlerProcess<'a> {
     what: &'static str,
     pid_file: PathBuf,
     arguments: &'a [OsString],
 }
 
 /// Inputs of an exec.
-pub(super) struct NewExec<'a> {
+pub(super) struct HandlerExec<'a> {
     pub(super) id: &'a str,
     pub(super) process: &'a ProcessSpec,
     pub(super) security: &'a SecuritySpec,
@@ -232,11 +242,11 @@ fn copies(streams: &[OwnedFd; 3]) -> io::Result<[OwnedFd; 3]> {
     Ok([one.try_clone()?, two.try_clone()?, three.try_clone()?])
 }
 
-fn other(message: impl Into<String>) -> Trouble {
-    Trouble { kind: TroubleKind::Other, message: message.into() }
+fn other(message: impl Into<String>) -> CreateError {
+    CreateError { kind: CreateErrorKind::Other, message: message.into() }
 }
 
-fn pid_in(file: &Path) -> Result<u32, Trouble> {
+fn read_pid_file(file: &Path) -> Result<u32, CreateError> {
     let odd = |why: String| other(format!("the PID file {}: {why}", file.display()));
     let text = fs::read_to_string(file).map_err(|error| odd(error.to_string()))?;
     text.trim().parse().map_err(|_| odd(format!("{text:?} is no number")))
@@ -261,8 +271,8 @@ fn namespace_paths(
 }
 
 /// Forks a helper for a runtime call and reports its error.
-fn in_handlers_helper(
-    work: impl FnOnce(&Reporter) -> Result<(), Trouble>,
+fn in_handler_helper(
+    work: impl FnOnce(&CreateReporter) -> Result<(), CreateError>,
 ) -> io::Result<(OwnedFd, i32)> {
     in_helper(|reporter| {
         let outcome = system::reset_signals()
@@ -277,33 +287,33 @@ fn in_handlers_helper(
 
 /// Creates a container with the OCI runtime.
 pub(super) fn make(
-    handler: &Handler,
+    handler: &OciHandler,
     spec: &ContainerSpec,
     pod: &PodNamespaces,
     target: Option<&OwnedFd>,
     streams: Option<[OwnedFd; 3]>,
 ) -> io::Result<(OwnedFd, i32)> {
-    in_handlers_helper(|reporter| {
+    in_handler_helper(|reporter| {
         handler.make(spec, &namespace_paths(spec, pod, target), streams, reporter)
     })
 }
 
 /// Creates a process in a running container.
-pub(super) fn enter(handler: &Handler, exec: &NewExec<'_>) -> io::Result<(OwnedFd, i32)> {
-    in_handlers_helper(|reporter| handler.enter(exec, reporter))
+pub(super) fn enter(handler: &OciHandler, exec: &HandlerExec<'_>) -> io::Result<(OwnedFd, i32)> {
+    in_handler_helper(|reporter| handler.enter(exec, reporter))
 }
 
 /// Starts a container; the helper reports ready when its program runs.
-pub(super) fn start(handler: &Handler) -> io::Result<(OwnedFd, i32)> {
-    in_handlers_helper(|reporter| {
-        handler.call("start", &["start".into()], Stdio::Nothing, MAKE).map_err(other)?;
+pub(super) fn start(handler: &OciHandler) -> io::Result<(OwnedFd, i32)> {
+    in_handler_helper(|reporter| {
+        handler.call("start", &["start".into()], Stdio::Null, CREATE_TIMEOUT).map_err(other)?;
         reporter.ready(Vec::new(), &[]).map_err(|error| other(error.to_string()))
     })
 }
 
 impl Supervisor {
     /// True: the container has an OCI runtime, which sends the signal; the response follows.
-    pub(super) fn kill_by_handler(&mut self, asker: Asker, kill: &Kill) -> bool {
+    pub(super) fn kill_by_handler(&mut self, origin: RequestOrigin, kill: &Kill) -> bool {
         let Some(container) = self.containers.get(&kill.id).filter(|_| kill.exec.is_empty()) else {
             return false;
         };
@@ -311,7 +321,7 @@ impl Supervisor {
             return false;
         };
         let group = self.group_of(container).filter(|_| kill.all);
-        let helper = in_handlers_helper(|_| {
+        let helper = in_handler_helper(|_| {
             let signalled = handler.signal(kill.signal);
             if let Some(group) = &group {
                 group.kill().map_err(|error| other(error.to_string()))?;
@@ -320,10 +330,10 @@ impl Supervisor {
             if has_ended(pidfd) { Ok(()) } else { signalled.map_err(other) }
         });
         match helper {
-            Ok(helper) => self.add_chore(Then::Answer(asker), Ok(helper)),
+            Ok(helper) => self.add_cgroup_job(AfterJob::Respond(origin), Ok(helper)),
             Err(error) => {
                 let message = format!("starting a helper: {error}");
-                self.connections.refuse(asker, FailureKind::Other, message);
+                self.connections.refuse(origin, RequestErrorKind::Other, message);
             }
         }
         true
@@ -332,12 +342,12 @@ impl Supervisor {
     /// Deletes a container that has exited or is half created, with its cgroup.
     pub(super) fn delete_by_handler(
         &mut self,
-        handler: &Handler,
+        handler: &OciHandler,
         group: Option<&Cgroup>,
-        then: Then,
+        after: AfterJob,
     ) {
-        let helper = in_handlers_helper(|_| handler.delete(group).map_err(other));
-        self.add_chore(then, helper);
+        let helper = in_handler_helper(|_| handler.delete(group).map_err(other));
+        self.add_cgroup_job(after, helper);
     }
 }
 

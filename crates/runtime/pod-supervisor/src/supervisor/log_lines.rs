@@ -8,17 +8,17 @@
 mod tests;
 
 /// Length of the timestamp `2006-01-02T15:04:05.000000000Z`.
-const STAMP: usize = 30;
+const TIMESTAMP_LENGTH: usize = 30;
 /// Timestamp, stream, tag and blanks.
-const HEAD: usize = STAMP + 1 + 6 + 1 + 1 + 1;
+const HEAD: usize = TIMESTAMP_LENGTH + 1 + 6 + 1 + 1 + 1;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Stream {
+pub(super) enum OutputStream {
     Output,
     Error,
 }
 
-impl Stream {
+impl OutputStream {
     fn name(self) -> &'static [u8; 6] {
         match self {
             Self::Output => b"stdout",
@@ -28,17 +28,17 @@ impl Stream {
 }
 
 /// Writes whole lines somewhere.
-pub(super) trait Sink {
+pub(super) trait LineSink {
     fn write(&mut self, lines: &[u8]);
 }
 
 /// Lines to be written. The size is fixed at the start.
-pub(super) struct LineBuffer {
+pub(super) struct LogLineBuffer {
     lines: Vec<u8>,
     longest: usize,
 }
 
-impl LineBuffer {
+impl LogLineBuffer {
     pub(super) fn new(longest: usize) -> Self {
         let longest = longest.clamp(64, 64 * 1024);
         Self { lines: Vec::with_capacity(longest.max(32 * 1024) + 2 * (HEAD + 1)), longest }
@@ -54,8 +54,8 @@ impl LineBuffer {
         &mut self,
         pending: &[u8],
         end: bool,
-        head: (Stream, &Stamp),
-        sink: &mut dyn Sink,
+        head: (OutputStream, &LogTimestamp),
+        sink: &mut dyn LineSink,
     ) -> usize {
         let mut used = 0;
         loop {
@@ -75,7 +75,13 @@ impl LineBuffer {
         used
     }
 
-    fn push(&mut self, text: &[u8], tag: u8, head: (Stream, &Stamp), sink: &mut dyn Sink) {
+    fn push(
+        &mut self,
+        text: &[u8],
+        tag: u8,
+        head: (OutputStream, &LogTimestamp),
+        sink: &mut dyn LineSink,
+    ) {
         if self.lines.capacity() - self.lines.len() < HEAD + text.len() + 1 {
             self.flush(sink);
         }
@@ -87,7 +93,7 @@ impl LineBuffer {
         self.lines.push(b'\n');
     }
 
-    fn flush(&mut self, sink: &mut dyn Sink) {
+    fn flush(&mut self, sink: &mut dyn LineSink) {
         if !self.lines.is_empty() {
             sink.write(&self.lines);
             self.lines.clear();
@@ -113,12 +119,12 @@ fn find_newline(bytes: &[u8]) -> Option<usize> {
 
 /// A timestamp as text; the date is only computed when the second changes.
 #[derive(Debug, Clone)]
-pub(super) struct Stamp {
+pub(super) struct LogTimestamp {
     second: i64,
-    text: [u8; STAMP],
+    text: [u8; TIMESTAMP_LENGTH],
 }
 
-impl Stamp {
+impl LogTimestamp {
     pub(super) fn new() -> Self {
         Self { second: i64::MIN, text: *b"1970-01-01T00:00:00.000000000Z" }
     }

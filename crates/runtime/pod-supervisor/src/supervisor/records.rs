@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use prost::Message;
 
-use crate::protocol::{ContainerState, ExitRecord, Phase};
+use crate::protocol::{ContainerPhase, ContainerState, ExitRecord};
 
 #[cfg(test)]
 mod tests;
@@ -18,14 +18,14 @@ mod tests;
 /// Version of the files.
 pub(crate) const VERSION: u32 = 1;
 /// A state is a few hundred bytes; a filter a few thousand.
-const LONGEST: u64 = 4 * 1024 * 1024;
+const MAX_RECORD_SIZE: u64 = 4 * 1024 * 1024;
 
-pub(crate) fn folder(pod: &Path) -> PathBuf {
+pub(crate) fn dir(pod: &Path) -> PathBuf {
     pod.join("containers")
 }
 
 pub(super) fn prepare(pod: &Path) -> io::Result<()> {
-    fs::create_dir_all(folder(pod))
+    fs::create_dir_all(dir(pod))
 }
 
 /// Letters, digits, `-`, `_` and inner `.`: safe as a file name.
@@ -35,7 +35,7 @@ pub(super) fn is_plain(id: &str) -> bool {
 }
 
 fn path(pod: &Path, id: &str, what: &str) -> PathBuf {
-    folder(pod).join(format!("{id}.{what}"))
+    dir(pod).join(format!("{id}.{what}"))
 }
 
 fn replace(path: &Path, bytes: &[u8], durably: bool) -> io::Result<()> {
@@ -47,14 +47,14 @@ fn replace(path: &Path, bytes: &[u8], durably: bool) -> io::Result<()> {
     }
     fs::rename(&new, path)?;
     match path.parent() {
-        Some(folder) if durably => File::open(folder)?.sync_all(),
+        Some(dir) if durably => File::open(dir)?.sync_all(),
         _ => Ok(()),
     }
 }
 
 pub(super) fn write_state(pod: &Path, state: &ContainerState) -> io::Result<()> {
     let record = ExitRecord { version: VERSION, state: Some(state.clone()) };
-    let ended = state.phase() == Phase::Exited;
+    let ended = state.phase() == ContainerPhase::Exited;
     replace(&path(pod, &state.id, "state"), &record.encode_to_vec(), ended)
 }
 
@@ -69,8 +69,8 @@ pub(super) fn read_security<M: Message + Default>(pod: &Path, id: &str) -> io::R
 fn read<M: Message + Default>(path: &Path) -> io::Result<M> {
     let odd = |what: String| io::Error::other(format!("{}: {what}", path.display()));
     let length = fs::metadata(path)?.len();
-    if length > LONGEST {
-        return Err(odd(format!("{length} bytes; {LONGEST} is the most")));
+    if length > MAX_RECORD_SIZE {
+        return Err(odd(format!("{length} bytes; {MAX_RECORD_SIZE} is the most")));
     }
     M::decode(fs::read(path)?.as_slice()).map_err(|error| odd(error.to_string()))
 }
@@ -84,7 +84,7 @@ pub(super) fn forget(pod: &Path, id: &str) {
 /// Every recorded state; an unreadable file is an error in the list.
 pub(crate) fn read_states(pod: &Path) -> io::Result<Vec<io::Result<ContainerState>>> {
     let mut states = Vec::new();
-    let entries = match fs::read_dir(folder(pod)) {
+    let entries = match fs::read_dir(dir(pod)) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(states),
         entries => entries?,
     };

@@ -5,81 +5,88 @@
 
 use std::os::fd::OwnedFd;
 
-use container_create::exchange::{self, Report};
+use container_create::exchange::{self, CreateReport};
 use rustix::process::Signal;
 
-use crate::protocol::frame::Received;
+use crate::protocol::frame::ReceivedFrame;
 use crate::protocol::{
-    Ask, Attach, ContainerState, FailureKind, Hello, Kill, Nothing, Phase, PodState, Request,
-    Resize, Told, VERSION,
+    Attach, ContainerPhase, ContainerState, Empty, Hello, Kill, PodState, RequestBody,
+    RequestErrorKind, Resize, ResponseBody, SupervisorRequest, VERSION,
 };
 
-use super::births::failure_kind;
-use super::{Asker, Container, Supervisor, handler, now, records, signals};
+use super::pending_creates::request_error_kind;
+use super::{Container, RequestOrigin, Supervisor, handler, now, records, signals};
 
-type Refusal = (FailureKind, String);
+type ErrorParts = (RequestErrorKind, String);
 
 impl Supervisor {
-    pub(super) fn serve(&mut self, connection: u64, received: Received<Request>) {
-        let Received { message, descriptors } = received;
-        let asker = Asker { connection, request: message.id };
-        match message.ask {
-            Some(Ask::Pod(spec)) => self.make_pod(asker, spec),
-            Some(Ask::Create(spec)) => self.create(asker, spec),
-            Some(Ask::Exec(ask)) => {
-                self.sweep_exec_groups(&ask.container);
-                self.exec(asker, ask, descriptors);
+    pub(super) fn serve(&mut self, connection: u64, received: ReceivedFrame<SupervisorRequest>) {
+        let ReceivedFrame { message, descriptors } = received;
+        let origin = RequestOrigin { connection, request: message.id };
+        match message.body {
+            Some(RequestBody::Pod(spec)) => self.create_pod(origin, spec),
+            Some(RequestBody::Create(spec)) => self.create(origin, spec),
+            Some(RequestBody::Exec(body)) => {
+                self.sweep_exec_groups(&body.container);
+                self.exec(origin, body, descriptors);
             }
-            Some(Ask::Delete(name)) => self.delete(asker, &name.id),
-            Some(Ask::Shutdown(Nothing {})) => self.begin_shutdown(asker),
-            Some(Ask::ReopenLog(name)) => self.reopen_log(asker, &name.id),
-            Some(Ask::Start(name)) => self.start(asker, &name.id),
-            Some(Ask::Kill(kill)) if self.kill_by_handler(asker, &kill) => {}
-            Some(ask) => match self.answer_now(connection, ask, descriptors) {
-                Ok((told, descriptors)) => self.connections.answer(asker, told, descriptors),
-                Err((kind, message)) => self.connections.refuse(asker, kind, message),
+            Some(RequestBody::Delete(name)) => self.delete(origin, &name.id),
+            Some(RequestBody::Shutdown(Empty {})) => self.begin_shutdown(origin),
+            Some(RequestBody::ReopenLog(name)) => self.reopen_log(origin, &name.id),
+            Some(RequestBody::Start(name)) => self.start(origin, &name.id),
+            Some(RequestBody::Kill(kill)) if self.kill_by_handler(origin, &kill) => {}
+            Some(body) => match self.respond_now(connection, body, descriptors) {
+                Ok((told, descriptors)) => self.connections.respond(origin, told, descriptors),
+                Err((kind, message)) => self.connections.refuse(origin, kind, message),
             },
             None => {
                 let message =
                     format!("version {VERSION} of the supervisor does not know this request");
-                self.connections.refuse(asker, FailureKind::Unknown, message);
+                self.connections.refuse(origin, RequestErrorKind::Unknown, message);
             }
         }
     }
 
-    fn answer_now(
+    fn respond_now(
         &mut self,
         connection: u64,
-        ask: Ask,
+        body: RequestBody,
         descriptors: Vec<OwnedFd>,
-    ) -> Result<(Told, Vec<OwnedFd>), Refusal> {
-        let done = Told::Done(Nothing {});
-        match ask {
-            Ask::Hello(_) => {
+    ) -> Result<(ResponseBody, Vec<OwnedFd>), ErrorParts> {
+        let done = ResponseBody::Done(Empty {});
+        match body {
+            RequestBody::Hello(_) => {
                 self.connections.greet(connection);
                 let program = env!("CARGO_PKG_VERSION").to_owned();
-                return Ok((Told::Hello(Hello { version: VERSION, program }), Vec::new()));
+                return Ok((ResponseBody::Hello(Hello { version: VERSION, program }), Vec::new()));
             }
-            Ask::List(Nothing {}) => return Ok((Told::State(self.pod_state()), Vec::new())),
-            Ask::Namespaces(Nothing {}) => return self.namespaces(),
-            Ask::Kill(kill) => self.kill(&kill)?,
-            Ask::Attach(attach) => self.attach(&attach, descriptors)?,
-            Ask::Resize(resize) => self.resize(&resize)?,
-            Ask::CloseStdin(name) => {
+            RequestBody::List(Empty {}) => {
+                return Ok((ResponseBody::State(self.pod_state()), Vec::new()));
+            }
+            RequestBody::Namespaces(Empty {}) => return self.namespaces(),
+            RequestBody::Kill(kill) => self.kill(&kill)?,
+            RequestBody::Attach(attach) => self.attach(&attach, descriptors)?,
+            RequestBody::Resize(resize) => self.resize(&resize)?,
+            RequestBody::CloseStdin(name) => {
                 let container = self.known(&name.id)?;
                 if let Some(streams) = &container.streams {
                     let _ = streams.close_input();
                 }
             }
-            _ => return Err((FailureKind::Unknown, "this request is not answered at once".into())),
+            _ => {
+                return Err((
+                    RequestErrorKind::Unknown,
+                    "this request is not answered at once".into(),
+                ));
+            }
         }
         Ok((done, Vec::new()))
     }
 
-    fn known(&self, id: &str) -> Result<&Container, Refusal> {
+    fn known(&self, id: &str) -> Result<&Container, ErrorParts> {
         self.containers
             .get(id)
-            .ok_or_else(|| (FailureKind::NotFound, format!("there is no container {id}")))
+            .ok_or_else(|| (RequestErrorKind::NotFound, format!("there is no container {id}")))
     }
 
     pub(super) fn pod_state(&self) -> PodState {
@@ -90,7 +97,7 @@ impl Supervisor {
                 .map(|one| ContainerState { starting: one.starting.is_some(), ..one.state.clone() })
                 .collect(),
             execs: self.execs.values().map(|one| one.state.clone()).collect(),
-            pod_made: self.pod.is_some(),
+            pod_created: self.pod.is_some(),
             namespaces: self.namespace_names(),
             supervisor_pid: rustix::process::getpid().as_raw_nonzero().get().unsigned_abs(),
             init_pid: self
@@ -106,43 +113,45 @@ impl Supervisor {
         named.into_iter().map(|(name, _)| name.to_owned()).collect()
     }
 
-    fn namespaces(&self) -> Result<(Told, Vec<OwnedFd>), Refusal> {
+    fn namespaces(&self) -> Result<(ResponseBody, Vec<OwnedFd>), ErrorParts> {
         let named = self.pod.as_ref().map(|pod| pod.namespaces.named()).unwrap_or_default();
         let copies: Result<Vec<OwnedFd>, _> =
             named.into_iter().map(|(_, one)| one.try_clone_to_owned()).collect();
-        let copies = copies.map_err(|error| (FailureKind::Other, error.to_string()))?;
-        Ok((Told::State(self.pod_state()), copies))
+        let copies = copies.map_err(|error| (RequestErrorKind::Other, error.to_string()))?;
+        Ok((ResponseBody::State(self.pod_state()), copies))
     }
 
-    fn start(&mut self, asker: Asker, id: &str) {
+    fn start(&mut self, origin: RequestOrigin, id: &str) {
         let outcome = match self.containers.get_mut(id) {
-            None => Err((FailureKind::NotFound, format!("there is no container {id}"))),
+            None => Err((RequestErrorKind::NotFound, format!("there is no container {id}"))),
             Some(container) => match (container.state.phase(), &container.start) {
-                (Phase::Created, Some(socket)) if container.starting.is_none() => {
-                    let begun = match &container.handler {
-                        None => exchange::go(socket),
+                (ContainerPhase::Created, Some(socket)) if container.starting.is_none() => {
+                    let started = match &container.handler {
+                        None => exchange::allow_start(socket),
                         Some(handler) => handler::start(handler).map(|(socket, _)| {
                             container.start = Some(socket);
                             // It may have exited before the start is confirmed.
                             container.state.started_at = now();
                         }),
                     };
-                    begun
-                        .map_err(|error| (FailureKind::Other, format!("starting {id}: {error}")))
-                        .map(|()| container.starting = Some(asker))
+                    started
+                        .map_err(|error| {
+                            (RequestErrorKind::Other, format!("starting {id}: {error}"))
+                        })
+                        .map(|()| container.starting = Some(origin))
                 }
                 (phase, _) => {
-                    Err((FailureKind::WrongState, format!("{id} is {phase:?}, not Created")))
+                    Err((RequestErrorKind::WrongState, format!("{id} is {phase:?}, not Created")))
                 }
             },
         };
         if let Err((kind, message)) = outcome {
-            self.connections.refuse(asker, kind, message);
+            self.connections.refuse(origin, kind, message);
         }
     }
 
     /// Takes reports of programs that have started or could not be run.
-    pub(super) fn hear_starts(&mut self) {
+    pub(super) fn read_start_reports(&mut self) {
         let starting: Vec<String> = self
             .containers
             .iter()
@@ -155,35 +164,37 @@ impl Supervisor {
             let outcome = match exchange::receive(socket) {
                 Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => continue,
                 Ok(None) if container.handler.is_none() => Ok(()),
-                Ok(None) => Err((FailureKind::Other, "the start was interrupted".to_owned())),
-                Ok(Some(Report::Ready { .. })) if container.handler.is_some() => Ok(()),
-                Ok(Some(Report::Failed(trouble))) => Err((failure_kind(&trouble), trouble.message)),
+                Ok(None) => Err((RequestErrorKind::Other, "the start was interrupted".to_owned())),
+                Ok(Some(CreateReport::Ready { .. })) if container.handler.is_some() => Ok(()),
+                Ok(Some(CreateReport::Failed(trouble))) => {
+                    Err((request_error_kind(&trouble), trouble.message))
+                }
                 Ok(Some(_)) => continue,
-                Err(error) => Err((FailureKind::Other, error.to_string())),
+                Err(error) => Err((RequestErrorKind::Other, error.to_string())),
             };
-            let Some(asker) = container.starting.take() else { continue };
+            let Some(origin) = container.starting.take() else { continue };
             container.start = None;
             match outcome {
                 Ok(()) => {
-                    container.state.set_phase(Phase::Running);
+                    container.state.set_phase(ContainerPhase::Running);
                     container.state.started_at = now();
                     let state: ContainerState = container.state.clone();
-                    if let Err(error) = records::write_state(&self.folder, &state) {
+                    if let Err(error) = records::write_state(&self.dir, &state) {
                         eprintln!("keelson-pod: the record of {id}: {error}");
                     }
-                    self.connections.answer(asker, Told::Container(state), Vec::new());
+                    self.connections.respond(origin, ResponseBody::Container(state), Vec::new());
                 }
                 Err((kind, message)) => {
                     container.state.started_at = 0;
-                    self.connections.refuse(asker, kind, message);
+                    self.connections.refuse(origin, kind, message);
                 }
             }
         }
     }
 
-    fn kill(&mut self, kill: &Kill) -> Result<(), Refusal> {
+    fn kill(&mut self, kill: &Kill) -> Result<(), ErrorParts> {
         if !signals::is_signal(kill.signal) {
-            return Err((FailureKind::BadSpec, format!("{} is no signal", kill.signal)));
+            return Err((RequestErrorKind::InvalidSpec, format!("{} is no signal", kill.signal)));
         }
         self.known(&kill.id)?;
         let exec = self.execs.get(&kill.exec).filter(|exec| kill.all && exec.group.is_none());
@@ -194,10 +205,9 @@ impl Supervisor {
         let (pidfd, group) = match kill.exec.as_str() {
             "" => (container.pidfd.as_ref(), self.group_of(container)),
             exec => {
-                let exec = self
-                    .execs
-                    .get(exec)
-                    .ok_or_else(|| (FailureKind::NotFound, format!("there is no exec {exec}")))?;
+                let exec = self.execs.get(exec).ok_or_else(|| {
+                    (RequestErrorKind::NotFound, format!("there is no exec {exec}"))
+                })?;
                 let path = exec.group.as_ref();
                 let group = path.and_then(|path| self.hierarchy.as_ref()?.group(path).ok());
                 (exec.pidfd.as_ref(), group)
@@ -210,51 +220,54 @@ impl Supervisor {
         }
         match sent {
             Ok(()) | Err(rustix::io::Errno::SRCH) => Ok(()),
-            Err(errno) => Err((FailureKind::Other, format!("signalling {}: {errno}", kill.id))),
+            Err(errno) => {
+                Err((RequestErrorKind::Other, format!("signalling {}: {errno}", kill.id)))
+            }
         }
     }
 
-    fn attach(&mut self, attach: &Attach, descriptors: Vec<OwnedFd>) -> Result<(), Refusal> {
+    fn attach(&mut self, attach: &Attach, descriptors: Vec<OwnedFd>) -> Result<(), ErrorParts> {
         let id = &attach.container;
         let container = self.known(id)?;
         let streams = container.streams.as_ref().filter(|streams| !streams.is_drained());
-        let streams = streams
-            .ok_or_else(|| (FailureKind::WrongState, format!("the container {id} has ended")))?;
+        let streams = streams.ok_or_else(|| {
+            (RequestErrorKind::WrongState, format!("the container {id} has ended"))
+        })?;
         let mut descriptors = descriptors.into_iter();
         let mut next = |flagged: bool| if flagged { descriptors.next() } else { None };
         let chosen = [next(attach.stdin), next(attach.stdout), next(attach.stderr)];
         streams
             .attach(&chosen)
-            .map_err(|error| (FailureKind::Other, format!("attaching to {id}: {error}")))
+            .map_err(|error| (RequestErrorKind::Other, format!("attaching to {id}: {error}")))
     }
 
-    fn resize(&mut self, resize: &Resize) -> Result<(), Refusal> {
+    fn resize(&mut self, resize: &Resize) -> Result<(), ErrorParts> {
         let id = &resize.container;
         let streams = self.known(id)?.streams.as_ref().filter(|streams| streams.has_terminal());
-        let streams =
-            streams.ok_or_else(|| (FailureKind::WrongState, format!("{id} has no terminal")))?;
+        let streams = streams
+            .ok_or_else(|| (RequestErrorKind::WrongState, format!("{id} has no terminal")))?;
         streams.resize(resize.size.unwrap_or_default()).map_err(|error| {
-            (FailureKind::Other, format!("resizing the terminal of {id}: {error}"))
+            (RequestErrorKind::Other, format!("resizing the terminal of {id}: {error}"))
         })
     }
 
-    fn reopen_log(&mut self, asker: Asker, id: &str) {
+    fn reopen_log(&mut self, origin: RequestOrigin, id: &str) {
         let Some(container) = self.containers.get_mut(id) else {
             return self.connections.refuse(
-                asker,
-                FailureKind::NotFound,
+                origin,
+                RequestErrorKind::NotFound,
                 format!("there is no container {id}"),
             );
         };
-        match container.streams.as_mut().map(super::Streams::reopen) {
-            Some(Ok(number)) => container.reopening.push((asker, number)),
+        match container.streams.as_mut().map(super::ContainerStreams::reopen) {
+            Some(Ok(number)) => container.reopening.push((origin, number)),
             // Its output has ended; no more lines will be written.
-            _ => self.connections.answer(asker, Told::Done(Nothing {}), Vec::new()),
+            _ => self.connections.respond(origin, ResponseBody::Done(Empty {}), Vec::new()),
         }
     }
 
-    fn begin_shutdown(&mut self, asker: Asker) {
-        if self.shutdown.replace(asker).is_some() {
+    fn begin_shutdown(&mut self, origin: RequestOrigin) {
+        if self.shutdown.replace(origin).is_some() {
             return;
         }
         let all: Vec<(String, bool)> = self
@@ -274,11 +287,11 @@ impl Supervisor {
 
     /// When all containers are gone, removes the namespaces and exits.
     pub(super) fn finish_shutdown(&mut self) {
-        let Some(asker) = self.shutdown else { return };
+        let Some(origin) = self.shutdown else { return };
         if self.ended
             || !self.containers.is_empty()
-            || !self.births.is_empty()
-            || !self.chores.is_empty()
+            || !self.pending_creates.is_empty()
+            || !self.cgroup_jobs.is_empty()
         {
             return;
         }
@@ -288,9 +301,9 @@ impl Supervisor {
             }
             container_create::unpin(&pod.spec.network_pin);
         }
-        let _ = std::fs::remove_file(self.folder.join(crate::SOCKET));
-        let _ = std::fs::remove_dir(records::folder(&self.folder));
-        self.connections.answer(asker, Told::Done(Nothing {}), Vec::new());
+        let _ = std::fs::remove_file(self.dir.join(crate::SOCKET));
+        let _ = std::fs::remove_dir(records::dir(&self.dir));
+        self.connections.respond(origin, ResponseBody::Done(Empty {}), Vec::new());
         self.ended = true;
     }
 }

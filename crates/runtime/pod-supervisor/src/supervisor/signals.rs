@@ -62,7 +62,7 @@ pub(super) fn send(pidfd: &OwnedFd, number: i32) -> Result<(), Errno> {
 }
 
 /// Limits the allocator to one arena and makes it return freed memory.
-pub(super) fn keep_memory_small() {
+pub(super) fn limit_allocator_memory() {
     #[cfg(target_env = "gnu")]
     // SAFETY: sets options of the allocator before any thread exists.
     unsafe {

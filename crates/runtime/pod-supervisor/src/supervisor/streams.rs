@@ -16,28 +16,28 @@ use container_create::spec::TerminalSize;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
-use super::log_lines::{LineBuffer, Stamp, Stream};
+use super::log_lines::{LogLineBuffer, LogTimestamp, OutputStream};
 
 mod control;
 mod log_file;
 #[cfg(test)]
 mod tests;
 
-use control::{Command, Control};
-use log_file::LogFile;
+use control::{ControlSocket, StreamCommand};
+use log_file::ContainerLogFile;
 pub(super) use log_file::LogPath;
 
 /// Room for an incomplete line and one read.
-const READ: usize = 32 * 1024;
-const INPUT: usize = 4 * 1024;
-const ATTACHMENTS: usize = 8;
+const READ_BUFFER: usize = 32 * 1024;
+const INPUT_BUFFER: usize = 4 * 1024;
+const MAX_ATTACHMENTS: usize = 8;
 /// A client that reads nothing for this long is dropped.
-const STALL: Timespec = Timespec { tv_sec: 10, tv_nsec: 0 };
-const USUAL_LINE: usize = 16 * 1024;
-const STACK: usize = 64 * 1024;
+const STALL_TIMEOUT: Timespec = Timespec { tv_sec: 10, tv_nsec: 0 };
+const DEFAULT_LINE_LENGTH: usize = 16 * 1024;
+const STACK_SIZE: usize = 64 * 1024;
 
 /// Inputs of the thread.
-pub(super) struct Start {
+pub(super) struct StreamsStart {
     pub(super) output: OwnedFd,
     /// None with a terminal.
     pub(super) error: Option<OwnedFd>,
@@ -51,52 +51,53 @@ pub(super) struct Start {
 }
 
 #[derive(Default)]
-struct Shared {
+struct StreamsShared {
     drained: AtomicBool,
     reopened: AtomicU32,
     reopen_error: AtomicI32,
 }
 
 /// The supervisor's side.
-pub(super) struct Streams {
-    control: Control,
-    shared: Arc<Shared>,
+pub(super) struct ContainerStreams {
+    control: ControlSocket,
+    shared: Arc<StreamsShared>,
     terminal: Option<OwnedFd>,
     reopens: u32,
 }
 
-impl Streams {
+impl ContainerStreams {
     /// Opens the log and starts the thread; returns when it runs.
-    pub(super) fn start(start: Start) -> io::Result<Self> {
-        let log = LogFile::open(start.log)?;
+    pub(super) fn start(start: StreamsStart) -> io::Result<Self> {
+        let log = ContainerLogFile::open(start.log)?;
         let terminal = start.terminal.then(|| start.output.try_clone()).transpose()?;
-        let (ours, theirs) = Control::pair()?;
-        let shared = Arc::new(Shared::default());
+        let (ours, theirs) = ControlSocket::pair()?;
+        let shared = Arc::new(StreamsShared::default());
         let all = [Some(&start.output), start.error.as_ref(), start.input.as_ref()];
         for stream in all.into_iter().flatten() {
             rustix::io::ioctl_fionbio(stream, true)?;
         }
-        let longest = if start.longest_line == 0 { USUAL_LINE } else { start.longest_line };
-        let lines = LineBuffer::new(longest);
-        let room = lines.longest() + READ / 2;
-        let worker = Worker {
-            output: Some(Source::new(start.output, Stream::Output, room)),
-            error: start.error.map(|error| Source::new(error, Stream::Error, room)),
+        let longest =
+            if start.longest_line == 0 { DEFAULT_LINE_LENGTH } else { start.longest_line };
+        let lines = LogLineBuffer::new(longest);
+        let room = lines.longest() + READ_BUFFER / 2;
+        let worker = StreamsWorker {
+            output: Some(OutputSource::new(start.output, OutputStream::Output, room)),
+            error: start.error.map(|error| OutputSource::new(error, OutputStream::Error, room)),
             input: start.input,
-            pending: vec![0; INPUT].into_boxed_slice(),
+            pending: vec![0; INPUT_BUFFER].into_boxed_slice(),
             pending_range: (0, 0),
             stdin_once: start.stdin_once,
             terminal: start.terminal,
-            attachments: std::array::from_fn(|_| Attachment::default()),
+            attachments: std::array::from_fn(|_| AttachedClient::default()),
             control: theirs,
             lines,
-            stamp: Stamp::new(),
+            timestamp: LogTimestamp::new(),
             log,
             shared: Arc::clone(&shared),
             wake: start.wake,
         };
         let (ready, started) = std::sync::mpsc::sync_channel(1);
-        std::thread::Builder::new().stack_size(STACK).spawn(move || {
+        std::thread::Builder::new().stack_size(STACK_SIZE).spawn(move || {
             let _ = ready.send(());
             drop(ready);
             worker.run();
@@ -110,10 +111,10 @@ impl Streams {
         self.shared.drained.load(Ordering::Acquire)
     }
 
-    /// Asks the thread to reopen the log; returns the number that [`Streams::reopened`] reaches
+    /// Asks the thread to reopen the log; returns the number that [`ContainerStreams::reopened`] reaches
     /// then.
     pub(super) fn reopen(&mut self) -> io::Result<u32> {
-        self.control.send(Command::Reopen, &[])?;
+        self.control.send(StreamCommand::Reopen, &[])?;
         self.reopens += 1;
         Ok(self.reopens)
     }
@@ -130,11 +131,11 @@ impl Streams {
             which |= u8::from(stream.is_some()) << number;
         }
         let some: Vec<BorrowedFd<'_>> = streams.iter().flatten().map(AsFd::as_fd).collect();
-        self.control.send(Command::Attach { which }, &some)
+        self.control.send(StreamCommand::Attach { which }, &some)
     }
 
     pub(super) fn close_input(&self) -> io::Result<()> {
-        self.control.send(Command::CloseInput, &[])
+        self.control.send(StreamCommand::CloseInput, &[])
     }
 
     pub(super) fn resize(&self, size: TerminalSize) -> io::Result<()> {
@@ -149,41 +150,41 @@ impl Streams {
 }
 
 /// One output stream of the container and its incomplete last line.
-struct Source {
+struct OutputSource {
     descriptor: OwnedFd,
-    stream: Stream,
+    stream: OutputStream,
     buffer: Box<[u8]>,
     have: usize,
 }
 
-impl Source {
-    fn new(descriptor: OwnedFd, stream: Stream, room: usize) -> Self {
+impl OutputSource {
+    fn new(descriptor: OwnedFd, stream: OutputStream, room: usize) -> Self {
         Self { descriptor, stream, buffer: vec![0; room].into_boxed_slice(), have: 0 }
     }
 }
 
 #[derive(Default)]
-struct Attachment {
+struct AttachedClient {
     input: Option<OwnedFd>,
     output: Option<OwnedFd>,
     error: Option<OwnedFd>,
 }
 
-struct Worker {
-    output: Option<Source>,
-    error: Option<Source>,
+struct StreamsWorker {
+    output: Option<OutputSource>,
+    error: Option<OutputSource>,
     input: Option<OwnedFd>,
     /// Read from a client, not yet written to the container.
     pending: Box<[u8]>,
     pending_range: (usize, usize),
     stdin_once: bool,
     terminal: bool,
-    attachments: [Attachment; ATTACHMENTS],
-    control: Control,
-    lines: LineBuffer,
-    stamp: Stamp,
-    log: LogFile,
-    shared: Arc<Shared>,
+    attachments: [AttachedClient; MAX_ATTACHMENTS],
+    control: ControlSocket,
+    lines: LogLineBuffer,
+    timestamp: LogTimestamp,
+    log: ContainerLogFile,
+    shared: Arc<StreamsShared>,
     wake: Arc<OwnedFd>,
 }
 
@@ -193,11 +194,11 @@ const ERROR: usize = 2;
 const CONTAINER_INPUT: usize = 3;
 const CLIENTS: usize = 4;
 
-impl Worker {
+impl StreamsWorker {
     fn run(mut self) {
         while self.output.is_some() || self.error.is_some() {
             let ready = self.wait();
-            if ready[CONTROL] && !self.obey() {
+            if ready[CONTROL] && !self.handle_command() {
                 break;
             }
             if ready[OUTPUT] {
@@ -207,9 +208,9 @@ impl Worker {
                 self.error = self.error.take().and_then(|source| self.copy(source));
             }
             if ready[CONTAINER_INPUT] {
-                self.feed();
+                self.write_input();
             }
-            for client in 0..ATTACHMENTS {
+            for client in 0..MAX_ATTACHMENTS {
                 if ready[CLIENTS + client] && self.has_room() {
                     self.read_client(client);
                 }
@@ -223,9 +224,9 @@ impl Worker {
         self.pending_range.0 == self.pending_range.1
     }
 
-    fn wait(&self) -> [bool; CLIENTS + ATTACHMENTS] {
+    fn wait(&self) -> [bool; CLIENTS + MAX_ATTACHMENTS] {
         let control = self.control.as_fd();
-        let mut watched: [PollFd<'_>; CLIENTS + ATTACHMENTS] = std::array::from_fn(|number| {
+        let mut watched: [PollFd<'_>; CLIENTS + MAX_ATTACHMENTS] = std::array::from_fn(|number| {
             let (descriptor, flags) = match number {
                 CONTROL => (Some(control), PollFlags::IN),
                 OUTPUT => (self.output.as_ref().map(|one| one.descriptor.as_fd()), PollFlags::IN),
@@ -246,7 +247,7 @@ impl Worker {
             }
         });
         if poll(&mut watched, None).is_err() {
-            return [false; CLIENTS + ATTACHMENTS];
+            return [false; CLIENTS + MAX_ATTACHMENTS];
         }
         // An unused slot polls the control socket for no events, but still gets its hangup.
         let used = |number: usize| match number {
@@ -260,18 +261,18 @@ impl Worker {
     }
 
     /// False: the supervisor has closed the control socket.
-    fn obey(&mut self) -> bool {
+    fn handle_command(&mut self) -> bool {
         let mut descriptors = [None, None, None];
         match self.control.receive(&mut descriptors) {
-            Ok(Some(Command::Reopen)) => {
+            Ok(Some(StreamCommand::Reopen)) => {
                 self.reopen();
                 true
             }
-            Ok(Some(Command::Attach { which })) => {
+            Ok(Some(StreamCommand::Attach { which })) => {
                 self.add_client(which, descriptors);
                 true
             }
-            Ok(Some(Command::CloseInput)) => {
+            Ok(Some(StreamCommand::CloseInput)) => {
                 self.input = None;
                 true
             }
@@ -298,36 +299,36 @@ impl Worker {
         let mut descriptors = descriptors.into_iter().flatten();
         let mut next =
             |number: u8| if which & (1 << number) != 0 { descriptors.next() } else { None };
-        let client = Attachment { input: next(0), output: next(1), error: next(2) };
+        let client = AttachedClient { input: next(0), output: next(1), error: next(2) };
         for stream in [&client.input, &client.output, &client.error].into_iter().flatten() {
             let _ = rustix::io::ioctl_fionbio(stream, true);
         }
-        let free = |one: &&mut Attachment| {
+        let free = |one: &&mut AttachedClient| {
             one.input.is_none() && one.output.is_none() && one.error.is_none()
         };
-        self.forget_gone_clients();
+        self.drop_disconnected_clients();
         // Without a free slot the new client is closed, which it notices.
-        if let Some(place) = self.attachments.iter_mut().find(free) {
-            *place = client;
+        if let Some(slot) = self.attachments.iter_mut().find(free) {
+            *slot = client;
         }
     }
 
     /// Without this, a client that left would be noticed only on the next write, and a silent
     /// container would keep its slot occupied for ever. Input already received is kept; what its
-    /// end means to a container with `stdin_once` is decided in [`Worker::read_client`].
-    fn forget_gone_clients(&mut self) {
+    /// end means to a container with `stdin_once` is decided in [`StreamsWorker::read_client`].
+    fn drop_disconnected_clients(&mut self) {
         for client in &mut self.attachments {
-            for place in [&mut client.output, &mut client.error] {
-                place.take_if(|one| left(one).is_some());
+            for slot in [&mut client.output, &mut client.error] {
+                slot.take_if(|one| hung_up(one).is_some());
             }
             if !self.stdin_once {
-                client.input.take_if(|one| left(one).is_some_and(|more| !more));
+                client.input.take_if(|one| hung_up(one).is_some_and(|more| !more));
             }
         }
     }
 
     /// Reads the container's output once; none at the end.
-    fn copy(&mut self, mut source: Source) -> Option<Source> {
+    fn copy(&mut self, mut source: OutputSource) -> Option<OutputSource> {
         let count = match rustix::io::read(&source.descriptor, &mut source.buffer[source.have..]) {
             Ok(count) => count,
             Err(Errno::AGAIN | Errno::INTR) => return Some(source),
@@ -335,26 +336,26 @@ impl Worker {
             Err(_) => 0,
         };
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-        self.stamp.set(i64::try_from(now.as_secs()).unwrap_or_default(), now.subsec_nanos());
+        self.timestamp.set(i64::try_from(now.as_secs()).unwrap_or_default(), now.subsec_nanos());
         let filled = source.have + count;
-        let head = (source.stream, &self.stamp);
+        let head = (source.stream, &self.timestamp);
         let used = self.lines.take(&source.buffer[..filled], count == 0, head, &mut self.log);
-        self.tell_clients(source.stream, &source.buffer[source.have..filled]);
+        self.write_to_clients(source.stream, &source.buffer[source.have..filled]);
         source.buffer.copy_within(used..filled, 0);
         source.have = filled - used;
         (count > 0).then_some(source)
     }
 
-    fn tell_clients(&mut self, stream: Stream, bytes: &[u8]) {
+    fn write_to_clients(&mut self, stream: OutputStream, bytes: &[u8]) {
         for client in &mut self.attachments {
-            let place = match stream {
-                Stream::Output => &mut client.output,
-                Stream::Error => &mut client.error,
+            let slot = match stream {
+                OutputStream::Output => &mut client.output,
+                OutputStream::Error => &mut client.error,
             };
-            if let Some(descriptor) = place.take()
+            if let Some(descriptor) = slot.take()
                 && write_all(&descriptor, bytes)
             {
-                *place = Some(descriptor);
+                *slot = Some(descriptor);
             }
         }
     }
@@ -372,13 +373,13 @@ impl Worker {
             }
             Ok(count) => {
                 self.pending_range = (0, count);
-                self.feed();
+                self.write_input();
             }
             Err(_) => {}
         }
     }
 
-    fn feed(&mut self) {
+    fn write_input(&mut self) {
         let (from, to) = self.pending_range;
         let Some(input) = &self.input else {
             // The container has closed its input.
@@ -397,7 +398,7 @@ impl Worker {
 }
 
 /// Some if the peer has closed; the value says whether there is still input to read.
-fn left(descriptor: &OwnedFd) -> Option<bool> {
+fn hung_up(descriptor: &OwnedFd) -> Option<bool> {
     let mut watched = [PollFd::new(descriptor, PollFlags::IN)];
     let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
     poll(&mut watched, Some(&at_once)).ok()?;
@@ -416,7 +417,7 @@ fn write_all(descriptor: &OwnedFd, bytes: &[u8]) -> bool {
             Err(Errno::INTR) => {}
             Err(Errno::AGAIN) => {
                 let mut watched = [PollFd::new(descriptor, PollFlags::OUT)];
-                if !poll(&mut watched, Some(&STALL)).is_ok_and(|ready| ready > 0) {
+                if !poll(&mut watched, Some(&STALL_TIMEOUT)).is_ok_and(|ready| ready > 0) {
                     return false;
                 }
             }

@@ -12,7 +12,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use super::{Supervisor, signals};
 
 /// What became ready.
-enum Ready {
+enum ReadySource {
     Listener,
     Signals,
     Wake,
@@ -24,18 +24,18 @@ impl Supervisor {
     pub(super) fn run(&mut self) {
         while !(self.ended && self.connections.is_flushed()) {
             let ready = self.wait();
-            self.hear_births();
-            self.hear_starts();
+            self.read_create_reports();
+            self.read_start_reports();
             for one in ready {
                 match one {
-                    Ready::Listener => self.connections.accept(),
-                    Ready::Signals => {
+                    ReadySource::Listener => self.connections.accept(),
+                    ReadySource::Signals => {
                         signals::drain(&self.signals);
                         self.reap();
                     }
-                    Ready::Wake => self.hear_streams(),
-                    Ready::Memory(id) => self.hear_memory(&id),
-                    Ready::Connection(id) => {
+                    ReadySource::Wake => self.on_stream_wake(),
+                    ReadySource::Memory(id) => self.on_oom_event(&id),
+                    ReadySource::Connection(id) => {
                         self.connections.write(id);
                         for request in self.connections.read(id) {
                             self.serve(id, request);
@@ -43,47 +43,49 @@ impl Supervisor {
                     }
                 }
             }
-            self.hear_chores();
-            self.keep_deadlines(Instant::now());
+            self.read_cgroup_jobs();
+            self.enforce_deadlines(Instant::now());
             self.finish_shutdown();
             self.connections.drop_broken();
         }
     }
 
     fn nearest_deadline(&self) -> Option<Instant> {
-        let births = self.births.iter().map(|birth| birth.deadline);
+        let pending_creates = self.pending_creates.iter().map(|pending| pending.deadline);
         let drains = self
             .containers
             .values()
             .filter_map(|container| container.draining.as_ref().map(|(_, until)| *until));
         let execs = self.execs.values().filter_map(|exec| exec.deadline);
-        births.chain(drains).chain(execs).min()
+        pending_creates.chain(drains).chain(execs).min()
     }
 
     /// The polled descriptors and their sources; creates, jobs and starts are checked on every
     /// pass.
-    fn watched(&self) -> Vec<(BorrowedFd<'_>, PollFlags, Option<Ready>)> {
+    fn watched(&self) -> Vec<(BorrowedFd<'_>, PollFlags, Option<ReadySource>)> {
         let read = PollFlags::IN;
         // Before exited children: a cgroup and its count may be removed with its last process.
-        let mut watched: Vec<(BorrowedFd<'_>, PollFlags, Option<Ready>)> = self
+        let mut watched: Vec<(BorrowedFd<'_>, PollFlags, Option<ReadySource>)> = self
             .containers
             .iter()
             .filter_map(|(id, container)| {
                 let memory = container.memory.as_ref()?;
-                Some((memory.as_fd(), memory.interest(), Some(Ready::Memory(id.clone()))))
+                Some((memory.as_fd(), memory.interest(), Some(ReadySource::Memory(id.clone()))))
             })
             .collect();
         watched.extend([
-            (self.signals.as_fd(), read, Some(Ready::Signals)),
-            (self.wake.as_fd(), read, Some(Ready::Wake)),
-            (self.connections.listener(), read, Some(Ready::Listener)),
+            (self.signals.as_fd(), read, Some(ReadySource::Signals)),
+            (self.wake.as_fd(), read, Some(ReadySource::Wake)),
+            (self.connections.listener(), read, Some(ReadySource::Listener)),
         ]);
         for (id, socket, writes) in self.connections.watched() {
             let flags = if writes { read | PollFlags::OUT } else { read };
-            watched.push((socket, flags, Some(Ready::Connection(id))));
+            watched.push((socket, flags, Some(ReadySource::Connection(id))));
         }
-        watched.extend(self.births.iter().map(|birth| (birth.socket.as_fd(), read, None)));
-        watched.extend(self.chores.iter().map(|chore| (chore.socket.as_fd(), read, None)));
+        watched.extend(
+            self.pending_creates.iter().map(|pending| (pending.socket.as_fd(), read, None)),
+        );
+        watched.extend(self.cgroup_jobs.iter().map(|job| (job.socket.as_fd(), read, None)));
         for container in self.containers.values() {
             if let Some(start) = container.start.as_ref().filter(|_| container.starting.is_some()) {
                 watched.push((start.as_fd(), read, None));
@@ -92,8 +94,8 @@ impl Supervisor {
         watched
     }
 
-    fn wait(&self) -> Vec<Ready> {
-        let (mut descriptors, whats): (Vec<PollFd<'_>>, Vec<Option<Ready>>) = self
+    fn wait(&self) -> Vec<ReadySource> {
+        let (mut descriptors, whats): (Vec<PollFd<'_>>, Vec<Option<ReadySource>>) = self
             .watched()
             .into_iter()
             .map(|(descriptor, flags, what)| (PollFd::from_borrowed_fd(descriptor, flags), what))

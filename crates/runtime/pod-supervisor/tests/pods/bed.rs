@@ -10,14 +10,14 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use cgroup_files::{Cgroup, Hierarchy};
-use pod_supervisor::launch::Program;
-use pod_supervisor::protocol::{ContainerState, Event, Exit, Happened};
+use cgroup_files::{Cgroup, CgroupHierarchies};
+use pod_supervisor::launch::SupervisorProgram;
+use pod_supervisor::protocol::{ContainerState, Event, EventBody, ProcessExit};
 use pod_supervisor::spec::{
     CapabilitySpec, CgroupSpec, ContainerNamespaces, ContainerSpec, MountKind, MountSpec,
     NamespaceMode, PodSpec, ProcessSpec, RootFilesystem, SecuritySpec, StreamsSpec,
 };
-use pod_supervisor::{Client, ExecRequest, Stdio};
+use pod_supervisor::{ExecOptions, StdioDescriptors, SupervisorClient};
 use tokio::sync::mpsc;
 
 const BUSYBOX: &str = "/bin/busybox";
@@ -29,21 +29,21 @@ const APPLETS: &[&str] = &[
     "find", "od", "df",
 ];
 /// Default capabilities of containers (CRI's default set).
-pub(crate) const USUAL_CAPABILITIES: u64 = 0xa804_25fb;
+pub(crate) const DEFAULT_CAPABILITIES: u64 = 0xa804_25fb;
 
-static NUMBER: AtomicU32 = AtomicU32::new(0);
+static NEXT_NUMBER: AtomicU32 = AtomicU32::new(0);
 
-fn program() -> &'static Program {
-    static PROGRAM: OnceLock<Program> = OnceLock::new();
+fn program() -> &'static SupervisorProgram {
+    static PROGRAM: OnceLock<SupervisorProgram> = OnceLock::new();
     PROGRAM.get_or_init(new_program)
 }
 
-pub(crate) fn new_program() -> Program {
+pub(crate) fn new_program() -> SupervisorProgram {
     // To test another build: `KEELSON_POD_PROGRAM=PATH cargo test -p pod-supervisor`.
     let other = std::env::var_os("KEELSON_POD_PROGRAM").map(PathBuf::from);
     let path = other.unwrap_or_else(|| env!("CARGO_BIN_EXE_keelson-pod").into());
     let bytes = std::fs::read(&path).expect("the supervisor");
-    Program::from_bytes(&bytes).expect("in memory")
+    SupervisorProgram::from_bytes(&bytes).expect("in memory")
 }
 
 /// Runs a test under a deadline.
@@ -55,14 +55,14 @@ pub(crate) fn run(test: impl Future<Output = ()>) {
     });
 }
 
-pub(crate) struct Bed {
-    pub(crate) folder: tempfile::TempDir,
-    pub(crate) client: Client,
+pub(crate) struct PodFixture {
+    pub(crate) dir: tempfile::TempDir,
+    pub(crate) client: SupervisorClient,
     pub(crate) events: mpsc::Receiver<Event>,
     driver: tokio::task::JoinHandle<pod_supervisor::ClientError>,
     pub(crate) group: Cgroup,
     pub(crate) supervisor: u32,
-    seen: Vec<Event>,
+    seen_events: Vec<Event>,
     execs: u32,
 }
 
@@ -75,42 +75,43 @@ pub(crate) fn pod() -> PodSpec {
     }
 }
 
-impl Bed {
+impl PodFixture {
     pub(crate) async fn new() -> Self {
         Self::with(pod()).await
     }
 
     pub(crate) async fn with(mut pod: PodSpec) -> Self {
-        let mut bed = Self::bare().await;
+        let mut fixture = Self::bare().await;
         if pod.network_pin == "PIN" {
-            pod.network_pin = bed.folder.path().join("net").display().to_string();
+            pod.network_pin = fixture.dir.path().join("net").display().to_string();
         }
-        bed.client.make_pod(pod).await.expect("a pod");
-        bed.seen.clear();
-        bed
+        fixture.client.create_pod(pod).await.expect("a pod");
+        fixture.seen_events.clear();
+        fixture
     }
 
     pub(crate) async fn bare() -> Self {
         Self::bare_from(program()).await
     }
 
-    pub(crate) async fn bare_from(program: &Program) -> Self {
+    pub(crate) async fn bare_from(program: &SupervisorProgram) -> Self {
         assert!(rustix::process::getuid().is_root(), "these tests need root");
-        let folder = tempfile::tempdir().expect("a folder");
-        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let dir = tempfile::tempdir().expect("a folder");
+        let number = NEXT_NUMBER.fetch_add(1, Ordering::Relaxed);
         let path = format!("/keelson-pods-{}-{number}", std::process::id());
-        let group = Hierarchy::detect().expect("control groups").group(&path).expect("a path");
-        program.launch(folder.path(), None).expect("launched");
-        let connection = Client::connect(folder.path()).await.expect("connected");
-        make_root(&folder.path().join("root"));
+        let group =
+            CgroupHierarchies::detect().expect("control groups").group(&path).expect("a path");
+        program.launch(dir.path(), None).expect("launched");
+        let connection = SupervisorClient::connect(dir.path()).await.expect("connected");
+        create_root(&dir.path().join("root"));
         Self {
-            folder,
+            dir,
             client: connection.client,
             events: connection.events,
             supervisor: connection.supervisor_pid,
             driver: tokio::spawn(connection.driver.run()),
             group,
-            seen: Vec::new(),
+            seen_events: Vec::new(),
             execs: 0,
         }
     }
@@ -119,18 +120,18 @@ impl Bed {
     pub(crate) async fn reconnect(&mut self) {
         self.driver.abort();
         let _ = (&mut self.driver).await;
-        let connection = Client::connect(self.folder.path()).await.expect("connected again");
+        let connection = SupervisorClient::connect(self.dir.path()).await.expect("connected again");
         self.client = connection.client;
         self.events = connection.events;
         self.driver = tokio::spawn(connection.driver.run());
     }
 
     pub(crate) fn root(&self) -> PathBuf {
-        self.folder.path().join("root")
+        self.dir.path().join("root")
     }
 
     pub(crate) fn log_path(&self, id: &str) -> PathBuf {
-        self.folder.path().join(format!("{id}.log"))
+        self.dir.path().join(format!("{id}.log"))
     }
 
     /// A container as the CRI server would create it, running a shell script.
@@ -151,7 +152,7 @@ impl Bed {
             }),
             process: Some(process(script)),
             security: Some(SecuritySpec {
-                capabilities: Some(capabilities(USUAL_CAPABILITIES)),
+                capabilities: Some(capabilities(DEFAULT_CAPABILITIES)),
                 ..SecuritySpec::default()
             }),
             mounts: vec![
@@ -200,7 +201,7 @@ impl Bed {
     }
 
     /// Starts a container, waits for its exit, returns the exit and the log's lines.
-    pub(crate) async fn complete(&mut self, spec: ContainerSpec) -> (Exit, Vec<String>) {
+    pub(crate) async fn complete(&mut self, spec: ContainerSpec) -> (ProcessExit, Vec<String>) {
         let id = spec.id.clone();
         self.start(spec).await;
         let exit = self.ended(&id).await;
@@ -228,40 +229,42 @@ impl Bed {
 
     async fn seek<T>(&mut self, find: impl Fn(&Event) -> Option<T>) -> T {
         loop {
-            if let Some(found) = self.seen.iter().find_map(&find) {
+            if let Some(found) = self.seen_events.iter().find_map(&find) {
                 return found;
             }
             let event = self.next().await;
-            self.seen.push(event);
+            self.seen_events.push(event);
         }
     }
 
-    pub(crate) async fn ended(&mut self, id: &str) -> Exit {
-        self.seek(|event| match &event.happened {
-            Some(Happened::ContainerExited(state)) if state.id == id => state.exit,
+    pub(crate) async fn ended(&mut self, id: &str) -> ProcessExit {
+        self.seek(|event| match &event.body {
+            Some(EventBody::ContainerExited(state)) if state.id == id => state.exit,
             _ => None,
         })
         .await
     }
 
-    pub(crate) async fn exec_ended(&mut self, exec: &str) -> Exit {
-        self.seek(|event| match &event.happened {
-            Some(Happened::ExecExited(state)) if state.exec == exec => state.exit,
+    pub(crate) async fn exec_ended(&mut self, exec: &str) -> ProcessExit {
+        self.seek(|event| match &event.body {
+            Some(EventBody::ExecExited(state)) if state.exec == exec => state.exit,
             _ => None,
         })
         .await
     }
 
     pub(crate) async fn out_of_memory(&mut self, id: &str) -> u64 {
-        self.seek(|event| match &event.happened {
-            Some(Happened::OutOfMemory(state)) if state.id == id => Some(state.out_of_memory_kills),
+        self.seek(|event| match &event.body {
+            Some(EventBody::OutOfMemory(state)) if state.id == id => {
+                Some(state.out_of_memory_kills)
+            }
             _ => None,
         })
         .await
     }
 
     /// Runs a script in a running container: exit, standard output, standard error.
-    pub(crate) async fn exec(&mut self, id: &str, script: &str) -> (Exit, String, String) {
+    pub(crate) async fn exec(&mut self, id: &str, script: &str) -> (ProcessExit, String, String) {
         self.exec_within(id, script, None).await
     }
 
@@ -270,16 +273,20 @@ impl Bed {
         id: &str,
         script: &str,
         timeout: Option<Duration>,
-    ) -> (Exit, String, String) {
+    ) -> (ProcessExit, String, String) {
         self.execs += 1;
         let exec = format!("exec-{}", self.execs);
         let ((out_read, out_write), (err_read, err_write)) = (pipe(), pipe());
-        let request = ExecRequest {
+        let request = ExecOptions {
             container: id.into(),
             exec: exec.clone(),
             process: process(script),
             timeout,
-            stdio: Stdio { stdin: None, stdout: Some(out_write), stderr: Some(err_write) },
+            stdio: StdioDescriptors {
+                stdin: None,
+                stdout: Some(out_write),
+                stderr: Some(err_write),
+            },
             user: None,
         };
         self.client.exec(request).await.expect("an exec");
@@ -297,13 +304,13 @@ impl Bed {
 
     pub(crate) async fn shut_down(&mut self) {
         self.client.shutdown().await.expect("shut down");
-        assert!(!self.folder.path().join("supervisor.sock").exists());
+        assert!(!self.dir.path().join("supervisor.sock").exists());
         let left = self.group.children().expect("listed");
         assert!(left.is_empty(), "groups are left: {left:?}");
     }
 }
 
-impl Drop for Bed {
+impl Drop for PodFixture {
     fn drop(&mut self) {
         self.driver.abort();
         let pid = i32::try_from(self.supervisor).ok().and_then(rustix::process::Pid::from_raw);
@@ -318,10 +325,10 @@ impl Drop for Bed {
         if let Err(error) = self.group.remove_within(Duration::from_secs(10)) {
             println!("left over: {error}");
         }
-        let pin = self.folder.path().join("net");
+        let pin = self.dir.path().join("net");
         let _ = rustix::mount::unmount(&pin, rustix::mount::UnmountFlags::DETACH);
         if std::thread::panicking() {
-            let log = std::fs::read_to_string(self.folder.path().join("supervisor.log"));
+            let log = std::fs::read_to_string(self.dir.path().join("supervisor.log"));
             println!("supervisor.log: {}", log.unwrap_or_default());
         }
     }
@@ -343,9 +350,9 @@ pub(crate) fn capabilities(bits: u64) -> CapabilitySpec {
     CapabilitySpec { bounding: bits, effective: bits, permitted: bits, inheritable: 0, ambient: 0 }
 }
 
-fn make_root(root: &Path) {
-    for folder in ["bin", "etc", "tmp", "proc", "sys", "dev"] {
-        std::fs::create_dir_all(root.join(folder)).expect("made");
+fn create_root(root: &Path) {
+    for dir in ["bin", "etc", "tmp", "proc", "sys", "dev"] {
+        std::fs::create_dir_all(root.join(dir)).expect("made");
     }
     std::fs::copy(BUSYBOX, root.join("bin/busybox")).expect("busybox-static is installed");
     for applet in APPLETS {

@@ -2,15 +2,15 @@
 
 use std::time::{Duration, Instant};
 
-use pod_supervisor::ExecRequest;
+use pod_supervisor::ExecOptions;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-use super::bed::{Bed, process, run};
+use super::fixture::{PodFixture, process, run};
 
-async fn until_count(bed: &mut Bed, wanted: &str) {
+async fn until_count(fixture: &mut PodFixture, wanted: &str) {
     let begun = Instant::now();
     loop {
-        let (_, out, _) = bed.exec("main", "ps | grep -c ' [s]leep 888$'").await;
+        let (_, out, _) = fixture.exec("main", "ps | grep -c ' [s]leep 888$'").await;
         if out.trim() == wanted {
             return;
         }
@@ -20,33 +20,33 @@ async fn until_count(bed: &mut Bed, wanted: &str) {
 }
 
 #[test]
-fn an_exec_without_a_deadline_is_killed_with_all_it_started() {
+fn killing_an_exec_without_a_timeout_kills_its_children() {
     run(async {
-        let mut bed = Bed::new().await;
-        let spec = bed.spec("main", "while :; do sleep 1; done");
-        bed.start(spec).await;
+        let mut fixture = PodFixture::new().await;
+        let spec = fixture.spec("main", "while :; do sleep 1; done");
+        fixture.start(spec).await;
         // A child, an orphan, one with its own session; all ignore the signals.
         let script = "trap '' TERM HUP; sleep 888 & (sleep 888 &); setsid sleep 888 & wait";
-        let request = ExecRequest {
+        let request = ExecOptions {
             container: "main".into(),
             exec: "tree".into(),
             process: process(script),
-            ..ExecRequest::default()
+            ..ExecOptions::default()
         };
-        bed.client.exec(request).await.expect("an exec");
-        until_count(&mut bed, "3").await;
-        bed.client.kill_exec("main", "tree", 9, true).await.expect("killed");
-        assert_eq!(bed.exec_ended("tree").await.code, 137);
-        until_count(&mut bed, "0").await;
-        let (exit, ..) = bed.exec("main", "true").await;
+        fixture.client.exec(request).await.expect("an exec");
+        until_count(&mut fixture, "3").await;
+        fixture.client.kill_exec("main", "tree", 9, true).await.expect("killed");
+        assert_eq!(fixture.exec_ended("tree").await.code, 137);
+        until_count(&mut fixture, "0").await;
+        let (exit, ..) = fixture.exec("main", "true").await;
         assert_eq!(exit.code, 0, "the container stays");
-        bed.shut_down().await;
+        fixture.shut_down().await;
     });
 }
 
 /// A server raises its own descriptor limit; pods do not inherit it.
 #[test]
-fn the_servers_limit_of_descriptors_is_not_the_pods() {
+fn the_servers_descriptor_limit_is_not_inherited_by_pods() {
     run(async {
         let before = getrlimit(Resource::Nofile);
         let soft = before.maximum.map_or(4321, |hard| hard.min(4321) - 1);
@@ -55,8 +55,8 @@ fn the_servers_limit_of_descriptors_is_not_the_pods() {
         pod_supervisor::descriptors::raise().expect("raised");
         assert_eq!(getrlimit(Resource::Nofile).current, before.maximum);
         pod_supervisor::descriptors::raise().expect("raised again");
-        let mut bed = Bed::new().await;
-        assert_eq!(bed.output("limits", "ulimit -n").await, [soft.to_string()]);
-        bed.shut_down().await;
+        let mut fixture = PodFixture::new().await;
+        assert_eq!(fixture.output("limits", "ulimit -n").await, [soft.to_string()]);
+        fixture.shut_down().await;
     });
 }

@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt as _;
 
 use pod_supervisor::spec::{ContainerSpec, HandlerSpec, NamespaceMode};
 
-use super::bed::{Bed, run};
+use super::fixture::{PodFixture, run};
 
 /// A minimal OCI runtime: a container is a process that sleeps. While a file `stuck` exists beside
 /// it, it deletes nothing.
@@ -30,32 +30,32 @@ case "$command" in
 esac
 "#;
 
-fn by_script(bed: &Bed, id: &str) -> ContainerSpec {
-    let program = bed.folder.path().join("oci-runtime");
+fn spec_with_handler(fixture: &PodFixture, id: &str) -> ContainerSpec {
+    let program = fixture.dir.path().join("oci-runtime");
     std::fs::write(&program, SCRIPT).expect("written");
     std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).expect("runnable");
     let handler = HandlerSpec { program: program.display().to_string(), ..HandlerSpec::default() };
-    let mut spec = ContainerSpec { handler: Some(handler), ..bed.spec(id, "") };
+    let mut spec = ContainerSpec { handler: Some(handler), ..fixture.spec(id, "") };
     spec.namespaces.as_mut().expect("namespaces").user = NamespaceMode::Node as i32;
     spec
 }
 
 #[test]
-fn a_pod_whose_container_cannot_be_deleted_says_so_and_ends_when_it_can() {
+fn shutdown_reports_a_container_that_cannot_be_deleted_and_succeeds_later() {
     run(async {
-        let mut bed = Bed::new().await;
-        bed.start(by_script(&bed, "a")).await;
-        let stuck = bed.folder.path().join("stuck");
+        let mut fixture = PodFixture::new().await;
+        fixture.start(spec_with_handler(&fixture, "a")).await;
+        let stuck = fixture.dir.path().join("stuck");
         std::fs::write(&stuck, "").expect("written");
         for _ in 0..2 {
-            let refused = bed.client.shutdown().await.expect_err("it is stuck").to_string();
+            let refused = fixture.client.shutdown().await.expect_err("it is stuck").to_string();
             assert!(refused.contains("it cannot be deleted"), "{refused}");
         }
-        let known = bed.client.list().await.expect("the supervisor is there");
+        let known = fixture.client.list().await.expect("the supervisor is there");
         assert_eq!(known.containers.len(), 1, "{known:?}");
         std::fs::remove_file(&stuck).expect("removed");
-        bed.shut_down().await;
-        let asked = std::fs::read_to_string(bed.folder.path().join("asked")).expect("asked");
+        fixture.shut_down().await;
+        let asked = std::fs::read_to_string(fixture.dir.path().join("asked")).expect("asked");
         assert_eq!(asked, "deleted\n".repeat(3));
     });
 }

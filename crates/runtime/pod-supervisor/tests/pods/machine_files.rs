@@ -2,20 +2,20 @@
 
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 
-use pod_supervisor::ExecRequest;
+use pod_supervisor::ExecOptions;
 use pod_supervisor::spec::{ContainerSpec, DeviceNode, PodSpec};
 
-use super::bed::{Bed, pod, process, run};
+use super::fixture::{PodFixture, pod, process, run};
 use super::namespaces::mappings;
 
 const DEVICES: [&str; 5] = ["null", "zero", "full", "random", "urandom"];
 
 /// The host's devices, restored at the end: a failing test would leave every program on the host
 /// without its null device.
-struct Devices(Vec<(String, std::fs::Metadata)>);
+struct HostDevices(Vec<(String, std::fs::Metadata)>);
 
-impl Devices {
-    fn look() -> Self {
+impl HostDevices {
+    fn snapshot() -> Self {
         let paths = DEVICES.map(|name| format!("/dev/{name}"));
         Self(paths.map(|path| (path.clone(), std::fs::metadata(path).expect("there"))).into())
     }
@@ -36,7 +36,7 @@ impl Devices {
     }
 }
 
-impl Drop for Devices {
+impl Drop for HostDevices {
     fn drop(&mut self) {
         for (path, before) in &self.0 {
             let _ = std::os::unix::fs::chown(path, Some(before.uid()), Some(before.gid()));
@@ -57,10 +57,10 @@ const CHANGE: &str = "for f in /proc/keys /proc/timer_list /proc/kcore /proc/sel
 const USE: &str =
     "cat /proc/keys /proc/self/fd/0 < /dev/null | wc -c; echo gone > /proc/keys && echo written";
 
-async fn change_everything(bed: &mut Bed, spec: ContainerSpec) {
-    let devices = Devices::look();
+async fn change_everything(fixture: &mut PodFixture, spec: ContainerSpec) {
+    let devices = HostDevices::snapshot();
     let id = spec.id.clone();
-    let (exit, lines) = bed.complete(spec).await;
+    let (exit, lines) = fixture.complete(spec).await;
     assert_eq!(exit.code, 0, "{lines:?}");
     devices.assert_unchanged();
     let nodes: Vec<&String> = lines.iter().filter(|line| line.starts_with("node ")).collect();
@@ -78,17 +78,17 @@ async fn change_everything(bed: &mut Bed, spec: ContainerSpec) {
 #[test]
 fn a_default_container_changes_no_device_of_the_machine() {
     run(async {
-        let mut bed = Bed::new().await;
-        let spec = bed.spec("a", &format!("{USE}; {CHANGE}; {USE}"));
-        change_everything(&mut bed, spec).await;
+        let mut fixture = PodFixture::new().await;
+        let spec = fixture.spec("a", &format!("{USE}; {CHANGE}; {USE}"));
+        change_everything(&mut fixture, spec).await;
         // Masks without our `/dev`.
-        let mut spec = bed.spec("b", &format!("{CHANGE}; {USE}").replace("< /dev/null", ""));
+        let mut spec = fixture.spec("b", &format!("{CHANGE}; {USE}").replace("< /dev/null", ""));
         spec.mounts.retain(|mount| !mount.target.starts_with("/dev"));
-        let devices = Devices::look();
-        let (_, lines) = bed.complete(spec).await;
+        let devices = HostDevices::snapshot();
+        let (_, lines) = fixture.complete(spec).await;
         devices.assert_unchanged();
         assert_eq!(lines.last().map(String::as_str), Some("written"), "{lines:?}");
-        bed.shut_down().await;
+        fixture.shut_down().await;
     });
 }
 
@@ -97,11 +97,12 @@ fn a_default_container_changes_no_device_of_the_machine() {
 #[test]
 fn a_user_namespace_changes_no_device_of_the_machine() {
     run(async {
-        let mut bed = Bed::with(PodSpec { user_namespace: Some(mappings()), ..pod() }).await;
+        let mut fixture =
+            PodFixture::with(PodSpec { user_namespace: Some(mappings()), ..pod() }).await;
         let script = format!(
             "{USE}; stat -c '%a %u %n' /dev/null /dev/given; head -c1 /dev/given | wc -c; {CHANGE}; {USE}"
         );
-        let mut spec = bed.spec("a", &script);
+        let mut spec = fixture.spec("a", &script);
         spec.root.as_mut().expect("root").map_ids = true;
         spec.devices = vec![DeviceNode {
             path: "/dev/given".into(),
@@ -111,11 +112,11 @@ fn a_user_namespace_changes_no_device_of_the_machine() {
             minor: 5,
             ..DeviceNode::default()
         }];
-        change_everything(&mut bed, spec).await;
-        let lines = bed.lines("a");
+        change_everything(&mut fixture, spec).await;
+        let lines = fixture.lines("a");
         // A node of the container belongs to its root; a given device stays as on the host.
         assert_eq!(lines[2..5], ["666 0 /dev/null", "666 65534 /dev/given", "1"], "{lines:?}");
-        bed.shut_down().await;
+        fixture.shut_down().await;
     });
 }
 
@@ -123,35 +124,35 @@ fn a_user_namespace_changes_no_device_of_the_machine() {
 #[test]
 fn a_command_without_streams_changes_no_device_of_the_machine() {
     run(async {
-        let mut bed = Bed::new().await;
-        let spec = bed.spec("main", "sleep 1000");
-        bed.start(spec).await;
-        let devices = Devices::look();
+        let mut fixture = PodFixture::new().await;
+        let spec = fixture.spec("main", "sleep 1000");
+        fixture.start(spec).await;
+        let devices = HostDevices::snapshot();
         let script = "cat <&0 > /tmp/input; echo gone > /dev/stdout && echo gone >&2 \
             && echo written > /tmp/said; exec 3>&1; for f in 0 2 3; do f=/proc/self/fd/$f; \
             readlink $f >> /tmp/said; stat -L -c 'node %d:%i' $f >> /tmp/said; \
             touch $f; chown 1000 $f; chmod 0 $f; done";
-        let request = ExecRequest {
+        let request = ExecOptions {
             container: "main".into(),
             exec: "silent".into(),
             process: process(script),
-            ..ExecRequest::default()
+            ..ExecOptions::default()
         };
-        bed.client.exec(request).await.expect("an exec");
-        bed.exec_ended("silent").await;
+        fixture.client.exec(request).await.expect("an exec");
+        fixture.exec_ended("silent").await;
         devices.assert_unchanged();
-        let read = |name: &str| std::fs::read_to_string(bed.root().join(name)).expect("read");
+        let read = |name: &str| std::fs::read_to_string(fixture.root().join(name)).expect("read");
         assert_eq!(read("tmp/input"), "");
-        let said = read("tmp/said");
-        assert!(said.starts_with("written\n/dev/null\nnode "), "{said}");
-        assert_eq!(said.matches("/dev/null\nnode ").count(), 3, "{said}");
+        let output = read("tmp/said");
+        assert!(output.starts_with("written\n/dev/null\nnode "), "{output}");
+        assert_eq!(output.matches("/dev/null\nnode ").count(), 3, "{output}");
         for inode in devices.inodes() {
-            assert!(!said.contains(&format!("node {inode}\n")), "{said}");
+            assert!(!output.contains(&format!("node {inode}\n")), "{output}");
         }
         // The next exec finds it unchanged.
-        let (exit, out, err) = bed.exec("main", "cat <&0; stat -L -c %a /proc/self/fd/0").await;
+        let (exit, out, err) = fixture.exec("main", "cat <&0; stat -L -c %a /proc/self/fd/0").await;
         assert_eq!((exit.code, out.as_str()), (0, "666\n"), "{err}");
-        bed.shut_down().await;
+        fixture.shut_down().await;
     });
 }
 
@@ -159,19 +160,19 @@ fn a_command_without_streams_changes_no_device_of_the_machine() {
 #[test]
 fn a_container_inherits_no_score_of_its_supervisor() {
     run(async {
-        let mut bed = Bed::new().await;
-        let score = format!("/proc/{}/oom_score_adj", bed.supervisor);
+        let mut fixture = PodFixture::new().await;
+        let score = format!("/proc/{}/oom_score_adj", fixture.supervisor);
         // Raised, because the host may not let us lower it.
         std::fs::write(&score, "300").expect("raised");
         let script = "cat /proc/self/oom_score_adj; sleep 1000";
-        let spec = bed.spec("a", script);
-        bed.start(spec).await;
-        while bed.lines("a").is_empty() {
+        let spec = fixture.spec("a", script);
+        fixture.start(spec).await;
+        while fixture.lines("a").is_empty() {
             tokio::time::sleep(std::time::Duration::from_millis(5)).await;
         }
-        assert_eq!(bed.lines("a"), ["0"]);
-        let (_, out, _) = bed.exec("a", "cat /proc/self/oom_score_adj").await;
+        assert_eq!(fixture.lines("a"), ["0"]);
+        let (_, out, _) = fixture.exec("a", "cat /proc/self/oom_score_adj").await;
         assert_eq!(out, "0\n");
-        bed.shut_down().await;
+        fixture.shut_down().await;
     });
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::bed::{Bed, run};
+use super::fixture::{PodFixture, run};
 
 /// Kibibytes by name, from `smaps_rollup`.
 fn memory(pid: u32) -> BTreeMap<String, u64> {
@@ -28,23 +28,23 @@ fn show(what: &str, pid: u32) -> u64 {
 #[test]
 fn pods_share_the_program() {
     run(async {
-        let mut beds = Vec::new();
+        let mut fixtures = Vec::new();
         for _ in 0..10 {
-            let bed = Bed::new().await;
-            let spec = bed.spec("main", "echo hello; sleep 1000");
-            bed.start(spec).await;
-            beds.push(bed);
+            let fixture = PodFixture::new().await;
+            let spec = fixture.spec("main", "echo hello; sleep 1000");
+            fixture.start(spec).await;
+            fixtures.push(fixture);
         }
         let sum = |name: &str| {
-            let all = beds.iter().map(|bed| memory(bed.supervisor).get(name).copied());
-            all.map(Option::unwrap_or_default).sum::<u64>() / beds.len() as u64
+            let all = fixtures.iter().map(|fixture| memory(fixture.supervisor).get(name).copied());
+            all.map(Option::unwrap_or_default).sum::<u64>() / fixtures.len() as u64
         };
         let (share, dirty) = (sum("Pss"), sum("Private_Dirty"));
         println!("of ten pods, each: PSS {share} KiB, Private_Dirty {dirty} KiB");
         // A debug build with a dynamic loader; SPECIFICATION.md has the release build's number.
         assert!(dirty <= 1024, "{dirty} KiB");
-        for bed in &mut beds {
-            bed.shut_down().await;
+        for fixture in &mut fixtures {
+            fixture.shut_down().await;
         }
     });
 }
@@ -52,29 +52,29 @@ fn pods_share_the_program() {
 #[test]
 fn a_supervisor_is_small_and_stays_small() {
     run(async {
-        let mut bed = Bed::new().await;
-        show("empty pod", bed.supervisor);
-        let spec = bed.spec("main", "sleep 1000");
-        bed.start(spec).await;
-        let one = show("one container", bed.supervisor);
+        let mut fixture = PodFixture::new().await;
+        show("empty pod", fixture.supervisor);
+        let spec = fixture.spec("main", "sleep 1000");
+        fixture.start(spec).await;
+        let one = show("one container", fixture.supervisor);
         // Floods and execs leave no memory behind.
         for round in 0..5 {
             let id = format!("flood{round}");
-            let lines = bed.output(&id, "seq 50000").await;
+            let lines = fixture.output(&id, "seq 50000").await;
             assert_eq!(lines.len(), 50_000);
-            bed.client.delete(&id).await.expect("deleted");
+            fixture.client.delete(&id).await.expect("deleted");
             for _ in 0..20 {
-                bed.exec("main", "true").await;
+                fixture.exec("main", "true").await;
             }
         }
-        let after = show("after floods and execs", bed.supervisor);
+        let after = show("after floods and execs", fixture.supervisor);
         assert!(after <= one + 256, "it grew from {one} to {after} KiB");
         for number in 0..4 {
-            let spec = bed.spec(&format!("more{number}"), "echo hello; sleep 1000");
-            bed.start(spec).await;
+            let spec = fixture.spec(&format!("more{number}"), "echo hello; sleep 1000");
+            fixture.start(spec).await;
         }
-        let five = show("five containers", bed.supervisor);
+        let five = show("five containers", fixture.supervisor);
         assert!(five <= after + 4 * 128, "a container costs {} KiB", (five - after) / 4);
-        bed.shut_down().await;
+        fixture.shut_down().await;
     });
 }

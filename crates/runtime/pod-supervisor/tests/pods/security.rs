@@ -1,38 +1,38 @@
 //! Capabilities, seccomp filters and users of a container and of an exec.
 
 use pod_supervisor::spec::{CapabilitySpec, ContainerSpec, SeccompSpec, SecuritySpec};
-use seccomp_filter::{Action, Architecture, Profile, Rule, compile};
+use seccomp_filter::{Architecture, SeccompAction, SeccompProfile, SyscallRule, compile};
 
-use super::bed::{Bed, USUAL_CAPABILITIES, capabilities, run};
+use super::fixture::{DEFAULT_CAPABILITIES, PodFixture, capabilities, run};
 
 const STATUS: &str =
     "grep -E '^(CapInh|CapPrm|CapEff|CapBnd|CapAmb|NoNewPrivs|Seccomp):' /proc/self/status";
 
 fn with(
-    bed: &Bed,
+    fixture: &PodFixture,
     id: &str,
     script: &str,
     change: impl FnOnce(&mut SecuritySpec),
 ) -> ContainerSpec {
-    let mut spec = bed.spec(id, script);
+    let mut spec = fixture.spec(id, script);
     change(spec.security.as_mut().expect("security"));
     spec
 }
 
 /// The host may lack some itself.
-fn have() -> u64 {
+fn bounding_set() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").expect("read");
     let line = status.lines().find_map(|line| line.strip_prefix("CapPrm:\t")).expect("a line");
     u64::from_str_radix(line, 16).expect("a number")
 }
 
 fn refusing(name: &str) -> SeccompSpec {
-    let profile = Profile {
-        default_action: Action::Allow,
+    let profile = SeccompProfile {
+        default_action: SeccompAction::Allow,
         architectures: vec![Architecture::native().expect("known")],
-        rules: vec![Rule {
+        rules: vec![SyscallRule {
             syscalls: vec![name.to_owned()],
-            action: Action::Errno(38),
+            action: SeccompAction::Errno(38),
             conditions: Vec::new(),
         }],
         flags: None,
@@ -43,16 +43,16 @@ fn refusing(name: &str) -> SeccompSpec {
 #[test]
 fn capabilities_are_those_that_were_given() {
     run(async {
-        let mut bed = Bed::new().await;
-        let usual = format!("{:016x}", USUAL_CAPABILITIES & have());
-        let lines = bed.output("usual", STATUS).await;
+        let mut fixture = PodFixture::new().await;
+        let usual = format!("{:016x}", DEFAULT_CAPABILITIES & bounding_set());
+        let lines = fixture.output("usual", STATUS).await;
         assert_eq!(lines[1], format!("CapPrm:\t{usual}"));
         assert_eq!(lines[2], format!("CapEff:\t{usual}"));
         assert_eq!(lines[3], format!("CapBnd:\t{usual}"));
-        let spec = with(&bed, "none", STATUS, |security| security.capabilities = None);
-        let (_, lines) = bed.complete(spec).await;
+        let spec = with(&fixture, "none", STATUS, |security| security.capabilities = None);
+        let (_, lines) = fixture.complete(spec).await;
         assert!(lines[..5].iter().all(|line| line.ends_with("\t0000000000000000")), "{lines:?}");
-        let spec = with(&bed, "user", STATUS, |security| {
+        let spec = with(&fixture, "user", STATUS, |security| {
             security.uid = 1000;
             let net = 1 << 10;
             security.capabilities = Some(CapabilitySpec {
@@ -63,71 +63,76 @@ fn capabilities_are_those_that_were_given() {
                 ambient: net,
             });
         });
-        let (_, lines) = bed.complete(spec).await;
+        let (_, lines) = fixture.complete(spec).await;
         assert!(lines[..5].iter().all(|line| line.ends_with("\t0000000000000400")), "{lines:?}");
         let all = u64::MAX;
-        let spec =
-            with(&bed, "all", STATUS, |security| security.capabilities = Some(capabilities(all)));
-        let (exit, lines) = bed.complete(spec).await;
+        let spec = with(&fixture, "all", STATUS, |security| {
+            security.capabilities = Some(capabilities(all))
+        });
+        let (exit, lines) = fixture.complete(spec).await;
         assert_eq!(exit.code, 0, "{lines:?}");
-        bed.shut_down().await;
+        fixture.shut_down().await;
     });
 }
 
 #[test]
 fn users_and_groups() {
     run(async {
-        let mut bed = Bed::new().await;
-        let spec =
-            with(&bed, "a", "id -u; id -g; id -G; touch /file 2>&1 || echo denied", |security| {
+        let mut fixture = PodFixture::new().await;
+        let spec = with(
+            &fixture,
+            "a",
+            "id -u; id -g; id -G; touch /file 2>&1 || echo denied",
+            |security| {
                 security.uid = 1234;
                 security.gid = 5678;
                 security.additional_gids = vec![5678, 9, 10];
-            });
-        let (_, lines) = bed.complete(spec).await;
+            },
+        );
+        let (_, lines) = fixture.complete(spec).await;
         assert_eq!(lines[..3], ["1234", "5678", "5678 9 10"]);
         assert_eq!(lines.last().map(String::as_str), Some("denied"));
         // Any user of the container can reopen standard output.
-        let spec = with(&bed, "b", "echo again > /dev/stdout", |security| security.uid = 1234);
-        let (exit, lines) = bed.complete(spec).await;
+        let spec = with(&fixture, "b", "echo again > /dev/stdout", |security| security.uid = 1234);
+        let (exit, lines) = fixture.complete(spec).await;
         assert_eq!((exit.code, lines), (0, vec!["again".to_owned()]));
-        bed.shut_down().await;
+        fixture.shut_down().await;
     });
 }
 
 /// The kernel reads this number as "unchanged", and the process would stay root.
 #[test]
-fn nobody_is_left_root_by_a_number_that_no_user_has() {
+fn a_reserved_user_id_does_not_leave_a_process_root() {
     run(async {
-        let mut bed = Bed::new().await;
+        let mut fixture = PodFixture::new().await;
         let changes: [fn(&mut SecuritySpec); 3] = [
             |security| security.uid = u32::MAX,
             |security| security.gid = u32::MAX,
             |security| security.additional_gids = vec![5, u32::MAX],
         ];
         for change in changes {
-            let spec = with(&bed, "a", "id", change);
-            let refused = bed.client.create(spec).await.expect_err("refused").to_string();
+            let spec = with(&fixture, "a", "id", change);
+            let refused = fixture.client.create(spec).await.expect_err("refused").to_string();
             assert!(refused.contains("4294967295 is no user"), "{refused}");
         }
-        let spec = with(&bed, "a", "id -u", |security| security.uid = u32::MAX - 1);
-        assert_eq!(bed.complete(spec).await.1, ["4294967294"]);
-        bed.shut_down().await;
+        let spec = with(&fixture, "a", "id -u", |security| security.uid = u32::MAX - 1);
+        assert_eq!(fixture.complete(spec).await.1, ["4294967294"]);
+        fixture.shut_down().await;
     });
 }
 
 #[test]
 fn a_filter_holds_in_the_container_and_in_execs() {
     run(async {
-        let mut bed = Bed::new().await;
+        let mut fixture = PodFixture::new().await;
         for (id, no_new_privileges) in [("with", true), ("without", false)] {
             let script = format!("{STATUS}; mkdir /tmp/x-$$ 2>&1; sleep 1000");
-            let spec = with(&bed, id, &script, |security| {
+            let spec = with(&fixture, id, &script, |security| {
                 security.no_new_privileges = no_new_privileges;
                 security.seccomp = Some(refusing("mkdir"));
             });
-            bed.start(spec).await;
-            let (exit, out, err) = bed.exec(id, &format!("{STATUS}; mkdir /tmp/y")).await;
+            fixture.start(spec).await;
+            let (exit, out, err) = fixture.exec(id, &format!("{STATUS}; mkdir /tmp/y")).await;
             assert_ne!(exit.code, 0, "mkdir is refused in an exec");
             assert!(err.contains("not implemented"), "{err}");
             assert!(out.contains("Seccomp:\t2"), "{out}");
@@ -135,10 +140,10 @@ fn a_filter_holds_in_the_container_and_in_execs() {
                 out.contains(&format!("NoNewPrivs:\t{}", u8::from(no_new_privileges))),
                 "{out}"
             );
-            let mut lines = bed.lines(id).join("\n");
+            let mut lines = fixture.lines(id).join("\n");
             while !lines.contains("not implemented") {
                 tokio::time::sleep(std::time::Duration::from_millis(10)).await;
-                lines = bed.lines(id).join("\n");
+                lines = fixture.lines(id).join("\n");
             }
             assert!(lines.contains("Seccomp:\t2"), "{lines}");
             // The same capabilities as the container.
@@ -149,44 +154,44 @@ fn a_filter_holds_in_the_container_and_in_execs() {
                     .collect::<Vec<_>>()
             };
             assert_eq!(rights(&out), rights(&lines));
-            bed.client.delete(id).await.expect("deleted");
+            fixture.client.delete(id).await.expect("deleted");
         }
-        let odd = with(&bed, "odd", "true", |security| {
+        let odd = with(&fixture, "odd", "true", |security| {
             security.seccomp = Some(SeccompSpec { program: vec![1, 2, 3], ..Default::default() });
         });
-        bed.client.create(odd).await.expect("created");
+        fixture.client.create(odd).await.expect("created");
         let error =
-            bed.client.start("odd").await.expect_err("a broken filter never means no filter");
+            fixture.client.start("odd").await.expect_err("a broken filter never means no filter");
         assert!(error.to_string().contains("filter"), "{error}");
-        bed.shut_down().await;
+        fixture.shut_down().await;
     });
 }
 
 #[test]
-fn what_this_kernel_cannot_do_is_refused_by_name() {
+fn a_feature_that_the_kernel_lacks_is_refused_by_name() {
     run(async {
-        let bed = Bed::new().await;
+        let fixture = PodFixture::new().await;
         if std::fs::metadata("/sys/module/apparmor").is_err() {
-            let spec = with(&bed, "a", "true", |one| one.apparmor_profile = "profile".into());
-            let error = bed.client.create(spec).await.expect_err("no AppArmor");
+            let spec = with(&fixture, "a", "true", |one| one.apparmor_profile = "profile".into());
+            let error = fixture.client.create(spec).await.expect_err("no AppArmor");
             assert!(error.to_string().contains("AppArmor"), "{error}");
         }
         if std::fs::metadata("/sys/fs/selinux/enforce").is_err() {
-            let spec = with(&bed, "b", "true", |one| one.selinux_label = "label".into());
-            let error = bed.client.create(spec).await.expect_err("no SELinux");
+            let spec = with(&fixture, "b", "true", |one| one.selinux_label = "label".into());
+            let error = fixture.client.create(spec).await.expect_err("no SELinux");
             assert!(error.to_string().contains("SELinux"), "{error}");
         }
     });
 }
 
 #[test]
-fn devices_are_those_of_the_group() {
+fn only_devices_allowed_by_the_cgroup_can_be_opened() {
     run(async {
-        let mut bed = Bed::new().await;
+        let mut fixture = PodFixture::new().await;
         let script = "mknod /tmp/disk b 7 0 && echo made; head -c1 /tmp/disk 2>&1; \
             head -c1 /dev/full | od -An -tx1; echo x > /dev/full; mknod /tmp/mem c 1 1; head -c1 /tmp/mem 2>&1; \
             ls /dev | tr '\\n' ' '";
-        let lines = bed.output("a", script).await.join("\n");
+        let lines = fixture.output("a", script).await.join("\n");
         assert!(lines.contains("made"), "CAP_MKNOD is usual: {lines}");
         assert!(lines.contains("/tmp/disk: Operation not permitted"), "{lines}");
         assert!(lines.contains("/tmp/mem: Operation not permitted"), "{lines}");
@@ -196,7 +201,7 @@ fn devices_are_those_of_the_group() {
             assert!(lines.split_whitespace().any(|word| word == name), "{name}: {lines}");
         }
         let mut spec =
-            bed.spec("b", "ls -l /dev/ours | cut -c1-10; head -c1 /dev/ours | od -An -tx1");
+            fixture.spec("b", "ls -l /dev/ours | cut -c1-10; head -c1 /dev/ours | od -An -tx1");
         spec.devices = vec![pod_supervisor::spec::DeviceNode {
             path: "/dev/ours".into(),
             kind: "c".into(),
@@ -205,8 +210,8 @@ fn devices_are_those_of_the_group() {
             mode: 0o640,
             ..Default::default()
         }];
-        let (_, lines) = bed.complete(spec).await;
+        let (_, lines) = fixture.complete(spec).await;
         assert_eq!(lines, ["crw-r-----", " 00"]);
-        bed.shut_down().await;
+        fixture.shut_down().await;
     });
 }

@@ -4,18 +4,18 @@
 use std::io::Read as _;
 use std::time::Duration;
 
-use image_store::{Naming, Platform, Silent, Store};
+use image_store::{ImageNaming, ImageStore, NoProgress, Platform};
 
 use super::*;
 
 /// A manifest of one layer, and responses for its content.
-struct Image {
+struct ServedImage {
     manifest: Vec<u8>,
     config: Vec<u8>,
     layer: Vec<u8>,
 }
 
-fn image(layer: Vec<u8>) -> Image {
+fn image(layer: Vec<u8>) -> ServedImage {
     let platform = Platform::host().to_string();
     let mut parts = platform.split('/');
     let (os, machine) = (parts.next().unwrap(), parts.next().unwrap());
@@ -37,7 +37,7 @@ fn image(layer: Vec<u8>) -> Image {
         descriptor("layer.v1.tar", &layer),
     )
     .into_bytes();
-    Image { manifest, config, layer }
+    ServedImage { manifest, config, layer }
 }
 
 const MANIFEST_TYPE: &str = "application/vnd.oci.image.manifest.v1+json";
@@ -48,34 +48,37 @@ fn empty_tar() -> Vec<u8> {
 }
 
 /// Serves an image; the script turns the request and the bytes into the layer's response.
-fn serving(image: Image, layer: impl Fn(&Heard, &[u8]) -> Vec<u8> + Send + Sync + 'static) -> Peer {
+fn serving(
+    image: ServedImage,
+    layer: impl Fn(&ReceivedRequest, &[u8]) -> Vec<u8> + Send + Sync + 'static,
+) -> FakeRegistry {
     let of_config = Digest::of(&image.config).to_string();
-    Peer::start(move |heard| {
-        if heard.line.contains("/manifests/") {
+    FakeRegistry::start(move |received| {
+        if received.line.contains("/manifests/") {
             let kind = format!("content-type: {MANIFEST_TYPE}\r\n");
             response("200 OK", &kind, &image.manifest)
-        } else if heard.line.contains(&of_config) {
+        } else if received.line.contains(&of_config) {
             response("200 OK", "", &image.config)
         } else {
-            layer(heard, &image.layer)
+            layer(received, &image.layer)
         }
     })
 }
 
 /// Pulls into a new store; returns the error, and checks that the store is sound and without an
 /// image.
-async fn pull(peer: &Peer, credentials: Credentials) -> Result<(), String> {
+async fn pull(registry: &FakeRegistry, credentials: RegistryCredentials) -> Result<(), String> {
     let client = client(&[]);
-    let name = peer.name("a/b:1");
+    let name = registry.name("a/b:1");
     let resolved = client.resolve(&name, &credentials).await.map_err(|error| error.to_string())?;
     let top = resolved.descriptor.clone();
     let source = RegistrySource::new(client, resolved, tokio::runtime::Handle::current());
     tokio::task::spawn_blocking(move || {
-        let folder = tempfile::tempdir().unwrap();
-        let store = Store::open(folder.path(), image_store::Limits::default(), Platform::host());
+        let dir = tempfile::tempdir().unwrap();
+        let store = ImageStore::open(dir.path(), image_store::Limits::default(), Platform::host());
         let store = store.unwrap();
-        let naming = Naming { names: vec![name.clone()], ..Naming::default() };
-        let outcome = store.assemble(&source, &top, &naming, &Silent);
+        let naming = ImageNaming { names: vec![name.clone()], ..ImageNaming::default() };
+        let outcome = store.assemble(&source, &top, &naming, &NoProgress);
         assert_eq!(store.verify(image_store::Thoroughness::Full).unwrap(), []);
         assert_eq!(store.image(&name.to_string()).is_ok(), outcome.is_ok());
         outcome.map(drop).map_err(|error| error.to_string())
@@ -86,46 +89,46 @@ async fn pull(peer: &Peer, credentials: Credentials) -> Result<(), String> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_honest_registry_is_pulled_from() {
-    let peer = serving(image(empty_tar()), |_, layer| response("200 OK", "", layer));
-    pull(&peer, Credentials::None).await.unwrap();
+    let registry = serving(image(empty_tar()), |_, layer| response("200 OK", "", layer));
+    pull(&registry, RegistryCredentials::None).await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn bodies_that_are_too_long_or_others_are_refused() {
-    type Lie = fn(&Heard, &[u8]) -> Vec<u8>;
-    let more: Lie = |_, layer| response("200 OK", "", &[layer, &[7; 100_000]].concat());
-    let endless: Lie = |_, _| {
+async fn bodies_with_a_wrong_length_or_digest_are_refused() {
+    type LyingResponse = fn(&ReceivedRequest, &[u8]) -> Vec<u8>;
+    let more: LyingResponse = |_, layer| response("200 OK", "", &[layer, &[7; 100_000]].concat());
+    let endless: LyingResponse = |_, _| {
         // Without a length the body ends with the connection, which here stays open for long.
         let mut bytes = b"HTTP/1.1 200 OK\r\n\r\n".to_vec();
         bytes.extend(vec![0; 32 << 20]);
         bytes
     };
-    let other: Lie = |_, layer| response("200 OK", "", &vec![1; layer.len()]);
+    let other: LyingResponse = |_, layer| response("200 OK", "", &vec![1; layer.len()]);
     for (lie, words) in [
         (more, "longer than the 1024 bytes announced"),
         (endless, "longer than the 1024 bytes announced"),
         (other, "digest"),
     ] {
-        let peer = serving(image(empty_tar()), lie);
-        let why = pull(&peer, Credentials::None).await.unwrap_err();
-        assert!(why.contains(words), "{why:?} has no {words:?}");
+        let registry = serving(image(empty_tar()), lie);
+        let reason = pull(&registry, RegistryCredentials::None).await.unwrap_err();
+        assert!(reason.contains(words), "{reason:?} has no {words:?}");
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_body_that_never_gets_whole_is_given_up() {
+async fn a_body_that_always_breaks_fails_the_pull() {
     // No try delivers a byte; the length is wrong.
-    let peer = serving(image(empty_tar()), |_, _| {
+    let registry = serving(image(empty_tar()), |_, _| {
         b"HTTP/1.1 200 OK\r\ncontent-length: 1024\r\n\r\n".to_vec()
     });
     let begun = std::time::Instant::now();
-    let why = pull(&peer, Credentials::None).await.unwrap_err();
-    assert!(!why.is_empty());
+    let reason = pull(&registry, RegistryCredentials::None).await.unwrap_err();
+    assert!(!reason.is_empty());
     assert!(begun.elapsed() < Duration::from_secs(60), "it was tried for ever");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_registry_that_gives_a_byte_for_each_try_is_given_up() {
+async fn a_registry_that_sends_one_byte_per_retry_fails_the_pull() {
     // Without ranges the same byte comes again and again; with them the layer would take a minute
     // and a half, and a larger one years.
     let without = serving(image(empty_tar()), |_, layer| {
@@ -133,8 +136,8 @@ async fn a_registry_that_gives_a_byte_for_each_try_is_given_up() {
         bytes.extend(&layer[..1]);
         bytes
     });
-    let with = serving(image(empty_tar()), |heard, layer| {
-        let from = heard.header("range").trim_start_matches("bytes=").trim_end_matches('-');
+    let with = serving(image(empty_tar()), |received, layer| {
+        let from = received.header("range").trim_start_matches("bytes=").trim_end_matches('-');
         let from: usize = from.parse().unwrap_or(0);
         let head = format!(
             "HTTP/1.1 206 Partial Content\r\ncontent-range: bytes {from}-1023/1024\r\n\
@@ -146,24 +149,28 @@ async fn a_registry_that_gives_a_byte_for_each_try_is_given_up() {
         bytes
     });
     let limit = Duration::from_secs(60);
-    let pulls =
-        async { tokio::join!(pull(&without, Credentials::None), pull(&with, Credentials::None)) };
+    let pulls = async {
+        tokio::join!(
+            pull(&without, RegistryCredentials::None),
+            pull(&with, RegistryCredentials::None)
+        )
+    };
     let (without, with) = tokio::time::timeout(limit, pulls).await.expect("tried for ever");
-    for why in [without.unwrap_err(), with.unwrap_err()] {
-        assert!(!why.is_empty());
+    for reason in [without.unwrap_err(), with.unwrap_err()] {
+        assert!(!reason.is_empty());
     }
 }
 
 /// Answers every request with this head, followed by a byte now and then.
-fn dripping(head: &'static str) -> u16 {
+fn start_dripping_server(head: &'static str) -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     std::thread::spawn(move || {
         for mut stream in listener.incoming().flatten() {
             std::thread::spawn(move || {
-                let mut asked = BufReader::new(stream.try_clone().unwrap());
+                let mut requested = BufReader::new(stream.try_clone().unwrap());
                 let mut line = String::new();
-                while asked.read_line(&mut line).unwrap_or(0) > 2 {
+                while requested.read_line(&mut line).unwrap_or(0) > 2 {
                     line.clear();
                 }
                 let _ = stream.write_all(head.as_bytes());
@@ -178,16 +185,17 @@ fn dripping(head: &'static str) -> u16 {
 }
 
 #[tokio::test]
-async fn a_document_and_the_words_of_a_refusal_have_a_time() {
+async fn documents_and_error_texts_have_a_deadline() {
     let limits = Limits { document_time: Duration::from_millis(300), ..Limits::default() };
     for (head, words) in [
         ("HTTP/1.1 200 OK\r\ncontent-length: 100000\r\n\r\n", "not whole after"),
         ("HTTP/1.1 403 Forbidden\r\ncontent-length: 100000\r\n\r\n", "403"),
     ] {
-        let client = Client::new(BTreeMap::new(), limits).unwrap();
-        let name = Reference::parse(&format!("127.0.0.1:{}/a:1", dripping(head))).unwrap();
+        let client = RegistryClient::new(BTreeMap::new(), limits).unwrap();
+        let name = ImageReference::parse(&format!("127.0.0.1:{}/a:1", start_dripping_server(head)))
+            .unwrap();
         let limited = Duration::from_secs(30);
-        let resolving = client.resolve(&name, &Credentials::None);
+        let resolving = client.resolve(&name, &RegistryCredentials::None);
         let outcome = tokio::time::timeout(limited, resolving).await.expect("waited for ever");
         let error = outcome.unwrap_err().to_string();
         assert!(error.contains(words), "{error}");
@@ -199,28 +207,29 @@ async fn a_part_from_the_wrong_place_is_skipped_or_refused() {
     let content: Vec<u8> = (0..100_000_u32).map(|n| u8::try_from(n % 251).unwrap()).collect();
     // The response to a range request starts before the requested offset, and says so.
     for (back, good) in [(0_usize, true), (1000, true), (usize::MAX, false)] {
-        let whole = content.clone();
-        let peer = Peer::start(move |heard| {
-            if heard.line.contains("/manifests/") {
+        let is_intact = content.clone();
+        let registry = FakeRegistry::start(move |received| {
+            if received.line.contains("/manifests/") {
                 return response("200 OK", "", MANIFEST);
             }
-            let from = heard.header("range").trim_start_matches("bytes=").trim_end_matches('-');
+            let from = received.header("range").trim_start_matches("bytes=").trim_end_matches('-');
             match from.parse::<usize>() {
                 Err(_) => {
-                    let mut bytes = response("200 OK", "", &whole);
-                    bytes.truncate(bytes.len() - whole.len() / 2);
+                    let mut bytes = response("200 OK", "", &is_intact);
+                    bytes.truncate(bytes.len() - is_intact.len() / 2);
                     bytes
                 }
                 Ok(from) => {
                     // In the bad case, after the requested offset.
                     let start = if back == usize::MAX { from + 10 } else { from - back };
                     let range = format!("content-range: bytes {start}-99999/100000\r\n");
-                    response("206 Partial Content", &range, &whole[start..])
+                    response("206 Partial Content", &range, &is_intact[start..])
                 }
             }
         });
         let client = client(&[]);
-        let resolved = client.resolve(&peer.name("a:1"), &Credentials::None).await.unwrap();
+        let resolved =
+            client.resolve(&registry.name("a:1"), &RegistryCredentials::None).await.unwrap();
         let source = RegistrySource::new(client, resolved, tokio::runtime::Handle::current());
         let descriptor = blob(&content);
         let read = tokio::task::spawn_blocking(move || {
@@ -240,42 +249,45 @@ async fn a_part_from_the_wrong_place_is_skipped_or_refused() {
 async fn blobs_elsewhere_are_fetched_without_credentials() {
     let layer = empty_tar();
     let served = layer.clone();
-    let elsewhere = Peer::start(move |_| response("200 OK", "", &served));
+    let elsewhere = FakeRegistry::start(move |_| response("200 OK", "", &served));
     let port = elsewhere.port;
     let plain = serving(image(layer), move |_, _| {
         let location = format!("location: http://127.0.0.1:{port}/signed\r\n");
         response("307 Moved", &location, b"")
     });
-    let credentials = Credentials::Token { token: "secret".to_owned() };
+    let credentials = RegistryCredentials::Token { token: "secret".to_owned() };
     pull(&plain, credentials).await.unwrap();
-    assert!(plain.heard().iter().all(|heard| heard.header("authorization") == "Bearer secret"));
-    let there = elsewhere.heard();
     assert!(
-        !there.is_empty() && there.iter().all(|heard| heard.header("authorization").is_empty())
+        plain.received().iter().all(|received| received.header("authorization") == "Bearer secret")
+    );
+    let there = elsewhere.received();
+    assert!(
+        !there.is_empty()
+            && there.iter().all(|received| received.header("authorization").is_empty())
     );
 }
 
 /// CVE-2020-15157: a redirect's target is not the registry and may not request its password.
 #[tokio::test]
 async fn a_challenge_from_where_a_redirect_leads_is_not_answered() {
-    let identity = Credentials::Identity { token: "secret".to_owned() };
+    let identity = RegistryCredentials::Identity { token: "secret".to_owned() };
     for credentials in [password(), identity] {
-        let elsewhere = Peer::start(|heard| match heard.line.contains("/token") {
+        let elsewhere = FakeRegistry::start(|received| match received.line.contains("/token") {
             true => response("200 OK", "", br#"{"token":"t"}"#),
             false => {
-                let realm = format!("http://{}/token", heard.header("host"));
+                let realm = format!("http://{}/token", received.header("host"));
                 let challenge = format!("www-authenticate: Bearer realm=\"{realm}\"\r\n");
                 response("401 Unauthorized", &challenge, b"")
             }
         });
         let port = elsewhere.port;
-        let peer = Peer::start(move |_| {
+        let registry = FakeRegistry::start(move |_| {
             let location = format!("location: http://127.0.0.1:{port}/layer\r\n");
             response("307 Moved", &location, b"")
         });
-        let error = client(&[]).resolve(&peer.name("a:1"), &credentials).await.unwrap_err();
+        let error = client(&[]).resolve(&registry.name("a:1"), &credentials).await.unwrap_err();
         assert!(matches!(error, Error::Denied { status: 401, .. }), "{error}");
-        let there = elsewhere.heard();
+        let there = elsewhere.received();
         assert!(there[0].line.starts_with("GET /layer"), "{there:?}");
         assert_eq!(there.len(), 1, "more than the layer was asked for: {there:?}");
         assert_eq!(there[0].header("authorization"), "");
@@ -284,41 +296,43 @@ async fn a_challenge_from_where_a_redirect_leads_is_not_answered() {
 
 /// An identity token is in the body, which a redirect would pass on.
 #[tokio::test]
-async fn an_identity_token_is_not_told_to_whom_a_token_service_redirects() {
+async fn an_identity_token_is_not_sent_along_a_redirect() {
     for status in ["301 Moved", "302 Found", "303 See Other", "307 Moved", "308 Moved"] {
-        let elsewhere = Peer::start(|_| response("200 OK", "", br#"{"token":"t"}"#));
+        let elsewhere = FakeRegistry::start(|_| response("200 OK", "", br#"{"token":"t"}"#));
         let port = elsewhere.port;
-        let peer = Peer::start(move |heard| match heard.line.contains("/token") {
-            true => {
-                let location = format!("location: http://127.0.0.1:{port}/token\r\n");
-                response(status, &location, b"")
-            }
-            false => {
-                let realm = format!("http://{}/token", heard.header("host"));
-                let challenge = format!("www-authenticate: Bearer realm=\"{realm}\"\r\n");
-                response("401 Unauthorized", &challenge, b"")
-            }
-        });
-        let identity = Credentials::Identity { token: "secret".to_owned() };
-        let error = client(&[]).resolve(&peer.name("a:1"), &identity).await.unwrap_err();
+        let registry =
+            FakeRegistry::start(move |received| match received.line.contains("/token") {
+                true => {
+                    let location = format!("location: http://127.0.0.1:{port}/token\r\n");
+                    response(status, &location, b"")
+                }
+                false => {
+                    let realm = format!("http://{}/token", received.header("host"));
+                    let challenge = format!("www-authenticate: Bearer realm=\"{realm}\"\r\n");
+                    response("401 Unauthorized", &challenge, b"")
+                }
+            });
+        let identity = RegistryCredentials::Identity { token: "secret".to_owned() };
+        let error = client(&[]).resolve(&registry.name("a:1"), &identity).await.unwrap_err();
         assert!(error.to_string().contains("identity token"), "{status}: {error}");
         assert!(!error.to_string().contains("secret"), "{error}");
-        assert!(elsewhere.heard().is_empty(), "{status}: it was told");
+        assert!(elsewhere.received().is_empty(), "{status}: it was told");
     }
 }
 
 #[tokio::test]
 async fn an_endless_token_and_one_of_nothing_are_refused() {
     for (token, words) in [(vec![b' '; 2 << 20], "exceeds"), (b"{}".to_vec(), "no token")] {
-        let peer = Peer::start(move |heard| match heard.line.contains("/token") {
-            true => response("200 OK", "", &token),
-            false => {
-                let realm = format!("http://{}/token", heard.header("host"));
-                let challenge = format!("www-authenticate: Bearer realm=\"{realm}\"\r\n");
-                response("401 Unauthorized", &challenge, b"")
-            }
-        });
-        let error = client(&[]).resolve(&peer.name("a:1"), &password()).await.unwrap_err();
+        let registry =
+            FakeRegistry::start(move |received| match received.line.contains("/token") {
+                true => response("200 OK", "", &token),
+                false => {
+                    let realm = format!("http://{}/token", received.header("host"));
+                    let challenge = format!("www-authenticate: Bearer realm=\"{realm}\"\r\n");
+                    response("401 Unauthorized", &challenge, b"")
+                }
+            });
+        let error = client(&[]).resolve(&registry.name("a:1"), &password()).await.unwrap_err();
         assert!(error.to_string().contains(words), "{error}");
         assert!(!error.to_string().contains("secret"), "{error}");
     }
@@ -326,14 +340,18 @@ async fn an_endless_token_and_one_of_nothing_are_refused() {
 
 /// Credentials that a registry echoes would end up in the node's log and in a pod's events.
 #[tokio::test]
-async fn credentials_that_a_registry_repeats_are_not_told() {
-    let peer = Peer::start(|heard| match heard.header("authorization") {
+async fn credentials_echoed_by_a_registry_are_redacted() {
+    let registry = FakeRegistry::start(|received| match received.header("authorization") {
         "" => response("401 Who", "www-authenticate: Basic realm=\"r\"\r\n", b""),
-        told => response("403 Forbidden", "", format!("{told} (me:secret) is no good").as_bytes()),
+        authorization => response(
+            "403 Forbidden",
+            "",
+            format!("{authorization} (me:secret) is no good").as_bytes(),
+        ),
     });
-    let token = Credentials::Token { token: "secret".to_owned() };
+    let token = RegistryCredentials::Token { token: "secret".to_owned() };
     for credentials in [password(), token] {
-        let error = client(&[]).resolve(&peer.name("a:1"), &credentials).await.unwrap_err();
+        let error = client(&[]).resolve(&registry.name("a:1"), &credentials).await.unwrap_err();
         let words = error.to_string();
         assert!(words.contains("is no good"), "{words}");
         assert!(!words.contains("secret") && !words.contains("bWU6c2VjcmV0"), "{words}");
@@ -341,18 +359,19 @@ async fn credentials_that_a_registry_repeats_are_not_told() {
 }
 
 #[tokio::test]
-async fn endless_headers_are_cut() {
-    let peer = Peer::start(|_| {
+async fn endless_headers_are_refused() {
+    let registry = FakeRegistry::start(|_| {
         let many: String = (0..200_000).map(|number| format!("x-{number}: y\r\n")).collect();
         response("200 OK", &many, MANIFEST)
     });
-    let error = client(&[]).resolve(&peer.name("a:1"), &Credentials::None).await.unwrap_err();
+    let error =
+        client(&[]).resolve(&registry.name("a:1"), &RegistryCredentials::None).await.unwrap_err();
     assert!(matches!(error, Error::Connection { .. }), "{error}");
 }
 
 #[tokio::test]
-async fn other_machines_are_never_asked_in_plain_http_by_themselves() {
-    let name = Reference::parse("registry.invalid:5000/a:1").unwrap();
+async fn plain_http_is_not_used_for_other_hosts_by_default() {
+    let name = ImageReference::parse("registry.invalid:5000/a:1").unwrap();
     let error = client(&[]).resolve(&name, &password()).await.unwrap_err();
     assert!(error.to_string().contains("https://registry.invalid:5000"), "{error}");
 }

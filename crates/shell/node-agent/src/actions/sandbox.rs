@@ -1,42 +1,42 @@
 //! Creates, stops and removes a pod's sandbox.
 
-use super::ActionWorld;
+use super::ActionInputs;
 use crate::metrics::names;
 use container_setup::sandbox;
 use ports::container_runtime::ContainerRuntimeError;
 use tokio::time::Instant;
 
-pub(super) async fn run(world: &ActionWorld, attempt: u32) -> Result<String, String> {
-    let metrics = world.context.board.metrics();
-    let has_own_users = world.pod.spec.has_own_users();
+pub(super) async fn run(action_inputs: &ActionInputs, attempt: u32) -> Result<String, String> {
+    let metrics = action_inputs.context.status_store.metrics();
+    let has_user_namespace = action_inputs.pod.spec.has_user_namespace();
     metrics.count(&names::STARTED_PODS, &[]);
-    if has_own_users {
-        metrics.count(&names::STARTED_PODS_WITH_USERS, &[]);
+    if has_user_namespace {
+        metrics.count(&names::STARTED_USER_NAMESPACED_PODS, &[]);
     }
-    let ran = set_up_and_run(world, attempt).await;
+    let ran = set_up_and_run(action_inputs, attempt).await;
     if ran.is_err() {
         metrics.count(&names::STARTED_POD_ERRORS, &[]);
     }
-    if ran.is_err() && has_own_users {
-        metrics.count(&names::STARTED_PODS_WITH_USERS_ERRORS, &[]);
+    if ran.is_err() && has_user_namespace {
+        metrics.count(&names::STARTED_USER_NAMESPACED_PODS_ERRORS, &[]);
     }
     ran
 }
 
-async fn set_up_and_run(world: &ActionWorld, attempt: u32) -> Result<String, String> {
-    let (node, facts) = (world.node_facts().await?, world.pod_facts().await?);
-    let made = sandbox::config(&world.pod, &node, &facts, attempt);
+async fn set_up_and_run(action_inputs: &ActionInputs, attempt: u32) -> Result<String, String> {
+    let (node, facts) = (action_inputs.node_facts().await?, action_inputs.pod_facts().await?);
+    let made = sandbox::config(&action_inputs.pod, &node, &facts, attempt);
     let (config, warnings) = made.map_err(|error| error.to_string())?;
-    world.warn(warnings).await;
-    let metrics = world.context.board.metrics();
-    let _starting = world.context.observed.starting(world.uid());
+    action_inputs.warn(warnings).await;
+    let metrics = action_inputs.context.status_store.metrics();
+    let _starting = action_inputs.context.observed.starting(action_inputs.uid());
     let call = async {
         let began = Instant::now();
-        let ran = world.context.ports.runtime.run_sandbox(&config).await;
+        let ran = action_inputs.context.ports.runtime.run_sandbox(&config).await;
         (ran, began.elapsed())
     };
-    let (ran, took) = match world.pod.spec.host_network {
-        true => world.context.turns.take(call).await,
+    let (ran, took) = match action_inputs.pod.spec.host_network {
+        true => action_inputs.context.call_limiter.take(call).await,
         false => call.await,
     };
     let handler = facts.handler.name.as_str();
@@ -47,16 +47,16 @@ async fn set_up_and_run(world: &ActionWorld, attempt: u32) -> Result<String, Str
     ran.map_err(|error| error.to_string())
 }
 
-pub(super) async fn stop(world: &ActionWorld, id: &str) -> Result<(), String> {
-    gone_is_fine(world.context.ports.runtime.stop_sandbox(id).await)
+pub(super) async fn stop(action_inputs: &ActionInputs, id: &str) -> Result<(), String> {
+    ignore_not_found(action_inputs.context.ports.runtime.stop_sandbox(id).await)
 }
 
-pub(super) async fn remove(world: &ActionWorld, id: &str) -> Result<(), String> {
-    gone_is_fine(world.context.ports.runtime.remove_sandbox(id).await)
+pub(super) async fn remove(action_inputs: &ActionInputs, id: &str) -> Result<(), String> {
+    ignore_not_found(action_inputs.context.ports.runtime.remove_sandbox(id).await)
 }
 
 /// An object that does not exist need not be stopped or removed.
-pub(super) fn gone_is_fine(result: Result<(), ContainerRuntimeError>) -> Result<(), String> {
+pub(super) fn ignore_not_found(result: Result<(), ContainerRuntimeError>) -> Result<(), String> {
     match result {
         Ok(()) | Err(ContainerRuntimeError::NotFound { .. }) => Ok(()),
         Err(error) => Err(error.to_string()),

@@ -9,10 +9,10 @@ fn pod(uid: &str) -> Arc<Pod> {
 }
 
 #[test]
-fn those_who_were_here_stay_and_new_ones_need_room() {
+fn pods_admitted_before_stay_and_new_pods_need_room() {
     let admissions = Admissions::new(
-        NodeRoom { pods: 1, ..NodeRoom::default() },
-        NodeAbilities::default(),
+        NodeCapacity { pods: 1, ..NodeCapacity::default() },
+        NodeSupport::default(),
         Metrics::default(),
     );
     let changes = admissions.changes();
@@ -46,14 +46,14 @@ fn critical(uid: &str, priority: i32, grace: i64) -> Arc<Pod> {
 
 fn two_at_most() -> Admissions {
     Admissions::new(
-        NodeRoom { pods: 2, ..NodeRoom::default() },
-        NodeAbilities::default(),
+        NodeCapacity { pods: 2, ..NodeCapacity::default() },
+        NodeSupport::default(),
         Metrics::default(),
     )
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_critical_pod_waits_for_those_who_end_for_it() {
+async fn a_critical_pod_waits_for_its_victims_to_end() {
     let admissions = two_at_most();
     let of = |uid: &str| admissions.watch(uid).borrow().clone();
     for uid in ["low", "lower"] {
@@ -61,7 +61,7 @@ async fn a_critical_pod_waits_for_those_who_end_for_it() {
     }
     let victims = admissions.decide(&critical("high", 2_000_000_000, 30), false, true);
     assert_eq!(victims.len(), 1, "{victims:?}");
-    assert_eq!(of("high"), Admission::MakingRoom(vec![format!("{}_", victims[0])]));
+    assert_eq!(of("high"), Admission::WaitingForPreemption(vec![format!("{}_", victims[0])]));
     assert_eq!(admissions.admitted().len(), 2, "who was chosen takes no room");
     let again = admissions.decide(&critical("higher", 2_000_000_001, 30), false, true);
     assert_eq!(again.len(), 1, "another one, not the same again");
@@ -75,11 +75,11 @@ async fn a_critical_pod_waits_for_those_who_end_for_it() {
     assert_ne!(of("higher"), Admission::Admitted);
     admissions.release(&again[0]);
     assert_eq!(of("higher"), Admission::Admitted, "gone is ended");
-    assert_eq!(admissions.next_give_up(), None);
+    assert_eq!(admissions.next_preemption_deadline(), None);
 }
 
 #[tokio::test(start_paused = true)]
-async fn it_does_not_wait_for_ever() {
+async fn a_critical_pod_stops_waiting_at_the_preemption_deadline() {
     for (grace, limit) in [(40, 60), (1, 10)] {
         let admissions = two_at_most();
         for uid in ["a", "b"] {
@@ -88,16 +88,16 @@ async fn it_does_not_wait_for_ever() {
         let began = Instant::now();
         let victims = admissions.decide(&critical("high", 2_000_000_000, 30), false, true);
         assert_eq!(victims.len(), 1);
-        assert_eq!(admissions.next_give_up(), Some(began + Duration::from_secs(limit)));
-        assert!(admissions.give_up(began).is_empty());
-        assert_eq!(admissions.give_up(began + Duration::from_secs(limit)), ["high_"]);
-        assert_eq!(admissions.next_give_up(), None);
+        assert_eq!(admissions.next_preemption_deadline(), Some(began + Duration::from_secs(limit)));
+        assert!(admissions.expire_preemptions(began).is_empty());
+        assert_eq!(admissions.expire_preemptions(began + Duration::from_secs(limit)), ["high_"]);
+        assert_eq!(admissions.next_preemption_deadline(), None);
         assert_eq!(*admissions.watch("high").borrow(), Admission::Admitted);
     }
 }
 
 #[test]
-fn what_has_ended_takes_no_room() {
+fn ended_pods_release_their_resources() {
     let admissions = two_at_most();
     let _ = admissions.decide(&pod("a"), false, true);
     let _ = admissions.decide(&pod("b"), false, true);
@@ -115,8 +115,9 @@ fn what_has_ended_takes_no_room() {
 
 /// At most three pods; further ones wait for pods that are ending.
 fn three_where_pods_wait() -> Admissions {
-    let room = NodeRoom { pods: 3, waits_for_ending: true, ..NodeRoom::default() };
-    let admissions = Admissions::new(room, NodeAbilities::default(), Metrics::default());
+    let room =
+        NodeCapacity { pods: 3, waits_for_terminating_pods: true, ..NodeCapacity::default() };
+    let admissions = Admissions::new(room, NodeSupport::default(), Metrics::default());
     for uid in ["a", "b", "c"] {
         let _ = admissions.decide(&named(uid), false, true);
     }
@@ -128,11 +129,11 @@ fn named(uid: &str) -> Arc<Pod> {
 }
 
 fn waits_for(names: &[&str]) -> Admission {
-    Admission::MakingRoom(names.iter().map(|name| format!("{name}_")).collect())
+    Admission::WaitingForPreemption(names.iter().map(|name| format!("{name}_")).collect())
 }
 
 #[test]
-fn pods_wait_for_those_that_are_ending_in_the_order_in_which_they_came() {
+fn pods_wait_for_ending_pods_in_order_of_arrival() {
     let admissions = three_where_pods_wait();
     let of = |uid: &str| admissions.watch(uid).borrow().clone();
     for uid in ["a", "b"] {
@@ -152,11 +153,11 @@ fn pods_wait_for_those_that_are_ending_in_the_order_in_which_they_came() {
     admissions.release("a");
     assert_eq!(of("first-by-name"), Admission::Admitted);
     assert_eq!(admissions.admitted().len(), 3);
-    assert_eq!(admissions.next_give_up(), None, "nobody ends for them");
+    assert_eq!(admissions.next_preemption_deadline(), None, "nobody ends for them");
 }
 
 #[test]
-fn who_waits_for_room_and_goes_leaves_it_to_the_next() {
+fn removing_a_waiting_pod_lets_the_next_one_in() {
     let admissions = three_where_pods_wait();
     admissions.is_ending("a");
     for uid in ["first", "next"] {

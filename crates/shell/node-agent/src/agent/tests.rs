@@ -2,16 +2,16 @@
 
 use super::*;
 use ports::container_runtime::{ContainerRuntimeError, RuntimeStatus, RuntimeVersion};
-use ports::{HealthChecks, HealthEndpointError, PortFuture, ServiceSupervisorError};
+use ports::{HealthChecks, HealthEndpointError, PortFuture, ServiceNotifierError};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
 use tokio::sync::mpsc;
 
 /// A runtime that panics on every call.
 #[derive(Default)]
-struct Exploding(AtomicU32);
+struct PanickingRuntime(AtomicU32);
 
-impl ContainerRuntime for Exploding {
+impl ContainerRuntime for PanickingRuntime {
     fn version(&self) -> PortFuture<'_, Result<RuntimeVersion, ContainerRuntimeError>> {
         self.0.fetch_add(1, Ordering::SeqCst);
         Box::pin(async { panic!("the runtime adapter is broken") })
@@ -22,19 +22,19 @@ impl ContainerRuntime for Exploding {
 }
 
 #[derive(Default)]
-struct Told(Mutex<Vec<ServiceState>>);
+struct RecordedStates(Mutex<Vec<ServiceState>>);
 
-impl ServiceSupervisor for Told {
-    fn tell(&self, state: &ServiceState) -> Result<(), ServiceSupervisorError> {
+impl ServiceNotifier for RecordedStates {
+    fn notify(&self, state: &ServiceState) -> Result<(), ServiceNotifierError> {
         self.0.lock().unwrap().push(state.clone());
         Ok(())
     }
 }
 
 #[derive(Default)]
-struct Serving(AtomicU32);
+struct CountingHealthEndpoint(AtomicU32);
 
-impl HealthEndpoint for Serving {
+impl HealthEndpoint for CountingHealthEndpoint {
     fn address(&self) -> String {
         "nowhere".to_owned()
     }
@@ -44,10 +44,10 @@ impl HealthEndpoint for Serving {
     }
 }
 
-struct Asked(mpsc::Receiver<EndReason>);
+struct ChannelEndRequests(mpsc::Receiver<ShutdownReason>);
 
-impl EndRequests for Asked {
-    fn next(&mut self) -> PortFuture<'_, EndReason> {
+impl ShutdownRequests for ChannelEndRequests {
+    fn next(&mut self) -> PortFuture<'_, ShutdownReason> {
         Box::pin(async {
             match self.0.recv().await {
                 Some(reason) => reason,
@@ -59,16 +59,16 @@ impl EndRequests for Asked {
 
 #[tokio::test(start_paused = true)]
 async fn a_panicking_task_does_not_end_the_agent_and_a_signal_does() {
-    let runtime = Arc::new(Exploding::default());
-    let told = Arc::new(Told::default());
-    let serving = Arc::new(Serving::default());
+    let runtime = Arc::new(PanickingRuntime::default());
+    let recorded = Arc::new(RecordedStates::default());
+    let counting_endpoint = Arc::new(CountingHealthEndpoint::default());
     let (ask, asked) = mpsc::channel(1);
-    let agent = tokio::spawn(run(AgentParts {
+    let agent = tokio::spawn(run(AgentDependencies {
         runtime: runtime.clone(),
-        supervisor: Some(told.clone()),
-        watchdog_time: Some(Duration::from_secs(20)),
-        health_endpoint: Some(serving.clone()),
-        end_requests: Box::new(Asked(asked)),
+        notifier: Some(recorded.clone()),
+        watchdog_timeout: Some(Duration::from_secs(20)),
+        health_endpoint: Some(counting_endpoint.clone()),
+        end_requests: Box::new(ChannelEndRequests(asked)),
         log_check: None,
         sync_frequency: Duration::from_secs(60),
         pods: None,
@@ -76,15 +76,15 @@ async fn a_panicking_task_does_not_end_the_agent_and_a_signal_does() {
     tokio::time::sleep(Duration::from_secs(12)).await;
     assert!(!agent.is_finished());
     assert_eq!(runtime.0.load(Ordering::SeqCst), 4, "started again after 1, 2 and 4 seconds");
-    assert_eq!(serving.0.load(Ordering::SeqCst), 1, "the other tasks were left alone");
-    ask.send(EndReason::Signal("SIGTERM")).await.unwrap();
+    assert_eq!(counting_endpoint.0.load(Ordering::SeqCst), 1, "the other tasks were left alone");
+    ask.send(ShutdownReason::Signal("SIGTERM")).await.unwrap();
     let ended = agent.await.unwrap();
-    assert_eq!(ended, Ended { reason: EndReason::Signal("SIGTERM"), at_once: false });
-    let mut told = told.0.lock().unwrap().clone();
+    assert_eq!(ended, AgentExit { reason: ShutdownReason::Signal("SIGTERM"), immediate: false });
+    let mut recorded = recorded.0.lock().unwrap().clone();
     // The scheduler decides which of the first two comes first.
-    told[..2].sort_by_key(|state| *state == ServiceState::Watchdog);
+    recorded[..2].sort_by_key(|state| *state == ServiceState::Watchdog);
     assert_eq!(
-        told,
+        recorded,
         [
             ServiceState::Ready,
             ServiceState::Watchdog,
@@ -95,38 +95,38 @@ async fn a_panicking_task_does_not_end_the_agent_and_a_signal_does() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn without_a_supervisor_or_a_port_the_agent_just_runs() {
+async fn the_agent_runs_without_a_service_manager_and_without_a_health_port() {
     let (ask, asked) = mpsc::channel(1);
-    let agent = tokio::spawn(run(AgentParts {
-        runtime: Arc::new(Exploding::default()),
-        supervisor: None,
-        watchdog_time: Some(Duration::from_secs(20)),
+    let agent = tokio::spawn(run(AgentDependencies {
+        runtime: Arc::new(PanickingRuntime::default()),
+        notifier: None,
+        watchdog_timeout: Some(Duration::from_secs(20)),
         health_endpoint: None,
-        end_requests: Box::new(Asked(asked)),
+        end_requests: Box::new(ChannelEndRequests(asked)),
         log_check: None,
         sync_frequency: Duration::from_secs(60),
         pods: None,
     }));
-    ask.send(EndReason::Signal("SIGINT")).await.unwrap();
-    assert_eq!(agent.await.unwrap().reason, EndReason::Signal("SIGINT"));
+    ask.send(ShutdownReason::Signal("SIGINT")).await.unwrap();
+    assert_eq!(agent.await.unwrap().reason, ShutdownReason::Signal("SIGINT"));
 }
 
 #[tokio::test]
-async fn asked_again_while_ending_it_waits_for_nothing() {
+async fn a_second_end_request_ends_the_agent_without_waiting_for_tasks() {
     let (ask, asked) = mpsc::channel(2);
     for signal in ["SIGTERM", "SIGINT"] {
-        ask.send(EndReason::Signal(signal)).await.unwrap();
+        ask.send(ShutdownReason::Signal(signal)).await.unwrap();
     }
-    let ended = run(AgentParts {
-        runtime: Arc::new(Exploding::default()),
-        supervisor: None,
-        watchdog_time: None,
-        health_endpoint: Some(Arc::new(Serving::default())),
-        end_requests: Box::new(Asked(asked)),
+    let ended = run(AgentDependencies {
+        runtime: Arc::new(PanickingRuntime::default()),
+        notifier: None,
+        watchdog_timeout: None,
+        health_endpoint: Some(Arc::new(CountingHealthEndpoint::default())),
+        end_requests: Box::new(ChannelEndRequests(asked)),
         log_check: None,
         sync_frequency: Duration::from_secs(60),
         pods: None,
     })
     .await;
-    assert_eq!(ended, Ended { reason: EndReason::Signal("SIGTERM"), at_once: true });
+    assert_eq!(ended, AgentExit { reason: ShutdownReason::Signal("SIGTERM"), immediate: true });
 }

@@ -4,7 +4,7 @@ use super::*;
 
 #[test]
 fn pauses_double_up_to_the_longest_and_begin_again_after_a_reset() {
-    let mut back_off = BackOff::new(Duration::from_secs(1), Duration::from_secs(5));
+    let mut back_off = ExponentialBackOff::new(Duration::from_secs(1), Duration::from_secs(5));
     let pauses: Vec<u64> = (0..5).map(|_| back_off.pause().as_secs()).collect();
     assert_eq!(pauses, [1, 2, 4, 5, 5]);
     back_off.reset();
@@ -13,6 +13,6 @@ fn pauses_double_up_to_the_longest_and_begin_again_after_a_reset() {
 
 #[test]
 fn a_first_pause_beyond_the_longest_is_cut() {
-    let mut back_off = BackOff::new(Duration::from_secs(9), Duration::from_secs(5));
+    let mut back_off = ExponentialBackOff::new(Duration::from_secs(9), Duration::from_secs(5));
     assert_eq!(back_off.pause().as_secs(), 5);
 }

@@ -5,7 +5,7 @@ use super::*;
 const SECOND: i64 = 1_000_000_000;
 
 #[tokio::test(start_paused = true)]
-async fn small_differences_are_ignored_and_jumps_are_followed_and_told() {
+async fn small_differences_are_ignored_and_jumps_are_adopted_and_counted() {
     let start = Instant::now();
     let mut anchor = Anchor { at: start, wall: 1000 * SECOND, last: i64::MIN };
     let at = |seconds| start + Duration::from_secs(seconds);
@@ -20,7 +20,7 @@ async fn small_differences_are_ignored_and_jumps_are_followed_and_told() {
 
 #[tokio::test(start_paused = true)]
 async fn a_test_clock_follows_paused_time() {
-    let clock = Clock::starting_at(ApiTime::from_nanos(7 * SECOND));
+    let clock = AgentClock::starting_at(ApiTime::from_nanos(7 * SECOND));
     tokio::time::sleep(Duration::from_secs(3)).await;
     assert_eq!(clock.now(), ApiTime::from_nanos(10 * SECOND));
     let left = clock.until(later(clock.now(), Duration::from_secs(4)));
@@ -30,9 +30,9 @@ async fn a_test_clock_follows_paused_time() {
 }
 
 #[test]
-fn the_machine_has_a_clock() {
+fn the_system_clock_returns_the_current_time() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
     runtime.block_on(async {
-        assert!(Clock::system().now() > ApiTime::parse("2024-01-01T00:00:00Z").unwrap());
+        assert!(AgentClock::system().now() > ApiTime::parse("2024-01-01T00:00:00Z").unwrap());
     });
 }

@@ -6,12 +6,14 @@
 //!
 //! upstream: client-go tools/record/event.go
 
-use super::{LONGEST_REQUEST, within};
-use crate::back_off::BackOff;
-use crate::clock::Clock;
-use node_status::event_correlation::{Correlated, EventCorrelator, EventKey};
-use ports::cluster_api::{ClusterEvent, EventKind, ObjectReference, Repetition, ToldEvent};
-use ports::{ApiTime, ClusterApi, ClusterApiError, EventSink, NodeOccurrence, PodOccurrence};
+use super::{REQUEST_TIMEOUT, with_timeout};
+use crate::back_off::ExponentialBackOff;
+use crate::clock::AgentClock;
+use node_status::event_correlation::{Correlated, CorrelationKey, EventCorrelator};
+use ports::cluster_api::{
+    ClusterEvent, ClusterEventType, ObjectReference, Repetition, StoredEvent,
+};
+use ports::{ApiTime, ClusterApi, ClusterApiError, EventSink, NodeEventRecord, PodEventRecord};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -26,14 +28,14 @@ const LONGEST_RETRY: Duration = Duration::from_secs(30);
 const MAX_RENAMES: u32 = 100;
 
 /// The queue of events to send.
-pub struct ClusterEvents {
+pub struct ClusterEventQueue {
     host: String,
     queue: mpsc::Sender<ClusterEvent>,
     waiting: Mutex<mpsc::Receiver<ClusterEvent>>,
     dropped: AtomicU64,
 }
 
-impl ClusterEvents {
+impl ClusterEventQueue {
     #[must_use]
     pub fn new(node_name: &str) -> Self {
         let (queue, waiting) = mpsc::channel(QUEUE);
@@ -41,20 +43,20 @@ impl ClusterEvents {
         Self { host: node_name.to_owned(), queue, waiting, dropped }
     }
 
-    fn put(&self, event: ClusterEvent) {
+    fn enqueue(&self, event: ClusterEvent) {
         if self.queue.try_send(event).is_err() {
             self.dropped.fetch_add(1, Ordering::Relaxed);
         }
     }
 }
 
-fn kind(warning: bool) -> EventKind {
-    if warning { EventKind::Warning } else { EventKind::Normal }
+fn kind(warning: bool) -> ClusterEventType {
+    if warning { ClusterEventType::Warning } else { ClusterEventType::Normal }
 }
 
-impl EventSink for ClusterEvents {
-    fn tell(&self, occurrence: &PodOccurrence) {
-        self.put(ClusterEvent {
+impl EventSink for ClusterEventQueue {
+    fn emit(&self, occurrence: &PodEventRecord) {
+        self.enqueue(ClusterEvent {
             about: ObjectReference {
                 api_version: "v1".to_owned(),
                 kind: "Pod".to_owned(),
@@ -73,8 +75,8 @@ impl EventSink for ClusterEvents {
         });
     }
 
-    fn tell_of_node(&self, occurrence: &NodeOccurrence) {
-        self.put(ClusterEvent {
+    fn emit_node_event(&self, occurrence: &NodeEventRecord) {
+        self.enqueue(ClusterEvent {
             about: ObjectReference {
                 api_version: "v1".to_owned(),
                 kind: "Node".to_owned(),
@@ -92,7 +94,11 @@ impl EventSink for ClusterEvents {
 }
 
 /// Sends queued events for ever.
-pub(super) async fn send(events: Arc<ClusterEvents>, api: Arc<dyn ClusterApi>, clock: Clock) {
+pub(super) async fn send(
+    events: Arc<ClusterEventQueue>,
+    api: Arc<dyn ClusterApi>,
+    clock: AgentClock,
+) {
     let mut waiting = events.waiting.lock().await;
     let mut correlator = EventCorrelator::default();
     while let Some(event) = waiting.recv().await {
@@ -107,28 +113,32 @@ pub(super) async fn send(events: Arc<ClusterEvents>, api: Arc<dyn ClusterApi>, c
 }
 
 /// An event in flight: its aggregation key, and the event that it repeats.
-struct Outgoing {
-    key: EventKey,
+struct OutgoingEvent {
+    key: CorrelationKey,
     event: ClusterEvent,
-    repeats: Option<(ToldEvent, u32)>,
+    repeats: Option<(StoredEvent, u32)>,
 }
 
 fn correlate(
     correlator: &mut EventCorrelator,
     event: ClusterEvent,
-    clock: &Clock,
-) -> Option<Outgoing> {
+    clock: &AgentClock,
+) -> Option<OutgoingEvent> {
     match correlator.correlate(event, clock.now()) {
         Correlated::Dropped => None,
-        Correlated::Create { key, event } => Some(Outgoing { key, event, repeats: None }),
+        Correlated::Create { key, event } => Some(OutgoingEvent { key, event, repeats: None }),
         Correlated::Repeat { key, event, stored, count } => {
-            Some(Outgoing { key, event, repeats: Some((stored, count)) })
+            Some(OutgoingEvent { key, event, repeats: Some((stored, count)) })
         }
     }
 }
 
-async fn deliver(api: &dyn ClusterApi, correlator: &mut EventCorrelator, mut outgoing: Outgoing) {
-    let mut back_off = BackOff::new(FIRST_RETRY, LONGEST_RETRY);
+async fn deliver(
+    api: &dyn ClusterApi,
+    correlator: &mut EventCorrelator,
+    mut outgoing: OutgoingEvent,
+) {
+    let mut back_off = ExponentialBackOff::new(FIRST_RETRY, LONGEST_RETRY);
     let mut renamed = 0;
     loop {
         match attempt(api, &outgoing).await {
@@ -140,10 +150,10 @@ async fn deliver(api: &dyn ClusterApi, correlator: &mut EventCorrelator, mut out
             }
             Err(
                 error @ (ClusterApiError::Unreachable { .. }
-                | ClusterApiError::Unanswered { .. }
+                | ClusterApiError::NoResponse { .. }
                 | ClusterApiError::Throttled { .. }
-                | ClusterApiError::OutOfTurn { .. }
-                | ClusterApiError::ServerTrouble { .. }
+                | ClusterApiError::RateLimited { .. }
+                | ClusterApiError::ServerError { .. }
                 | ClusterApiError::Unauthenticated { .. }
                 | ClusterApiError::NoCredentials { .. }),
             ) => {
@@ -167,15 +177,15 @@ async fn deliver(api: &dyn ClusterApi, correlator: &mut EventCorrelator, mut out
 
 async fn attempt(
     api: &dyn ClusterApi,
-    outgoing: &Outgoing,
-) -> Result<(ToldEvent, u32), ClusterApiError> {
+    outgoing: &OutgoingEvent,
+) -> Result<(StoredEvent, u32), ClusterApiError> {
     let event = &outgoing.event;
     match &outgoing.repeats {
-        None => Ok((within(LONGEST_REQUEST, api.tell_event(event)).await?, 1)),
+        None => Ok((with_timeout(REQUEST_TIMEOUT, api.create_event(event)).await?, 1)),
         Some((stored, count)) => {
             let again =
                 Repetition { count: *count, last: event.at, message: Some(event.message.as_str()) };
-            within(LONGEST_REQUEST, api.repeat_event(stored, again)).await?;
+            with_timeout(REQUEST_TIMEOUT, api.repeat_event(stored, again)).await?;
             Ok((stored.clone(), *count))
         }
     }

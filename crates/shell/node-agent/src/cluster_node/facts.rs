@@ -5,11 +5,12 @@
 
 use crate::pods::{NodeState, PodPorts};
 use crate::runtime_watch::RuntimeView;
-use node_status::addresses::AddressFacts;
+use node_status::addresses::HostAddressSources;
 use node_status::object::{
-    ImageFact, Machine, NodeFacts, NodeFeatures, Pressure, RuntimeHandler, RuntimeHandlerFeatures,
+    ImageSummary, MachineResources, NodeFeatures, NodePressure, NodeStatusInputs, RuntimeHandler,
+    RuntimeHandlerFeatures,
 };
-use node_status::runtime_errors::{RuntimeSeen, SeenCondition, runtime_errors};
+use node_status::runtime_errors::{ObservedRuntimeCondition, RuntimeObservation, runtime_errors};
 use ports::container_runtime::{RuntimeConditionKind, RuntimeStatus};
 use ports::runtime_objects::{HandlerFeatures, ImageRecord};
 use ports::{MachineFacts, MachineInfo};
@@ -20,22 +21,22 @@ use tokio::time::Instant;
 
 use super::ClusterSettings;
 
-const IMAGES_STAY: Duration = Duration::from_secs(30);
-const LONGEST_LISTING: Duration = Duration::from_secs(10);
+const IMAGES_TTL: Duration = Duration::from_secs(30);
+const LISTING_TIMEOUT: Duration = Duration::from_secs(10);
 
 pub(super) struct FactsReader {
     machine: Arc<dyn MachineInfo>,
     ports: PodPorts,
     view: watch::Receiver<RuntimeView>,
     state: watch::Receiver<NodeState>,
-    remembered: Mutex<Remembered>,
+    cache: Mutex<FactsCache>,
 }
 
 #[derive(Default)]
-struct Remembered {
+struct FactsCache {
     /// When the runtime last answered, and its answer.
-    answered: Option<(Instant, RuntimeStatus, String, String)>,
-    images: Option<(Instant, Vec<ImageFact>)>,
+    last_answer: Option<(Instant, RuntimeStatus, String, String)>,
+    images: Option<(Instant, Vec<ImageSummary>)>,
 }
 
 impl FactsReader {
@@ -45,7 +46,7 @@ impl FactsReader {
         view: watch::Receiver<RuntimeView>,
         state: watch::Receiver<NodeState>,
     ) -> Self {
-        Self { machine, ports, view, state, remembered: Mutex::default() }
+        Self { machine, ports, view, state, cache: Mutex::default() }
     }
 
     /// Both change when the runtime's own report does.
@@ -53,22 +54,22 @@ impl FactsReader {
         (self.view.clone(), self.state.clone())
     }
 
-    pub(super) async fn read(&self, settings: &ClusterSettings) -> NodeFacts {
+    pub(super) async fn read(&self, settings: &ClusterSettings) -> NodeStatusInputs {
         let machine = self.machine.read().await;
         let images = self.images().await;
         let view = self.view.borrow().clone();
         let (seen, runtime_version) = self.runtime(&view);
-        let (handlers, strict_groups, runtime_name) = {
+        let (handlers, strict_supplemental_groups, runtime_name) = {
             let state = self.state.borrow();
             let name = state.lifecycle.runtime_name.clone();
-            (state.handlers.clone(), state.strict_groups, name)
+            (state.handlers.clone(), state.strict_supplemental_groups, name)
         };
         let found = machine.unwrap_or_default();
         let is_read = found.cpus > 0;
-        NodeFacts {
+        NodeStatusInputs {
             ephemeral_storage: found.ephemeral_storage,
             reservation: settings.reservation.clone(),
-            addresses: AddressFacts {
+            addresses: HostAddressSources {
                 node_ips: settings.node_ips.clone(),
                 of_host: found.addresses.clone(),
                 by_name: found.by_name.clone(),
@@ -81,35 +82,35 @@ impl FactsReader {
             runtime_version,
             images,
             runtime_handlers: sorted(&handlers),
-            runtime_features: strict_groups
+            runtime_features: strict_supplemental_groups
                 .map(|strict| NodeFeatures { supplemental_groups_policy: strict }),
-            pressure: Pressure::default(),
+            pressure: NodePressure::default(),
             errors: runtime_errors(&seen),
             // Volumes are not attached or mounted for other nodes yet.
             volumes_in_use: Some(Vec::new()),
             declared_features: settings.declared_features.clone(),
             machine: is_read.then(|| machine_of(found)),
-            ..NodeFacts::default()
+            ..NodeStatusInputs::default()
         }
     }
 
     /// The runtime's last answer, its age, and the runtime's version.
-    fn runtime(&self, view: &RuntimeView) -> (RuntimeSeen, Option<String>) {
-        let mut remembered = self.remembered.lock().unwrap_or_else(PoisonError::into_inner);
-        if let RuntimeView::Answering { version, status } = view {
-            remembered.answered = Some((
+    fn runtime(&self, view: &RuntimeView) -> (RuntimeObservation, Option<String>) {
+        let mut cache = self.cache.lock().unwrap_or_else(PoisonError::into_inner);
+        if let RuntimeView::Responding { version, status } = view {
+            cache.last_answer = Some((
                 Instant::now(),
                 status.clone(),
                 version.runtime_name.clone(),
                 version.runtime_version.clone(),
             ));
         }
-        let Some((at, status, _, version)) = &remembered.answered else {
-            return (RuntimeSeen::default(), None);
+        let Some((at, status, _, version)) = &cache.last_answer else {
+            return (RuntimeObservation::default(), None);
         };
         let condition = |kind| {
             let found = status.condition(&kind)?;
-            Some(SeenCondition {
+            Some(ObservedRuntimeCondition {
                 met: found.met,
                 text: format!(
                     "{kind}={} reason:{} message:{}",
@@ -117,7 +118,7 @@ impl FactsReader {
                 ),
             })
         };
-        let seen = RuntimeSeen {
+        let seen = RuntimeObservation {
             answered_ago: Some(at.elapsed()),
             ready: condition(RuntimeConditionKind::RuntimeReady),
             network: condition(RuntimeConditionKind::NetworkReady),
@@ -125,28 +126,28 @@ impl FactsReader {
         (seen, Some(version.clone()))
     }
 
-    async fn images(&self) -> Option<Vec<ImageFact>> {
-        let remembered = |this: &Self| {
-            let remembered = this.remembered.lock().unwrap_or_else(PoisonError::into_inner);
-            remembered.images.clone()
+    async fn images(&self) -> Option<Vec<ImageSummary>> {
+        let cache = |this: &Self| {
+            let cache = this.cache.lock().unwrap_or_else(PoisonError::into_inner);
+            cache.images.clone()
         };
-        let known = remembered(self);
+        let known = cache(self);
         if let Some((at, images)) = &known
-            && at.elapsed() < IMAGES_STAY
+            && at.elapsed() < IMAGES_TTL
         {
             return Some(images.clone());
         }
-        let listed = tokio::time::timeout(LONGEST_LISTING, self.ports.runtime.images()).await;
+        let listed = tokio::time::timeout(LISTING_TIMEOUT, self.ports.runtime.images()).await;
         let Ok(Ok(records)) = listed else { return known.map(|(_, images)| images) };
-        let images: Vec<ImageFact> = records.iter().map(image_of).collect();
-        let mut remembered = self.remembered.lock().unwrap_or_else(PoisonError::into_inner);
-        remembered.images = Some((Instant::now(), images.clone()));
+        let images: Vec<ImageSummary> = records.iter().map(image_of).collect();
+        let mut cache = self.cache.lock().unwrap_or_else(PoisonError::into_inner);
+        cache.images = Some((Instant::now(), images.clone()));
         Some(images)
     }
 }
 
-fn image_of(record: &ImageRecord) -> ImageFact {
-    ImageFact {
+fn image_of(record: &ImageRecord) -> ImageSummary {
+    ImageSummary {
         id: record.id.clone(),
         digests: record.repo_digests.clone(),
         tags: record.repo_tags.clone(),
@@ -154,8 +155,8 @@ fn image_of(record: &ImageRecord) -> ImageFact {
     }
 }
 
-fn machine_of(found: MachineFacts) -> Machine {
-    Machine {
+fn machine_of(found: MachineFacts) -> MachineResources {
+    MachineResources {
         cpus: found.cpus,
         memory: found.memory,
         huge_pages: found.huge_pages,

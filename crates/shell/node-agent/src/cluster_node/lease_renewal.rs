@@ -5,7 +5,7 @@
 //!
 //! upstream: component-helpers/apimachinery/lease/controller.go
 
-use super::{ClusterNode, LONGEST_HEARTBEAT, within};
+use super::{ClusterNode, HEARTBEAT_TIMEOUT, with_timeout};
 use node_status::lease::{LeaseSettings, NAMESPACE, created, renew_interval, renewed, retry_wait};
 use ports::ClusterApiError;
 use ports::cluster_objects::Lease;
@@ -19,10 +19,10 @@ const ATTEMPTS: u32 = 5;
 
 /// Renews for ever.
 pub(super) async fn renew(node: Arc<ClusterNode>) {
-    let duration = node.parts.settings.lease_duration;
+    let duration = node.dependencies.settings.lease_duration;
     let seconds = i64::try_from(duration.as_secs()).unwrap_or(i64::MAX);
     // While this node is not registered, a Lease of that name may be another machine's.
-    node.until_known().await;
+    node.wait_until_known().await;
     let mut latest: Option<Lease> = None;
     let mut failed = 0;
     loop {
@@ -57,19 +57,21 @@ async fn renew_once(
     latest: Option<Lease>,
     duration_seconds: i64,
 ) -> Result<Lease, String> {
-    let api = &node.parts.heartbeats;
-    let uid = node.own.borrow().as_ref().map(|own| own.metadata.uid.clone());
+    let api = &node.dependencies.heartbeats;
+    let uid =
+        node.node_object.borrow().as_ref().map(|node_object| node_object.metadata.uid.clone());
     let settings =
         LeaseSettings { node_name: node.name(), node_uid: uid.as_deref(), duration_seconds };
     let mut lease = match latest {
         Some(lease) => lease,
-        None => match within(LONGEST_HEARTBEAT, api.read_lease(NAMESPACE, node.name())).await {
+        None => match with_timeout(HEARTBEAT_TIMEOUT, api.read_lease(NAMESPACE, node.name())).await
+        {
             Ok(lease) => lease,
             Err(ClusterApiError::NotFound { .. }) => {
                 let Some(lease) = created(settings, node.clock.now()) else {
                     return Err("the Node that would own the Lease is not known yet".to_owned());
                 };
-                let created = within(LONGEST_HEARTBEAT, api.create_lease(&lease)).await;
+                let created = with_timeout(HEARTBEAT_TIMEOUT, api.create_lease(&lease)).await;
                 return created.map_err(|error| error.to_string());
             }
             Err(error) => return Err(error.to_string()),
@@ -77,11 +79,11 @@ async fn renew_once(
     };
     for _ in 0..ATTEMPTS {
         let next = renewed(&lease, settings, node.clock.now());
-        match within(LONGEST_HEARTBEAT, api.update_lease(&next)).await {
+        match with_timeout(HEARTBEAT_TIMEOUT, api.update_lease(&next)).await {
             Ok(lease) => return Ok(lease),
             Err(ClusterApiError::Conflict { .. }) => {
                 let fresh = api.read_lease(NAMESPACE, node.name());
-                let fresh = within(LONGEST_HEARTBEAT, fresh).await;
+                let fresh = with_timeout(HEARTBEAT_TIMEOUT, fresh).await;
                 lease = fresh.map_err(|error| error.to_string())?;
             }
             Err(error) => return Err(error.to_string()),

@@ -5,11 +5,11 @@
 //!
 //! upstream: pkg/kubelet/kubelet_node_status.go (registerWithAPIServer)
 
-use super::{ClusterNode, LONGEST_REQUEST, within};
-use crate::back_off::BackOff;
+use super::{ClusterNode, REQUEST_TIMEOUT, with_timeout};
+use crate::back_off::ExponentialBackOff;
 use node_status::lease::NAMESPACE;
 use node_status::registration::{
-    LeaseSeen, create_body, held_by_another, initial_node, reconciled,
+    ObservedLease, create_body, initial_node, name_conflict, reconciled,
 };
 use node_status::{NodeObject, status_patch};
 use ports::ClusterApiError;
@@ -22,10 +22,10 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(7);
 
 /// Returns the Node once it is registered.
 pub(super) async fn register(node: &ClusterNode) -> NodeObject {
-    let mut back_off = BackOff::new(FIRST_PAUSE, LONGEST_PAUSE);
+    let mut back_off = ExponentialBackOff::new(FIRST_PAUSE, LONGEST_PAUSE);
     let mut is_first = true;
     loop {
-        let settings = &node.parts.settings;
+        let settings = &node.dependencies.settings;
         let facts = node.facts.read(settings).await;
         let now = node.clock.now();
         let (initial, events, errors) = initial_node(&settings.node, &facts, now);
@@ -53,7 +53,7 @@ pub(super) async fn register(node: &ClusterNode) -> NodeObject {
 async fn attempt(node: &ClusterNode, initial: &NodeObject) -> Result<NodeObject, String> {
     let path = ObjectPath::node(node.name());
     let body = create_body(initial).to_string().into_bytes();
-    match within(LONGEST_REQUEST, node.parts.api.create(&path, body)).await {
+    match with_timeout(REQUEST_TIMEOUT, node.dependencies.api.create(&path, body)).await {
         Ok(stored) => return decode(&stored),
         // Creating may be forbidden although the Node exists.
         Err(
@@ -61,12 +61,13 @@ async fn attempt(node: &ClusterNode, initial: &NodeObject) -> Result<NodeObject,
         ) => {}
         Err(error) => return Err(error.to_string()),
     }
-    let stored = within(LONGEST_REQUEST, node.parts.api.read(&path)).await;
+    let stored = with_timeout(REQUEST_TIMEOUT, node.dependencies.api.read(&path)).await;
     let stored = stored.map_err(|error| error.to_string())?;
     let existing = decode(&stored)?;
     info!(node = node.name(), "Node was previously registered");
-    refuse_held_name(node, &existing).await?;
-    let Some(wanted) = reconciled(initial, &existing, node.parts.settings.resets_devices) else {
+    check_name_conflict(node, &existing).await?;
+    let Some(wanted) = reconciled(initial, &existing, node.dependencies.settings.resets_devices)
+    else {
         return Ok(existing);
     };
     let Some(patch) = status_patch(&existing, &wanted) else { return Ok(existing) };
@@ -75,27 +76,27 @@ async fn attempt(node: &ClusterNode, initial: &NodeObject) -> Result<NodeObject,
         subresource: Some("status".into()),
         body: patch.to_string().into_bytes(),
     };
-    let stored = within(LONGEST_REQUEST, node.parts.api.patch(&path, patch)).await;
+    let stored = with_timeout(REQUEST_TIMEOUT, node.dependencies.api.patch(&path, patch)).await;
     decode(&stored.map_err(|error| error.to_string())?)
 }
 
-async fn refuse_held_name(node: &ClusterNode, existing: &NodeObject) -> Result<(), String> {
-    let facts = node.facts.read(&node.parts.settings).await;
+async fn check_name_conflict(node: &ClusterNode, existing: &NodeObject) -> Result<(), String> {
+    let facts = node.facts.read(&node.dependencies.settings).await;
     let Some(machine) = &facts.machine else { return Ok(()) };
     let info = &existing.status.node_info;
     if info.machine_id == machine.machine_id || info.system_uuid == machine.system_uuid {
         return Ok(());
     }
-    let lease = node.parts.api.read_lease(NAMESPACE, node.name());
-    let lease = match within(LONGEST_REQUEST, lease).await {
-        Ok(lease) => lease.spec.renew_time.map(|renewed| LeaseSeen {
+    let lease = node.dependencies.api.read_lease(NAMESPACE, node.name());
+    let lease = match with_timeout(REQUEST_TIMEOUT, lease).await {
+        Ok(lease) => lease.spec.renew_time.map(|renewed| ObservedLease {
             renewed,
             duration_seconds: lease.spec.lease_duration_seconds.unwrap_or(0).into(),
         }),
         Err(ClusterApiError::NotFound { .. }) => None,
         Err(error) => return Err(error.to_string()),
     };
-    match held_by_another(existing, machine, lease, node.clock.now()) {
+    match name_conflict(existing, machine, lease, node.clock.now()) {
         Some(why) => Err(why),
         None => Ok(()),
     }

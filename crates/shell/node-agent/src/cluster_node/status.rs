@@ -7,9 +7,9 @@
 //! upstream: pkg/kubelet/kubelet_node_status.go (syncNodeStatus)
 
 use super::registration::{decode, register};
-use super::{ClusterNode, LONGEST_HEARTBEAT, within};
+use super::{ClusterNode, HEARTBEAT_TIMEOUT, with_timeout};
 use node_status::report_schedule::{ReportCause, ReportSchedule};
-use node_status::update::{UpdateMemory, update};
+use node_status::update::{UpdateState, update};
 use node_status::{NodeObject, status_patch};
 use ports::FeedEvent;
 use ports::cluster_api::{ObjectPath, Patch, PatchKind};
@@ -20,27 +20,27 @@ use tracing::{error, info, warn};
 /// Attempts at one update.
 const ATTEMPTS: u32 = 5;
 
-struct StatusKeeper {
+struct NodeStatusUpdater {
     node: Arc<ClusterNode>,
     known: Option<Arc<NodeObject>>,
     /// From a list that has not ended.
     listed: Option<NodeObject>,
-    memory: UpdateMemory,
+    memory: UpdateState,
     schedule: ReportSchedule,
     started: Instant,
 }
 
 /// Registers, then keeps the status current, for ever.
-pub(super) async fn keep(node: Arc<ClusterNode>) {
-    let mut keeper = StatusKeeper::new(node.clone());
-    if node.parts.settings.registers {
+pub(super) async fn keep_status_current(node: Arc<ClusterNode>) {
+    let mut keeper = NodeStatusUpdater::new(node.clone());
+    if node.dependencies.settings.registers {
         let registered = register(&node).await;
         keeper.memory.unschedulable = registered.spec.unschedulable;
         keeper.take(Some(registered));
     }
-    let mut feed = node.parts.api.watch_own_node(node.name());
+    let mut feed = node.dependencies.api.watch_own_node(node.name());
     let (mut view, mut state) = node.facts.changes();
-    let mut look = tokio::time::interval(node.parts.settings.update_frequency);
+    let mut look = tokio::time::interval(node.dependencies.settings.update_frequency);
     look.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         let is_due = tokio::select! {
@@ -58,17 +58,17 @@ pub(super) async fn keep(node: Arc<ClusterNode>) {
     }
 }
 
-impl StatusKeeper {
+impl NodeStatusUpdater {
     fn new(node: Arc<ClusterNode>) -> Self {
-        let known = node.own.borrow().clone();
-        let (memory, schedule) = (UpdateMemory::default(), ReportSchedule::default());
+        let known = node.node_object.borrow().clone();
+        let (memory, schedule) = (UpdateState::default(), ReportSchedule::default());
         Self { node, known, listed: None, memory, schedule, started: Instant::now() }
     }
 
     /// Whether the status must be compared again.
     fn on_feed_event(&mut self, event: FeedEvent<NodeObject>) -> bool {
         match event {
-            FeedEvent::ListBegan => self.listed = None,
+            FeedEvent::ListBegun => self.listed = None,
             FeedEvent::Listed(nodes) => {
                 self.listed = nodes.into_iter().next().or(self.listed.take());
             }
@@ -115,7 +115,7 @@ impl StatusKeeper {
 
     fn take(&mut self, node: Option<NodeObject>) {
         self.known = node.map(Arc::new);
-        self.node.own.send_replace(self.known.clone());
+        self.node.node_object.send_replace(self.known.clone());
     }
 
     async fn update(&mut self) {
@@ -136,7 +136,8 @@ impl StatusKeeper {
 
     async fn read(&mut self) -> Result<(), String> {
         let path = ObjectPath::node(self.node.name());
-        let stored = within(LONGEST_HEARTBEAT, self.node.parts.heartbeats.read(&path)).await;
+        let stored =
+            with_timeout(HEARTBEAT_TIMEOUT, self.node.dependencies.heartbeats.read(&path)).await;
         let node = decode(&stored.map_err(|error| error.to_string())?)?;
         self.take(Some(node));
         Ok(())
@@ -144,7 +145,7 @@ impl StatusKeeper {
 
     async fn try_update(&mut self) -> Result<(), String> {
         let node = self.node.clone();
-        let settings = &node.parts.settings;
+        let settings = &node.dependencies.settings;
         let Some(existing) = self.known.clone() else {
             info!(v = 2, node = node.name(), "There is no Node to write the status of");
             return Ok(());
@@ -170,9 +171,9 @@ impl StatusKeeper {
                 body: patch.to_string().into_bytes(),
             };
             let path = ObjectPath::node(node.name());
-            let stored = node.parts.heartbeats.patch(&path, patch);
+            let stored = node.dependencies.heartbeats.patch(&path, patch);
             let stored =
-                within(LONGEST_HEARTBEAT, stored).await.map_err(|error| error.to_string())?;
+                with_timeout(HEARTBEAT_TIMEOUT, stored).await.map_err(|error| error.to_string())?;
             self.take(Some(decode(&stored)?));
         }
         self.memory = memory;

@@ -6,12 +6,12 @@ use ports::{HealthEndpointError, PortFuture};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 
-struct Taken {
+struct PortInUse {
     attempts: mpsc::Sender<u64>,
     begun: Instant,
 }
 
-impl HealthEndpoint for Taken {
+impl HealthEndpoint for PortInUse {
     fn address(&self) -> String {
         "127.0.0.1:10248".to_owned()
     }
@@ -39,7 +39,7 @@ impl HealthCheck for Log {
 fn sources(sync_frequency: u64) -> HealthSources {
     HealthSources {
         log: Some(Arc::new(Log)),
-        beats: LoopBeats::default(),
+        loop_heartbeats: LoopHeartbeats::default(),
         sync_frequency: Duration::from_secs(sync_frequency),
     }
 }
@@ -52,10 +52,10 @@ fn verdict(checks: &HealthChecks) -> Option<String> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_taken_port_is_tried_again_every_five_seconds() {
+async fn a_port_in_use_is_retried_every_five_seconds() {
     let (attempts, mut seen) = mpsc::channel(4);
     let mut tree = TaskTree::default();
-    let endpoint: Arc<dyn HealthEndpoint> = Arc::new(Taken { attempts, begun: Instant::now() });
+    let endpoint: Arc<dyn HealthEndpoint> = Arc::new(PortInUse { attempts, begun: Instant::now() });
     let checks = sources(60).public_checks();
     tree.start("health-endpoint", move || serve(endpoint.clone(), checks.clone()));
     for expected in [0, 5, 10] {
@@ -64,7 +64,7 @@ async fn a_taken_port_is_tried_again_every_five_seconds() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_watchdog_hears_nothing_once_a_task_does_nothing_but_panic() {
+async fn a_task_that_only_panics_stops_the_watchdog_pings() {
     let mut tree = TaskTree::default();
     let checks = sources(60).watchdog_checks(tree.failures());
     assert_eq!(verdict(&checks), None);
@@ -76,30 +76,30 @@ async fn the_watchdog_hears_nothing_once_a_task_does_nothing_but_panic() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_loop_that_waits_is_well_however_long_and_one_that_hangs_is_not() {
+async fn a_waiting_loop_is_healthy_and_a_hung_loop_is_not() {
     let sources = sources(60);
     let checks = sources.public_checks();
     assert_eq!(verdict(&checks), None, "a loop that has not begun is just starting");
     let (hang, mut asked) = mpsc::channel::<oneshot::Receiver<()>>(1);
-    let beats = sources.beats.clone();
+    let loop_heartbeats = sources.loop_heartbeats.clone();
     let main_loop = tokio::spawn(async move {
         loop {
             tokio::select! {
                 Some(work) = asked.recv() => { let _ = work.await; }
-                () = beats.keep("pods") => {}
+                () = loop_heartbeats.beat_while_waiting("pods") => {}
             }
         }
     });
     tokio::time::sleep(Duration::from_secs(24 * 3600)).await;
     assert_eq!(verdict(&checks), None, "nothing to do for a day is no illness");
-    let (let_go, work) = oneshot::channel();
+    let (release, work) = oneshot::channel();
     hang.send(work).await.unwrap();
     tokio::time::sleep(Duration::from_secs(239)).await;
     assert_eq!(verdict(&checks), None, "a slow turn is forgiven for five minutes");
     tokio::time::sleep(Duration::from_secs(62)).await;
     let wrong = verdict(&checks).expect("the loop hangs");
     assert!(wrong.starts_with("syncloop: sync Loop took longer than expected: pods"), "{wrong}");
-    let_go.send(()).unwrap();
+    release.send(()).unwrap();
     tokio::time::sleep(Duration::from_secs(1)).await;
     assert_eq!(verdict(&checks), None, "it goes on");
     main_loop.abort();
@@ -108,10 +108,13 @@ async fn a_loop_that_waits_is_well_however_long_and_one_that_hangs_is_not() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn where_pods_are_synced_seldom_a_loop_may_be_silent_for_longer() {
+async fn a_long_sync_frequency_allows_a_longer_silence() {
     let sources = sources(600);
     let checks = sources.public_checks();
-    let stuck = tokio::time::timeout(Duration::from_secs(1), sources.beats.keep("pods"));
+    let stuck = tokio::time::timeout(
+        Duration::from_secs(1),
+        sources.loop_heartbeats.beat_while_waiting("pods"),
+    );
     assert!(stuck.await.is_err());
     tokio::time::sleep(Duration::from_secs(1198)).await;
     assert_eq!(verdict(&checks), None);

@@ -9,10 +9,10 @@
 
 use super::providers::ProviderLogins;
 use crate::metrics::Metrics;
-use node_policy::credential_providers::CredentialProvider;
+use node_policy::credential_providers::CredentialPlugin;
 use node_policy::registry_logins::RegistryLogins;
 use ports::runtime_objects::RegistryLogin;
-use ports::{CredentialPrograms, HostTexts};
+use ports::{CredentialPrograms, HostTextFiles};
 use std::sync::Arc;
 use tracing::warn;
 
@@ -21,26 +21,26 @@ const OLD_NAME: &str = ".dockercfg";
 
 #[derive(Clone)]
 pub(crate) struct NodeLogins {
-    texts: Arc<dyn HostTexts>,
+    texts: Arc<dyn HostTextFiles>,
     /// Files in the order in which they are tried, and whether they are in the old format.
     files: Arc<Vec<(String, bool)>>,
     providers: ProviderLogins,
 }
 
 /// The node's logins for an image's registry.
-pub(super) struct NodeAnswers {
+pub(super) struct NodeCredentials {
     /// To be tried in order; if empty, the pull is anonymous.
     pub(super) logins: Vec<RegistryLogin>,
     /// Why some may be missing, a sentence each.
-    pub(super) troubles: Vec<String>,
+    pub(super) errors: Vec<String>,
 }
 
 impl NodeLogins {
     /// `root` is the kubelet's root directory.
     pub(crate) fn new(
-        texts: Arc<dyn HostTexts>,
+        texts: Arc<dyn HostTextFiles>,
         root: &str,
-        (programs, providers): (Arc<dyn CredentialPrograms>, Vec<CredentialProvider>),
+        (programs, providers): (Arc<dyn CredentialPrograms>, Vec<CredentialPlugin>),
         metrics: &Metrics,
     ) -> Self {
         let root = root.trim_end_matches('/');
@@ -54,7 +54,7 @@ impl NodeLogins {
         Self { texts, files: Arc::new(files), providers }
     }
 
-    pub(super) async fn for_image(&self, image: &str, service_account: &str) -> NodeAnswers {
+    pub(super) async fn for_image(&self, image: &str, service_account: &str) -> NodeCredentials {
         let mut logins = self.in_files(image).await;
         let known = self.providers.for_image(image, service_account).await;
         for login in known.logins {
@@ -62,7 +62,7 @@ impl NodeLogins {
                 logins.push(login);
             }
         }
-        NodeAnswers { logins, troubles: known.troubles }
+        NodeCredentials { logins, errors: known.errors }
     }
 
     async fn in_files(&self, image: &str) -> Vec<RegistryLogin> {

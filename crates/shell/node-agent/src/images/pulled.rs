@@ -9,9 +9,10 @@
 //!
 //! upstream: pkg/kubelet/images/pullmanager/image_pull_manager.go
 
-use crate::clock::Clock;
+use crate::clock::AgentClock;
 use node_policy::image_access::{
-    self, Access, AccessRequest, LoginOwner, PullCredentials, PulledRecord, Verification, noted,
+    self, AccessRequest, CredentialOwner, ImageAccess, PullCredentials, PulledRecord, Verification,
+    with_credentials,
 };
 use ports::runtime_objects::ImageRecord;
 use ports::{PodRuntime, PullRecordKind, PullRecords};
@@ -23,53 +24,53 @@ use tokio::time::Instant;
 use tracing::{error, info, warn};
 
 /// New records after which those of removed images are looked for.
-const MANY: usize = 64;
+const SWEEP_AFTER: usize = 64;
 /// Retry delay if the result of an earlier agent's pulls could not be determined.
-const LOOK_AGAIN: Duration = Duration::from_secs(60);
+const RECHECK_DELAY: Duration = Duration::from_secs(60);
 /// A runtime may continue a pull whose client is gone. An image that it has not brought by then,
 /// counted from the first check, will not come.
-const LONGEST_PULL: Duration = Duration::from_secs(600);
+const UNFINISHED_PULL_TTL: Duration = Duration::from_secs(600);
 
 /// Cheap to clone. Without a policy (the feature gate is off) nothing is checked or written.
 #[derive(Clone)]
-pub(crate) struct PulledImages(Option<Arc<Inner>>);
+pub(crate) struct PulledImageStore(Option<Arc<Inner>>);
 
 struct Inner {
     policy: Verification,
     files: Arc<dyn PullRecords>,
     runtime: Arc<dyn PodRuntime>,
-    clock: Clock,
+    clock: AgentClock,
     /// Held over changes of the records on disk.
-    state: Mutex<State>,
-    leftovers: watch::Sender<Leftovers>,
+    state: Mutex<PullState>,
+    unfinished_pulls: watch::Sender<UnfinishedPulls>,
 }
 
 /// What is known of the pulls of earlier agents.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Leftovers {
+enum UnfinishedPulls {
     /// Not requested yet.
-    Unasked,
-    Asked,
+    NotRequested,
+    Requested,
     /// Could not be determined so far.
-    Unclear,
+    Unresolved,
     /// Known, except for pulls that may still bring their images.
     Known,
     Settled,
 }
 
 #[derive(Default)]
-struct State {
+struct PullState {
     /// Pulls in flight, by the image's name.
     pulls: HashMap<String, usize>,
     new_records: usize,
 }
 
-impl PulledImages {
+impl PulledImageStore {
     pub(crate) fn new(
         policy: Option<Verification>,
         files: Arc<dyn PullRecords>,
         runtime: Arc<dyn PodRuntime>,
-        clock: Clock,
+        clock: AgentClock,
     ) -> Self {
         let inner = |policy| Inner {
             policy,
@@ -77,7 +78,7 @@ impl PulledImages {
             runtime,
             clock,
             state: Mutex::default(),
-            leftovers: watch::Sender::new(Leftovers::Unasked),
+            unfinished_pulls: watch::Sender::new(UnfinishedPulls::NotRequested),
         };
         Self(policy.map(|policy| Arc::new(inner(policy))))
     }
@@ -92,7 +93,7 @@ impl PulledImages {
         &self,
         image: &str,
         found: &ImageRecord,
-        own: &[LoginOwner],
+        own: &[CredentialOwner],
     ) -> bool {
         match &self.0 {
             None => true,
@@ -110,23 +111,23 @@ impl PulledImages {
 
     /// Checks what earlier agents left, from the first request until it succeeds; then waits for
     /// ever.
-    pub(super) async fn settle(&self) {
+    pub(super) async fn resolve_unfinished(&self) {
         let Some(inner) = &self.0 else { return std::future::pending().await };
-        let mut leftovers = inner.leftovers.subscribe();
+        let mut unfinished_pulls = inner.unfinished_pulls.subscribe();
         // Cannot fail: `self` holds the sender.
-        drop(leftovers.wait_for(|known| *known > Leftovers::Unasked).await);
+        drop(unfinished_pulls.wait_for(|known| *known > UnfinishedPulls::NotRequested).await);
         let mut first_look = None;
-        while *leftovers.borrow() != Leftovers::Settled {
+        while *unfinished_pulls.borrow() != UnfinishedPulls::Settled {
             let began = *first_look.get_or_insert_with(Instant::now);
-            let known = inner.settle(began.elapsed() >= LONGEST_PULL).await;
-            inner.leftovers.send_replace(known);
+            let known = inner.resolve_unfinished(began.elapsed() >= UNFINISHED_PULL_TTL).await;
+            inner.unfinished_pulls.send_replace(known);
             match known {
-                Leftovers::Settled => {}
-                Leftovers::Known => tokio::time::sleep(LOOK_AGAIN).await,
+                UnfinishedPulls::Settled => {}
+                UnfinishedPulls::Known => tokio::time::sleep(RECHECK_DELAY).await,
                 _ => {
                     // What could not be checked counts as not missing.
                     first_look = None;
-                    tokio::time::sleep(LOOK_AGAIN).await;
+                    tokio::time::sleep(RECHECK_DELAY).await;
                 }
             }
         }
@@ -136,7 +137,7 @@ impl PulledImages {
     /// Call before a pull; each must be followed by one of the other two.
     pub(super) async fn begin(&self, image: &str) -> Result<(), String> {
         let Some(inner) = &self.0 else { return Ok(()) };
-        inner.ask_for_leftovers();
+        inner.request_unfinished_pulls();
         let mut state = inner.state.lock().await;
         let intent = image_access::intent_text(image);
         let saved = inner.files.save(PullRecordKind::Intent, image, intent).await;
@@ -147,29 +148,29 @@ impl PulledImages {
         Ok(())
     }
 
-    pub(super) async fn succeeded(&self, image: &str, image_ref: &str, owner: LoginOwner) {
+    pub(super) async fn succeeded(&self, image: &str, image_ref: &str, owner: CredentialOwner) {
         let Some(inner) = &self.0 else { return };
         let mut state = inner.state.lock().await;
         let credentials = Some(PullCredentials::from(owner));
-        match inner.note(image_ref, image, credentials).await {
+        match inner.save_record(image_ref, image, credentials).await {
             Ok(is_new) => {
                 state.new_records += usize::from(is_new);
-                inner.end_of(&mut state, image).await;
+                inner.finish_pull(&mut state, image).await;
             }
             // The intent stays, which still shows that the image was not preloaded.
             Err(why) => error!(image, image_ref, err = why, "Failed to write image pulled record"),
         }
-        if state.new_records >= MANY {
+        if state.new_records >= SWEEP_AFTER {
             state.new_records = 0;
             drop(state);
-            inner.forget_what_is_gone().await;
+            inner.remove_stale_records().await;
         }
     }
 
     pub(super) async fn failed(&self, image: &str) {
         let Some(inner) = &self.0 else { return };
         let mut state = inner.state.lock().await;
-        inner.end_of(&mut state, image).await;
+        inner.finish_pull(&mut state, image).await;
     }
 }
 
@@ -178,27 +179,27 @@ impl Inner {
         &self,
         image: &str,
         found: &ImageRecord,
-        own: &[LoginOwner],
+        own: &[CredentialOwner],
     ) -> Result<bool, String> {
-        self.ask_for_leftovers();
+        self.request_unfinished_pulls();
         let image_ref = found.id.as_str();
         // Not granted before: an image that an earlier agent pulled is not a preloaded one. If the
         // first check fails, callers do not wait for the next.
-        let mut leftovers = self.leftovers.subscribe();
-        drop(leftovers.wait_for(|known| *known > Leftovers::Asked).await);
+        let mut unfinished_pulls = self.unfinished_pulls.subscribe();
+        drop(unfinished_pulls.wait_for(|known| *known > UnfinishedPulls::Requested).await);
         let record = self.record(image_ref).await?;
         let is_being_pulled = record.is_none()
-            && image_access::is_of_pull(image, found.repo_digests.iter().map(String::as_str))
+            && image_access::matches_pull(image, found.repo_digests.iter().map(String::as_str))
             && self.has_begun(image).await?;
         let record = record.as_ref();
         let request = AccessRequest { image, record, is_being_pulled, owners: own };
-        match image_access::judge(&self.policy, &request) {
-            Access::Granted => Ok(true),
-            Access::Pull => Ok(false),
-            Access::GrantedAndNoted(secret) => {
+        match image_access::check_access(&self.policy, &request) {
+            ImageAccess::Granted => Ok(true),
+            ImageAccess::Pull => Ok(false),
+            ImageAccess::GrantedAndRecorded(secret) => {
                 let _state = self.state.lock().await;
-                let credentials = Some(PullCredentials::from(LoginOwner::Secret(secret)));
-                if let Err(why) = self.note(image_ref, image, credentials).await {
+                let credentials = Some(PullCredentials::from(CredentialOwner::Secret(secret)));
+                if let Err(why) = self.save_record(image_ref, image, credentials).await {
                     error!(image, image_ref, err = why, "Failed to write image pulled record");
                 }
                 Ok(true)
@@ -223,7 +224,7 @@ impl Inner {
     }
 
     /// Whether it is a record of a new image. Call with the state locked.
-    async fn note(
+    async fn save_record(
         &self,
         image_ref: &str,
         image: &str,
@@ -234,7 +235,8 @@ impl Inner {
             None
         });
         let now = self.clock.now();
-        let Some(record) = noted(before.as_ref(), image_ref, (image, credentials), now) else {
+        let Some(record) = with_credentials(before.as_ref(), image_ref, (image, credentials), now)
+        else {
             return Ok(false);
         };
         let text = image_access::record_text(&record);
@@ -244,7 +246,7 @@ impl Inner {
     }
 
     /// The last pull of a name removes the intent.
-    async fn end_of(&self, state: &mut State, image: &str) {
+    async fn finish_pull(&self, state: &mut PullState, image: &str) {
         let left = state.pulls.get(image).copied().unwrap_or(0).saturating_sub(1);
         if left > 0 {
             state.pulls.insert(image.to_owned(), left);
@@ -256,11 +258,11 @@ impl Inner {
         }
     }
 
-    fn ask_for_leftovers(&self) {
-        self.leftovers.send_if_modified(|known| {
-            let is_first = *known == Leftovers::Unasked;
+    fn request_unfinished_pulls(&self) {
+        self.unfinished_pulls.send_if_modified(|known| {
+            let is_first = *known == UnfinishedPulls::NotRequested;
             if is_first {
-                *known = Leftovers::Asked;
+                *known = UnfinishedPulls::Requested;
             }
             is_first
         });
@@ -269,12 +271,12 @@ impl Inner {
     /// Pulls that an earlier agent began: a present image that such a pull has brought was pulled
     /// with an unknown login. If that cannot be determined the intents stay and are checked again;
     /// so do those of absent images, until it `is_too_late` for them.
-    async fn settle(&self, is_too_late: bool) -> Leftovers {
+    async fn resolve_unfinished(&self, is_too_late: bool) -> UnfinishedPulls {
         let intents = match self.files.all(PullRecordKind::Intent).await {
             Ok(loaded) => loaded,
             Err(error) => {
                 error!(err = %error, "Cannot read which pulls had begun");
-                return Leftovers::Unclear;
+                return UnfinishedPulls::Unresolved;
             }
         };
         for why in &intents.unreadable {
@@ -291,7 +293,7 @@ impl Inner {
                 Ok(images) => images,
                 Err(error) => {
                     warn!(err = %error, "Cannot determine the result of pulls of an earlier agent");
-                    return Leftovers::Unclear;
+                    return UnfinishedPulls::Unresolved;
                 }
             };
             let state = self.state.lock().await;
@@ -299,19 +301,19 @@ impl Inner {
                 // A pull of this agent, running or ended, has its own end.
                 let is_left = matches!(self.has_begun(image).await, Ok(true));
                 if is_left && !state.pulls.contains_key(image) {
-                    is_settled &= self.settle_one(image, &images, is_too_late).await;
+                    is_settled &= self.resolve_one(image, &images, is_too_late).await;
                 }
             }
         }
-        self.forget_what_is_gone().await;
-        if is_settled { Leftovers::Settled } else { Leftovers::Known }
+        self.remove_stale_records().await;
+        if is_settled { UnfinishedPulls::Settled } else { UnfinishedPulls::Known }
     }
 
     /// Whether the pull is over; call with the state locked.
-    async fn settle_one(&self, image: &str, images: &[ImageRecord], is_too_late: bool) -> bool {
+    async fn resolve_one(&self, image: &str, images: &[ImageRecord], is_too_late: bool) -> bool {
         let names = |record: &ImageRecord| -> bool {
             let names = record.repo_tags.iter().chain(&record.repo_digests);
-            image_access::has_arrived(image, names.map(String::as_str))
+            image_access::has_pull_completed(image, names.map(String::as_str))
         };
         let arrived: Vec<&ImageRecord> = images.iter().filter(|record| names(record)).collect();
         if arrived.is_empty() && !is_too_late {
@@ -319,14 +321,14 @@ impl Inner {
         }
         for record in arrived {
             let image_ref = record.id.as_str();
-            if !image_access::is_of_pull(image, record.repo_digests.iter().map(String::as_str)) {
+            if !image_access::matches_pull(image, record.repo_digests.iter().map(String::as_str)) {
                 info!(
                     image,
                     image_ref, "An image was imported under the name of a pull that ended"
                 );
                 continue;
             }
-            if let Err(why) = self.note(image_ref, image, None).await {
+            if let Err(why) = self.save_record(image_ref, image, None).await {
                 error!(image, image_ref, err = why, "Failed to write image pulled record");
                 return true;
             }
@@ -337,7 +339,7 @@ impl Inner {
         true
     }
 
-    async fn forget_what_is_gone(&self) {
+    async fn remove_stale_records(&self) {
         let asked_at = self.clock.now();
         let Ok(loaded) = self.files.all(PullRecordKind::Pulled).await else { return };
         let read = |(_, content): &(String, Vec<u8>)| image_access::read_record(content).ok();
@@ -347,12 +349,12 @@ impl Inner {
         }
         let Ok(images) = self.runtime.images().await else { return };
         let here: Vec<&str> = images.iter().map(|image| image.id.as_str()).collect();
-        let gone = image_access::forgotten(&records, &here, asked_at);
+        let gone = image_access::records_of_removed_images(&records, &here, asked_at);
         let _state = self.state.lock().await;
         for image_ref in gone {
             // It may have been pulled again since the runtime was listed.
             let Ok(Some(record)) = self.record(&image_ref).await else { continue };
-            if image_access::forgotten(&[record], &here, asked_at).is_empty() {
+            if image_access::records_of_removed_images(&[record], &here, asked_at).is_empty() {
                 continue;
             }
             if let Err(error) = self.files.remove(PullRecordKind::Pulled, &image_ref).await {

@@ -1,9 +1,9 @@
 //! The owner task of image pulls.
 
-use super::rate::Rate;
-use super::{PullKey, PullLimits, PullOrder, PullOrders, Pulled, PulledImages};
-use crate::branch::{Branch, Panicked};
-use node_policy::image_access::LoginOwner;
+use super::token_bucket::TokenBucket;
+use super::{PullJob, PullJobReceiver, PullKey, PullLimits, Pulled, PulledImageStore};
+use crate::keyed_tasks::{KeyedTasks, Panicked};
+use node_policy::image_access::CredentialOwner;
 use ports::PodRuntime;
 use ports::container_runtime::ContainerRuntimeError;
 use ports::runtime_objects::{ImageSpec, PullRequest};
@@ -15,68 +15,68 @@ use tokio::time::Instant;
 
 /// The adapter ends a pull that takes too long, the runtime one that receives nothing. This timeout
 /// is for a call that does not return.
-const LONGEST_PULL: Duration = Duration::from_secs(6 * 3600);
+const PULL_TIMEOUT: Duration = Duration::from_secs(6 * 3600);
 
 #[cfg(test)]
 mod tests;
 
-type Answer = oneshot::Sender<Result<Pulled, String>>;
+type PullResponder = oneshot::Sender<Result<Pulled, String>>;
 
 /// A pull, and its on-disk records.
 struct Pull {
     request: PullRequest,
     named: String,
-    owner: LoginOwner,
+    owner: CredentialOwner,
 }
 
-struct Queue {
+struct PullQueue {
     limits: PullLimits,
-    rate: Rate,
+    token_bucket: TokenBucket,
     /// In order of the first request.
     order: VecDeque<PullKey>,
     /// All waiting requests, in order.
-    waiting: HashMap<PullKey, Vec<PullOrder>>,
-    running: HashMap<PullKey, Vec<Answer>>,
+    waiting: HashMap<PullKey, Vec<PullJob>>,
+    running: HashMap<PullKey, Vec<PullResponder>>,
 }
 
 /// Pulls for ever. The orders are behind a lock so that the task can restart after a panic.
 pub(crate) async fn run_pulls(
-    (runtime, pulled): (Arc<dyn PodRuntime>, PulledImages),
-    orders: Arc<Mutex<PullOrders>>,
+    (runtime, pulled): (Arc<dyn PodRuntime>, PulledImageStore),
+    jobs: Arc<Mutex<PullJobReceiver>>,
     limits: PullLimits,
 ) {
-    let mut orders = orders.lock().await;
-    let rate = Rate::new(limits.per_second, limits.burst, Instant::now());
-    let mut queue = Queue {
+    let mut jobs = jobs.lock().await;
+    let token_bucket = TokenBucket::new(limits.per_second, limits.burst, Instant::now());
+    let mut queue = PullQueue {
         limits,
-        rate,
+        token_bucket,
         order: VecDeque::new(),
         waiting: HashMap::new(),
         running: HashMap::new(),
     };
-    let mut pulls: Branch<PullKey, Result<Pulled, String>> = Branch::default();
+    let mut pulls: KeyedTasks<PullKey, Result<Pulled, String>> = KeyedTasks::default();
     // Beside the pulls, which go on however slowly the runtime lists its images.
-    let mut settling = std::pin::pin!(pulled.settle());
+    let mut settling = std::pin::pin!(pulled.resolve_unfinished());
     loop {
-        while let Some((key, next)) = queue.next_to_begin(pulls.len()) {
+        while let Some((key, next)) = queue.pop_next(pulls.len()) {
             let name = format!("pull {}", key.image);
             pulls.start(key, name, pull_and_record(runtime.clone(), pulled.clone(), next));
         }
-        let turn = queue.turn(pulls.len(), Instant::now());
+        let next_start = queue.next_start(pulls.len(), Instant::now());
         tokio::select! {
-            order = orders.0.recv() => match order {
+            order = jobs.0.recv() => match order {
                 Some(order) => queue.add(order),
                 None => return,
             },
             () = &mut settling => {}
             (key, outcome) = pulls.next() => queue.answer(&key, outcome),
-            () = tokio::time::sleep_until(turn.unwrap_or_else(Instant::now)), if turn.is_some() => {}
+            () = tokio::time::sleep_until(next_start.unwrap_or_else(Instant::now)), if next_start.is_some() => {}
         }
     }
 }
 
-impl Queue {
-    fn add(&mut self, order: PullOrder) {
+impl PullQueue {
+    fn add(&mut self, order: PullJob) {
         if let Some(answers) = self.running.get_mut(&order.key) {
             answers.push(order.answer);
             return;
@@ -90,35 +90,35 @@ impl Queue {
     }
 
     /// Drops cancelled requests, and pulls without a request.
-    fn forget_the_gone(&mut self) {
-        self.waiting.retain(|_, orders| {
-            orders.retain(|order| !order.answer.is_closed());
-            !orders.is_empty()
+    fn drop_cancelled(&mut self) {
+        self.waiting.retain(|_, jobs| {
+            jobs.retain(|order| !order.answer.is_closed());
+            !jobs.is_empty()
         });
         self.order.retain(|key| self.waiting.contains_key(key));
     }
 
     fn has_room(&self, running: usize) -> bool {
-        self.limits.side_by_side.is_none_or(|most| running < most.max(1))
+        self.limits.max_parallel.is_none_or(|most| running < most.max(1))
     }
 
     /// When the next pull may begin; None if none waits or all slots are in use.
-    fn turn(&self, running: usize, now: Instant) -> Option<Instant> {
+    fn next_start(&self, running: usize, now: Instant) -> Option<Instant> {
         let waits = !self.order.is_empty() && self.has_room(running);
-        waits.then(|| self.rate.ready_at(now))
+        waits.then(|| self.token_bucket.ready_at(now))
     }
 
-    fn next_to_begin(&mut self, running: usize) -> Option<(PullKey, Pull)> {
-        self.forget_the_gone();
+    fn pop_next(&mut self, running: usize) -> Option<(PullKey, Pull)> {
+        self.drop_cancelled();
         let now = Instant::now();
-        if self.turn(running, now)? > now {
+        if self.next_start(running, now)? > now {
             return None;
         }
         let key = self.order.pop_front()?;
-        let mut orders = self.waiting.remove(&key)?.into_iter();
-        let (pull, answer) = begin(orders.next()?);
-        self.rate.take(now);
-        let others = orders.map(|order| order.answer);
+        let mut jobs = self.waiting.remove(&key)?.into_iter();
+        let (pull, answer) = begin(jobs.next()?);
+        self.token_bucket.take(now);
+        let others = jobs.map(|order| order.answer);
         self.running.insert(key.clone(), std::iter::once(answer).chain(others).collect());
         Some((key, pull))
     }
@@ -133,8 +133,8 @@ impl Queue {
 }
 
 /// The pull of the first remaining request, with that pod's sandbox configuration.
-fn begin(order: PullOrder) -> (Pull, Answer) {
-    let PullOrder { key, named, owner, annotations, sandbox, answer } = order;
+fn begin(order: PullJob) -> (Pull, PullResponder) {
+    let PullJob { key, named, owner, annotations, sandbox, answer } = order;
     let image = ImageSpec {
         image: key.image,
         runtime_handler: key.handler,
@@ -148,7 +148,7 @@ fn begin(order: PullOrder) -> (Pull, Answer) {
 /// Requests of one pull name the image alike except for the default tag.
 async fn pull_and_record(
     runtime: Arc<dyn PodRuntime>,
-    pulled: PulledImages,
+    pulled: PulledImageStore,
     Pull { request, named, owner }: Pull,
 ) -> Result<Pulled, String> {
     pulled.begin(&named).await?;
@@ -162,7 +162,7 @@ async fn pull_and_record(
 
 /// A status without a gRPC code is reduced to its message, so that CRI's error names stand at its
 /// beginning. upstream: cri-client pkg/remote_image.go
-fn in_reference_words(error: ContainerRuntimeError) -> String {
+fn reference_error_text(error: ContainerRuntimeError) -> String {
     match error {
         ContainerRuntimeError::Refused { code, message, .. } if code == "Unknown" => message,
         ContainerRuntimeError::Refused { code, message, .. } => {
@@ -178,10 +178,10 @@ fn in_reference_words(error: ContainerRuntimeError) -> String {
 async fn pull(runtime: Arc<dyn PodRuntime>, request: PullRequest) -> Result<Pulled, String> {
     let began = Instant::now();
     let call = runtime.pull_image(&request);
-    let image_ref = match tokio::time::timeout(LONGEST_PULL, call).await {
+    let image_ref = match tokio::time::timeout(PULL_TIMEOUT, call).await {
         Ok(Ok(image_ref)) => image_ref,
-        Ok(Err(error)) => return Err(in_reference_words(error)),
-        Err(_) => return Err(format!("the pull did not end within {LONGEST_PULL:?}")),
+        Ok(Err(error)) => return Err(reference_error_text(error)),
+        Err(_) => return Err(format!("the pull did not end within {PULL_TIMEOUT:?}")),
     };
     let size = match runtime.image(&request.image).await {
         Ok(Some(record)) => record.size,

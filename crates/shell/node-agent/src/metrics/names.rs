@@ -7,12 +7,13 @@ use super::Metric;
 use ports::metrics::MetricKind::{Counter, Gauge, Histogram};
 
 /// The bounds of most duration histograms.
-pub(crate) const USUAL: &[f64] = &[0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0];
-const OF_PULLS: &[f64] = &[
+pub(crate) const DEFAULT_BUCKETS: &[f64] =
+    &[0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0];
+const PULL_BUCKETS: &[f64] = &[
     1.0, 5.0, 10.0, 20.0, 30.0, 60.0, 120.0, 180.0, 240.0, 300.0, 360.0, 480.0, 600.0, 900.0,
     1200.0, 1800.0, 2700.0, 3600.0,
 ];
-const OF_POD_STARTS: &[f64] = &[
+const POD_START_BUCKETS: &[f64] = &[
     0.5, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0, 20.0, 30.0, 45.0, 60.0, 120.0, 180.0, 240.0,
     300.0, 360.0, 480.0, 600.0, 900.0, 1200.0, 1800.0, 2700.0, 3600.0,
 ];
@@ -43,7 +44,7 @@ metrics! {
     CONTAINERS_PER_POD = Histogram "kubelet_containers_per_pod_count" [] &[1.0, 2.0, 4.0, 8.0, 16.0],
         "How many containers pods have.";
     CREDENTIAL_PROGRAM_DURATION = Histogram "kubelet_credential_provider_plugin_duration"
-        ["plugin_name"] USUAL,
+        ["plugin_name"] DEFAULT_BUCKETS,
         "Seconds that runs of credential provider programs took, by program.";
     CREDENTIAL_PROGRAM_ERRORS = Counter "kubelet_credential_provider_plugin_errors_total"
         ["plugin_name"] &[],
@@ -52,7 +53,7 @@ metrics! {
         "Pods that should run here. static is true for pods that come from no API server.";
     EVENTED_ERRORS = Counter "kubelet_evented_pleg_connection_error_count" [] &[],
         "How often the runtime's event stream was lost or refused.";
-    EVENTED_LATENCY = Histogram "kubelet_evented_pleg_connection_latency_seconds" [] USUAL,
+    EVENTED_LATENCY = Histogram "kubelet_evented_pleg_connection_latency_seconds" [] DEFAULT_BUCKETS,
         "Seconds from the creation of an event by the runtime to its receipt here.";
     EVENTED_SUCCESSES = Counter "kubelet_evented_pleg_connection_success_count" [] &[],
         "How often the runtime's event stream was opened.";
@@ -60,7 +61,7 @@ metrics! {
         ["present_locally", "pull_policy", "pull_required"] &[],
         "How often a container asked for its image.";
     IMAGE_PULL_DURATION = Histogram "kubelet_image_pull_duration_seconds"
-        ["image_size_in_bytes"] OF_PULLS,
+        ["image_size_in_bytes"] PULL_BUCKETS,
         "Seconds that successful pulls took, waiting included, by size of the image.";
     HTTP_FALLBACKS = Counter "kubelet_lifecycle_handler_http_fallbacks_total" [] &[],
         "Hooks that asked over HTTPS, were answered in plain HTTP, and were asked again so.";
@@ -76,24 +77,24 @@ metrics! {
         "Events of the runtime that were thrown away unread. None ever is.";
     RELIST_LAST_SEEN = Gauge "kubelet_pleg_last_seen_seconds" [] &[],
         "When the runtime was last listed whole, in seconds since the epoch.";
-    POD_RELIST_DURATION = Histogram "kubelet_pleg_pod_relist_duration_seconds" [] USUAL,
+    POD_RELIST_DURATION = Histogram "kubelet_pleg_pod_relist_duration_seconds" [] DEFAULT_BUCKETS,
         "Seconds that looks at a single pod took.";
-    RELIST_DURATION = Histogram "kubelet_pleg_relist_duration_seconds" [] USUAL,
+    RELIST_DURATION = Histogram "kubelet_pleg_relist_duration_seconds" [] DEFAULT_BUCKETS,
         "Seconds that listings of the whole runtime took; its count is how many there were.";
-    RELIST_INTERVAL = Histogram "kubelet_pleg_relist_interval_seconds" [] USUAL,
+    RELIST_INTERVAL = Histogram "kubelet_pleg_relist_interval_seconds" [] DEFAULT_BUCKETS,
         "Seconds between listings of the whole runtime.";
-    POD_START_DURATION = Histogram "kubelet_pod_start_duration_seconds" [] OF_POD_STARTS,
+    POD_START_DURATION = Histogram "kubelet_pod_start_duration_seconds" [] POD_START_BUCKETS,
         "Seconds from a pod's first being seen to its running.";
-    POD_WORKER_DURATION = Histogram "kubelet_pod_worker_duration_seconds" ["operation_type"] USUAL,
+    POD_WORKER_DURATION = Histogram "kubelet_pod_worker_duration_seconds" ["operation_type"] DEFAULT_BUCKETS,
         "Seconds that it took to bring a pod in line, actions included, by what it was done for: create, update, sync, kill or terminated.";
-    POD_WORKER_START_DURATION = Histogram "kubelet_pod_worker_start_duration_seconds" [] USUAL,
+    POD_WORKER_START_DURATION = Histogram "kubelet_pod_worker_start_duration_seconds" [] DEFAULT_BUCKETS,
         "Seconds from a pod's first being seen to its being worked on.";
     PREEMPTIONS = Counter "kubelet_preemptions" ["preemption_signal"] &[],
         "Pods that had to go for a critical one, by the resource that was lacking.";
     RESTARTED_PODS = Counter "kubelet_restarted_pods_total" ["static"] &[],
         "Pods that came again under the UID of one that was ending.";
     RUN_SANDBOX_DURATION = Histogram "kubelet_run_podsandbox_duration_seconds"
-        ["runtime_handler"] USUAL,
+        ["runtime_handler"] DEFAULT_BUCKETS,
         "Seconds that starts of sandboxes took, by handler.";
     RUN_SANDBOX_ERRORS = Counter "kubelet_run_podsandbox_errors_total" ["runtime_handler"] &[],
         "Starts of sandboxes that failed, by handler.";
@@ -110,9 +111,9 @@ metrics! {
         "Starts of sandboxes, also those that failed.";
     STARTED_POD_ERRORS = Counter "kubelet_started_pods_errors_total" [] &[],
         "Starts of sandboxes that failed.";
-    STARTED_PODS_WITH_USERS = Counter "kubelet_started_user_namespaced_pods_total" [] &[],
+    STARTED_USER_NAMESPACED_PODS = Counter "kubelet_started_user_namespaced_pods_total" [] &[],
         "Starts of sandboxes with users of their own, also those that failed.";
-    STARTED_PODS_WITH_USERS_ERRORS = Counter "kubelet_started_user_namespaced_pods_errors_total"
+    STARTED_USER_NAMESPACED_PODS_ERRORS = Counter "kubelet_started_user_namespaced_pods_errors_total"
         [] &[],
         "Starts of sandboxes with users of their own that failed.";
     WORKING_PODS = Gauge "kubelet_working_pods" ["config", "lifecycle", "static"] &[],

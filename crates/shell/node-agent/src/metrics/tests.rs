@@ -5,19 +5,19 @@ use super::*;
 use ports::metrics::text;
 
 #[test]
-fn metrics_without_labels_are_told_from_the_start_and_others_once_counted() {
+fn metrics_without_labels_are_exposed_from_the_start_and_others_once_counted() {
     let metrics = Metrics::default();
     let all = [&RUNNING_PODS, &PREEMPTIONS, &RELIST_DURATION];
-    let told = text(metrics.families(&all));
-    assert!(told.contains("\nkubelet_running_pods 0\n"), "{told}");
-    assert!(told.contains("\nkubelet_pleg_relist_duration_seconds_count 0\n"), "{told}");
-    assert!(!told.contains("kubelet_preemptions"), "{told}");
+    let samples = text(metrics.families(&all));
+    assert!(samples.contains("\nkubelet_running_pods 0\n"), "{samples}");
+    assert!(samples.contains("\nkubelet_pleg_relist_duration_seconds_count 0\n"), "{samples}");
+    assert!(!samples.contains("kubelet_preemptions"), "{samples}");
     metrics.count(&PREEMPTIONS, &["memory"]);
     metrics.count(&PREEMPTIONS, &["memory"]);
     metrics.count(&PREEMPTIONS, &["cpu"]);
     metrics.set(&RUNNING_PODS, &[], 7.0);
     metrics.took(&RELIST_DURATION, &[], Duration::from_millis(30));
-    let told = text(metrics.families(&all));
+    let samples = text(metrics.families(&all));
     for line in [
         "# TYPE kubelet_preemptions counter",
         "kubelet_preemptions{preemption_signal=\"cpu\"} 1",
@@ -31,12 +31,12 @@ fn metrics_without_labels_are_told_from_the_start_and_others_once_counted() {
         "kubelet_pleg_relist_duration_seconds_sum 0.03",
         "kubelet_pleg_relist_duration_seconds_count 1",
     ] {
-        assert!(told.lines().any(|told| told == line), "{line}\nin\n{told}");
+        assert!(samples.lines().any(|samples| samples == line), "{line}\nin\n{samples}");
     }
 }
 
 #[test]
-fn names_are_told_once_and_labels_and_bounds_are_in_order() {
+fn names_are_unique_and_labels_and_bounds_are_sorted() {
     let mut names: Vec<&str> = ALL.iter().map(|metric| metric.name).collect();
     names.sort_unstable();
     assert!(names.is_sorted_by(|one, other| one < other), "{names:?}");
@@ -76,7 +76,7 @@ fn sizes_of_images_fall_into_upstreams_buckets() {
 }
 
 #[test]
-fn refusals_that_nobody_knows_make_no_new_labels() {
+fn unknown_rejection_reasons_make_no_new_labels() {
     let rows = [
         ("OutOfpods", "OutOfpods"),
         ("SysctlForbidden", "SysctlForbidden"),

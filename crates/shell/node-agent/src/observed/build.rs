@@ -45,18 +45,18 @@ fn newest_first(one: &SandboxRecord, other: &SandboxRecord) -> std::cmp::Orderin
 pub(super) fn name_of(pod: &ObservedPod) -> RuntimePodName {
     let mut labels = pod.sandboxes.iter().map(|each| &each.labels);
     let mut of_containers = pod.containers.iter().map(|each| &each.record.labels);
-    let of_kubelet = labels.any(|labels| labels.contains_key(POD_UID_LABEL))
+    let is_kubelet_pod = labels.any(|labels| labels.contains_key(POD_UID_LABEL))
         || of_containers.any(|labels| labels.contains_key(POD_UID_LABEL));
     if let Some(sandbox) = pod.sandboxes.first() {
         let (namespace, name) = (sandbox.namespace.clone(), sandbox.name.clone());
-        return RuntimePodName { namespace, name, of_kubelet, is_unread: false };
+        return RuntimePodName { namespace, name, is_kubelet_pod, is_unread: false };
     }
     let label = |record: &ContainerRecord, key: &str| record.labels.get(key).cloned();
     let record = pod.containers.first().map(|container| &container.record);
     RuntimePodName {
         namespace: record.and_then(|each| label(each, POD_NAMESPACE_LABEL)).unwrap_or_default(),
         name: record.and_then(|each| label(each, POD_NAME_LABEL)).unwrap_or_default(),
-        of_kubelet,
+        is_kubelet_pod,
         is_unread: false,
     }
 }
@@ -66,6 +66,6 @@ pub(super) fn is_nothing(pod: &ObservedPod) -> bool {
 }
 
 /// Whether two observations are equal except for their time.
-pub(super) fn saw_the_same(one: &ObservedPod, other: &ObservedPod) -> bool {
+pub(super) fn has_same_content(one: &ObservedPod, other: &ObservedPod) -> bool {
     one.sandboxes == other.sandboxes && one.containers == other.containers
 }

@@ -3,34 +3,34 @@
 //! Rule: until then the runtime's started event causes no relist of its own. In a burst of new pods
 //! those would be half of all relists.
 
-use super::{Observed, Shared};
+use super::{ObservedPods, ObservedPodsInner};
 use std::collections::hash_map::Entry;
 use std::sync::{Arc, PoisonError};
 
 /// A container of this pod is being started for as long as this is held.
-pub(crate) struct Starting {
-    shared: Arc<Shared>,
+pub(crate) struct StartGuard {
+    shared: Arc<ObservedPodsInner>,
     uid: String,
 }
 
-impl Observed {
+impl ObservedPods {
     /// The holder must request a relist afterwards.
-    pub(crate) fn starting(&self, uid: &str) -> Starting {
+    pub(crate) fn starting(&self, uid: &str) -> StartGuard {
         let shared = self.shared.clone();
         let mut starting = shared.starting.lock().unwrap_or_else(PoisonError::into_inner);
         *starting.entry(uid.to_owned()).or_default() += 1;
         drop(starting);
-        Starting { shared, uid: uid.to_owned() }
+        StartGuard { shared, uid: uid.to_owned() }
     }
 }
 
-impl Shared {
+impl ObservedPodsInner {
     pub(super) fn is_starting(&self, uid: &str) -> bool {
         self.starting.lock().unwrap_or_else(PoisonError::into_inner).contains_key(uid)
     }
 }
 
-impl Drop for Starting {
+impl Drop for StartGuard {
     fn drop(&mut self) {
         let mut starting = self.shared.starting.lock().unwrap_or_else(PoisonError::into_inner);
         if let Entry::Occupied(mut held) = starting.entry(std::mem::take(&mut self.uid)) {

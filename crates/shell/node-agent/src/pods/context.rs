@@ -1,31 +1,31 @@
 //! What every worker needs: ports, services, settings, the node's state.
 
-use super::SavedMemories;
+use super::PodMemoryStore;
 use crate::admission::Admissions;
-use crate::board::Board;
-use crate::clock::Clock;
-use crate::images::{Images, PullLimits};
+use crate::call_limiter::CallLimiter;
+use crate::clock::AgentClock;
+use crate::images::{ImagePuller, PullLimits};
 use crate::log_rotation::LogRotation;
-use crate::observed::Observed;
-use crate::own_users::OwnUsers;
+use crate::observed::ObservedPods;
 use crate::probes::Probes;
-use crate::turns::Turns;
+use crate::status_store::StatusStore;
+use crate::user_namespaces::UserNamespaceAllocator;
 use container_setup::cgroups;
-use container_setup::inputs::NodeFacts;
-use node_policy::admission::{NodeAbilities, NodeRoom};
-use node_policy::credential_providers::CredentialProvider;
-use node_policy::garbage::DeadLimits;
+use container_setup::inputs::NodeSetupInputs;
+use node_policy::admission::{NodeCapacity, NodeSupport};
+use node_policy::credential_providers::CredentialPlugin;
+use node_policy::garbage::DeadContainerLimits;
 use node_policy::image_access::Verification;
-use node_policy::user_ranges::UserRanges;
-use pod_desired::Reading;
-use pod_lifecycle::Settings;
+use node_policy::user_namespace_ranges::UserNamespaceRangeAllocator;
+use pod_desired::ManifestOptions;
+use pod_lifecycle::PodLifecycleSettings;
 use pod_model::pod::Pod;
-use ports::pod_host::{CgroupLimits, PodCgroups, PodFolders, Records, VolumeDriver};
+use ports::pod_host::{AgentRecords, CgroupLimits, PodCgroups, PodDirs, VolumeDriver};
 use ports::probing::NetworkProber;
 use ports::runtime_objects::HandlerFeatures;
 use ports::{
-    CredentialPrograms, HostAddresses, HostTexts, LogFiles, PodContents, PodRuntime, PullRecords,
-    Rounds,
+    CredentialPrograms, HostAddresses, HostTextFiles, LogFiles, PeriodicTasks, PodContents,
+    PodRuntime, PullRecords,
 };
 use std::sync::Arc;
 use tokio::sync::watch;
@@ -34,45 +34,45 @@ use tokio::sync::watch;
 #[derive(Clone)]
 pub struct PodPorts {
     pub runtime: Arc<dyn PodRuntime>,
-    pub folders: Arc<dyn PodFolders>,
+    pub dirs: Arc<dyn PodDirs>,
     pub cgroups: Arc<dyn PodCgroups>,
     pub volumes: Arc<dyn VolumeDriver>,
-    pub records: Arc<dyn Records>,
+    pub records: Arc<dyn AgentRecords>,
     pub prober: Arc<dyn NetworkProber>,
-    pub texts: Arc<dyn HostTexts>,
+    pub texts: Arc<dyn HostTextFiles>,
     pub addresses: Arc<dyn HostAddresses>,
     pub logs: Arc<dyn LogFiles>,
     pub credential_programs: Arc<dyn CredentialPrograms>,
     pub pull_records: Arc<dyn PullRecords>,
     pub contents: Arc<dyn PodContents>,
-    pub rounds: Arc<dyn Rounds>,
+    pub periodic_tasks: Arc<dyn PeriodicTasks>,
 }
 
 /// The configuration for pods.
 #[derive(Debug, Clone)]
 pub struct PodSettings {
-    pub reading: Reading,
+    pub reading: ManifestOptions,
     /// For the planner. The runtime's name and features are read from the runtime.
-    pub lifecycle: Settings,
+    pub lifecycle: PodLifecycleSettings,
     /// For the setup of containers. `resolv.conf` and the machine's addresses are read when they
     /// are needed.
-    pub setup: NodeFacts,
+    pub setup: NodeSetupInputs,
     /// The file of `resolvConf`; empty for none.
     pub resolv_conf: String,
-    pub room: NodeRoom,
+    pub room: NodeCapacity,
     /// The runtime's abilities are read from the runtime.
-    pub abilities: NodeAbilities,
+    pub abilities: NodeSupport,
     /// Ranges for pods with a user namespace, or why there are none.
-    pub user_ranges: Result<UserRanges, String>,
+    pub user_namespace_ranges: Result<UserNamespaceRangeAllocator, String>,
     pub cgroups: CgroupSettings,
     pub pulls: PullLimits,
     /// Credential provider plugins, in the order in which they are run.
-    pub credential_providers: Vec<CredentialProvider>,
+    pub credential_providers: Vec<CredentialPlugin>,
     /// Which pods may use a present image; None if that is not checked.
     pub image_verification: Option<Verification>,
     /// The kubelet's root directory, which may hold registry logins.
     pub root: String,
-    pub dead: DeadLimits,
+    pub dead: DeadContainerLimits,
     /// None if logs are not rotated.
     pub logs: Option<LogRotation>,
 }
@@ -121,24 +121,24 @@ pub(crate) struct NodeState {
     pub(crate) network_ready: Result<(), String>,
     pub(crate) runtime_ready: Result<(), String>,
     /// Whether the runtime supports strict supplemental groups; None until it has answered.
-    pub(crate) strict_groups: Option<bool>,
-    pub(crate) lifecycle: Arc<Settings>,
+    pub(crate) strict_supplemental_groups: Option<bool>,
+    pub(crate) lifecycle: Arc<PodLifecycleSettings>,
     pub(crate) handlers: Arc<Vec<HandlerFeatures>>,
 }
 
 pub(crate) struct PodContext {
     pub(crate) ports: PodPorts,
     pub(crate) settings: Arc<PodSettings>,
-    pub(crate) clock: Clock,
-    pub(crate) observed: Observed,
-    pub(crate) images: Images,
+    pub(crate) clock: AgentClock,
+    pub(crate) observed: ObservedPods,
+    pub(crate) images: ImagePuller,
     pub(crate) probes: Probes,
     pub(crate) admissions: Admissions,
-    pub(crate) own_users: OwnUsers,
-    pub(crate) board: Board,
-    pub(crate) saved: SavedMemories,
+    pub(crate) user_namespaces: UserNamespaceAllocator,
+    pub(crate) status_store: StatusStore,
+    pub(crate) saved: PodMemoryStore,
     pub(crate) node: watch::Receiver<NodeState>,
-    pub(crate) turns: Turns,
+    pub(crate) call_limiter: CallLimiter,
     /// Whether pods that end are killed instead of waiting for their grace periods.
     pub(crate) kill_now: watch::Receiver<bool>,
 }

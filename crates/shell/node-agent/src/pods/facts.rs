@@ -3,18 +3,18 @@
 //! Rule: a fact is the last update; nothing is guessed.
 
 use super::{NodeState, PodContext};
-use crate::images::ImageNews;
-use crate::volumes::{ReadyVolumes, VolumeNews, VolumeState, WantedVolumes};
-use container_setup::inputs::NodeFacts;
+use crate::images::ImageUpdate;
+use crate::volumes::{ReadyVolumes, VolumeState, VolumeUpdate, WantedVolumes};
+use container_setup::inputs::NodeSetupInputs;
 use container_setup::log_paths;
-use pod_lifecycle::{Admission, Facts, ImageFact, ImageState, PodEvent, VolumesFact};
+use pod_lifecycle::{Admission, AttemptImage, ImageState, LifecycleFacts, PodEvent, VolumesState};
 use pod_model::pod::Pod;
 use ports::runtime_objects::ImageRecord;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-pub(super) struct PodFactBook {
-    pub(super) facts: Facts,
+pub(super) struct PodFactStore {
+    pub(super) facts: LifecycleFacts,
     pub(super) volumes: ReadyVolumes,
     /// By container: the record of the image that was present for its next start.
     found_images: BTreeMap<String, Arc<ImageRecord>>,
@@ -22,16 +22,16 @@ pub(super) struct PodFactBook {
     version: u64,
 }
 
-impl PodFactBook {
+impl PodFactStore {
     pub(super) async fn open(context: &PodContext, pod: &Pod) -> Self {
-        let facts = Facts {
+        let facts = LifecycleFacts {
             volumes: match crate::volumes::names(pod) {
-                none if none.is_empty() => VolumesFact::Ready,
-                names => VolumesFact::Pending(names),
+                none if none.is_empty() => VolumesState::Ready,
+                names => VolumesState::Pending(names),
             },
-            highest_logs: highest_logs(context, pod).await,
+            highest_log_numbers: highest_logs(context, pod).await,
             host_ips: context.host_ips(),
-            ..Facts::default()
+            ..LifecycleFacts::default()
         };
         Self { facts, volumes: ReadyVolumes::new(), found_images: BTreeMap::new(), version: 0 }
     }
@@ -46,14 +46,14 @@ impl PodFactBook {
         self.facts.admission = admission;
     }
 
-    pub(super) fn image(&mut self, news: ImageNews) -> Vec<PodEvent> {
-        if let Some(state) = news.state {
-            self.set_image(news.container.clone(), news.attempt, state);
+    pub(super) fn image(&mut self, update: ImageUpdate) -> Vec<PodEvent> {
+        if let Some(state) = update.state {
+            self.set_image(update.container.clone(), update.attempt, state);
         }
-        if let Some(record) = news.found {
-            self.found_images.insert(news.container, record);
+        if let Some(record) = update.found {
+            self.found_images.insert(update.container, record);
         }
-        news.events
+        update.events
     }
 
     /// For one start: the next one reads its image again.
@@ -73,21 +73,21 @@ impl PodFactBook {
 
     pub(super) fn set_image(&mut self, container: String, attempt: u32, state: ImageState) {
         self.found_images.remove(&container);
-        self.facts.images.insert(container, Box::new(ImageFact { attempt, state }));
+        self.facts.images.insert(container, Box::new(AttemptImage { attempt, state }));
     }
 
-    pub(super) fn volume(&mut self, news: VolumeNews) -> Option<PodEvent> {
-        if news.version != self.version {
+    pub(super) fn volume(&mut self, update: VolumeUpdate) -> Option<PodEvent> {
+        if update.version != self.version {
             return None;
         }
-        match news.state {
+        match update.state {
             VolumeState::Ready(volumes) => {
                 self.volumes = volumes;
-                self.facts.volumes = VolumesFact::Ready;
+                self.facts.volumes = VolumesState::Ready;
                 None
             }
             VolumeState::Failed { message, event } => {
-                self.facts.volumes = VolumesFact::Failed(message);
+                self.facts.volumes = VolumesState::Failed(message);
                 Some(event)
             }
         }
@@ -95,7 +95,12 @@ impl PodFactBook {
 
     /// After a change of the pod: unchanged volumes stay ready, the others are to be set up.
     /// Whether anything is different.
-    pub(super) fn follow_volumes(&mut self, before: &Pod, now: &Pod, node: &NodeFacts) -> bool {
+    pub(super) fn update_volumes(
+        &mut self,
+        before: &Pod,
+        now: &Pod,
+        node: &NodeSetupInputs,
+    ) -> bool {
         let same = crate::volumes::same(before, now, node);
         if same.len() == before.spec.volumes.len() && same.len() == now.spec.volumes.len() {
             return false;
@@ -105,13 +110,13 @@ impl PodFactBook {
         let mut missing = crate::volumes::names(now);
         missing.retain(|name| !self.volumes.contains_key(name));
         self.facts.volumes = match missing {
-            none if none.is_empty() => VolumesFact::Ready,
-            names => VolumesFact::Pending(names),
+            none if none.is_empty() => VolumesState::Ready,
+            names => VolumesState::Pending(names),
         };
         true
     }
 
-    pub(super) fn wanted_volumes(&self, pod: &Pod, node: &NodeFacts) -> WantedVolumes {
+    pub(super) fn wanted_volumes(&self, pod: &Pod, node: &NodeSetupInputs) -> WantedVolumes {
         WantedVolumes {
             version: self.version,
             uid: pod.metadata.uid.to_string(),
@@ -125,9 +130,9 @@ async fn highest_logs(context: &PodContext, pod: &Pod) -> BTreeMap<String, u32> 
     let mut highest = BTreeMap::new();
     let logs = &context.settings.setup.pod_logs_directory;
     for (_, _, container) in pod.spec.all_containers() {
-        let folder = log_paths::container_directory(logs, pod, &container.name);
+        let dir = log_paths::container_directory(logs, pod, &container.name);
         // If it cannot be read it counts as zero: at worst an existing log is appended to.
-        if let Ok(Some(number)) = context.ports.folders.highest_log_number(&folder).await {
+        if let Ok(Some(number)) = context.ports.dirs.highest_log_number(&dir).await {
             highest.insert(container.name.to_string(), number);
         }
     }

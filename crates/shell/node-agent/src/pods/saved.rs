@@ -5,11 +5,11 @@
 //! Rule: a write is complete when the record is durable. A failed write is reported as an error and
 //! does not stop the pod: it is retried with the next change, and meanwhile the copy here serves.
 
-use crate::board::Board;
-use document::problem::Origin;
+use crate::status_store::StatusStore;
+use document::diagnostic::Origin;
 use pod_manifest::{ListPolicy, Strictness, decode};
 use pod_model::pod::Pod;
-use ports::pod_host::Records;
+use ports::pod_host::AgentRecords;
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -18,15 +18,15 @@ use tracing::{error, warn};
 #[cfg(test)]
 mod tests;
 
-const FOLDER: &str = "pods";
-const ENDING_FOLDER: &str = "ending";
-const LONGEST_WRITE: Duration = Duration::from_secs(30);
+const DIR: &str = "pods";
+const ENDING_DIR: &str = "ending";
+const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
 
 #[derive(Clone)]
-pub(crate) struct SavedMemories {
-    records: Arc<dyn Records>,
-    board: Board,
-    copies: Arc<Mutex<HashMap<String, Remembered>>>,
+pub(crate) struct PodMemoryStore {
+    records: Arc<dyn AgentRecords>,
+    status_store: StatusStore,
+    copies: Arc<Mutex<HashMap<String, SavedMemory>>>,
     /// Pods that end, as they were when last desired.
     ending: Arc<Mutex<HashMap<String, EndingPod>>>,
     /// By pod: the ended containers whose memory is on disk.
@@ -34,7 +34,7 @@ pub(crate) struct SavedMemories {
 }
 
 /// The newest memory of a pod.
-struct Remembered {
+struct SavedMemory {
     content: Vec<u8>,
     /// Whether the record on disk is the same.
     is_durable: bool,
@@ -46,18 +46,18 @@ struct EndingPod {
     is_durable: bool,
 }
 
-impl SavedMemories {
-    pub(crate) fn new(records: Arc<dyn Records>, board: Board) -> Self {
+impl PodMemoryStore {
+    pub(crate) fn new(records: Arc<dyn AgentRecords>, status_store: StatusStore) -> Self {
         Self {
             records,
-            board,
+            status_store,
             copies: Arc::default(),
             ending: Arc::default(),
             recorded: Arc::default(),
         }
     }
 
-    fn copies(&self) -> MutexGuard<'_, HashMap<String, Remembered>> {
+    fn copies(&self) -> MutexGuard<'_, HashMap<String, SavedMemory>> {
         self.copies.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -80,12 +80,12 @@ impl SavedMemories {
 
     /// Reads the records of earlier agents.
     pub(crate) async fn load(&self) {
-        match self.records.load(FOLDER).await {
+        match self.records.load(DIR).await {
             Ok(loaded) => {
                 for why in loaded.unreadable {
                     warn!(err = why, "Cannot read the saved state of a pod");
                 }
-                let remembered = |content| Remembered { content, is_durable: true };
+                let remembered = |content| SavedMemory { content, is_durable: true };
                 self.copies()
                     .extend(loaded.records.into_iter().map(|(uid, c)| (uid, remembered(c))));
             }
@@ -95,7 +95,7 @@ impl SavedMemories {
     }
 
     async fn load_ending(&self) {
-        let loaded = match self.records.load(ENDING_FOLDER).await {
+        let loaded = match self.records.load(ENDING_DIR).await {
             Ok(loaded) => loaded,
             Err(error) => {
                 error!(err = %error, "Cannot read which pods are ending");
@@ -106,7 +106,7 @@ impl SavedMemories {
             warn!(err = why, "Cannot read a pod that is ending");
         }
         for (uid, content) in loaded.records {
-            match read_pod(&uid, &content) {
+            match decode_pod(&uid, &content) {
                 Some(pod) => {
                     let ending = EndingPod { pod: Arc::new(pod), is_durable: true };
                     self.ending().insert(uid, ending);
@@ -126,7 +126,7 @@ impl SavedMemories {
     }
 
     /// Saves a pod that begins to end; without the record the next agent would end it as an orphan.
-    pub(crate) async fn keep_ending(&self, pod: &Arc<Pod>) {
+    pub(crate) async fn save_ending(&self, pod: &Arc<Pod>) {
         let uid = pod.metadata.uid.to_string();
         // A pod that was to end before and was desired again may have changed since.
         let is_written = |known: &EndingPod| known.is_durable && known.pod == *pod;
@@ -135,8 +135,8 @@ impl SavedMemories {
         }
         let ending = EndingPod { pod: pod.clone(), is_durable: false };
         self.ending().insert(uid.clone(), ending);
-        let write = self.records.save(ENDING_FOLDER, &uid, written_pod(pod));
-        match tokio::time::timeout(LONGEST_WRITE, write).await {
+        let write = self.records.save(ENDING_DIR, &uid, encode_pod(pod));
+        match tokio::time::timeout(WRITE_TIMEOUT, write).await {
             Ok(Ok(())) => {
                 if let Some(ending) = self.ending().get_mut(&uid) {
                     ending.is_durable = true;
@@ -155,7 +155,7 @@ impl SavedMemories {
     }
 
     /// Discards the memory; the next write replaces it on disk.
-    pub(crate) fn set_aside(&self, uid: &str) {
+    pub(crate) fn discard(&self, uid: &str) {
         self.copies().remove(uid);
     }
 
@@ -166,22 +166,22 @@ impl SavedMemories {
             copy => copy.is_none_or(|copy| copy.is_durable),
         };
         // Until it is written the copy serves a worker that restarts.
-        let copy = Remembered { content: content.clone(), is_durable: false };
+        let copy = SavedMemory { content: content.clone(), is_durable: false };
         self.copies().insert(uid.to_owned(), copy);
-        let write = self.records.save(FOLDER, uid, content);
-        let why = match tokio::time::timeout(LONGEST_WRITE, write).await {
+        let write = self.records.save(DIR, uid, content);
+        let why = match tokio::time::timeout(WRITE_TIMEOUT, write).await {
             Ok(Ok(())) => {
                 if let Some(copy) = self.copies().get_mut(uid) {
                     copy.is_durable = true;
                 }
-                self.board.record_written(FOLDER, uid);
+                self.status_store.record_written(DIR, uid);
                 crate::crash_points::reached("memory-saved");
                 return true;
             }
             Ok(Err(error)) => error.to_string(),
-            Err(_) => format!("not written within {LONGEST_WRITE:?}"),
+            Err(_) => format!("not written within {WRITE_TIMEOUT:?}"),
         };
-        self.board.record_failed(FOLDER, uid, &why);
+        self.status_store.record_write_failed(DIR, uid, &why);
         // Logged once: it is retried again and again.
         if was_durable {
             error!(
@@ -196,23 +196,23 @@ impl SavedMemories {
     pub(crate) async fn forget(&self, uid: &str) {
         self.copies().remove(uid);
         self.set_recorded(uid, std::iter::empty());
-        self.board.record_written(FOLDER, uid);
-        if let Err(error) = self.records.remove(FOLDER, uid).await {
+        self.status_store.record_written(DIR, uid);
+        if let Err(error) = self.records.remove(DIR, uid).await {
             warn!(pod_uid = uid, err = %error, "Cannot remove what was remembered of a pod");
         }
-        self.drop_ending(uid).await;
+        self.remove_ending(uid).await;
     }
 
     /// Call for a pod that is not to end, or that is completely removed.
-    pub(crate) async fn drop_ending(&self, uid: &str) {
+    pub(crate) async fn remove_ending(&self, uid: &str) {
         let was_ending = self.ending().remove(uid).is_some();
-        if was_ending && let Err(error) = self.records.remove(ENDING_FOLDER, uid).await {
+        if was_ending && let Err(error) = self.records.remove(ENDING_DIR, uid).await {
             warn!(pod_uid = uid, err = %error, "Cannot remove the record of a pod that has ended");
         }
     }
 
     /// UIDs with records that are not among `uids`.
-    pub(crate) fn others_than(&self, uids: &BTreeSet<String>) -> Vec<String> {
+    pub(crate) fn uids_except(&self, uids: &BTreeSet<String>) -> Vec<String> {
         let ending: Vec<String> = self.ending().keys().cloned().collect();
         let all: BTreeSet<String> = self.copies().keys().cloned().chain(ending).collect();
         all.into_iter().filter(|uid| !uids.contains(uid)).collect()
@@ -220,7 +220,7 @@ impl SavedMemories {
 }
 
 /// As a manifest, which can be read without anything else.
-fn written_pod(pod: &Pod) -> Vec<u8> {
+fn encode_pod(pod: &Pod) -> Vec<u8> {
     let mut object = serde_json::to_value(pod).unwrap_or_default();
     if let Some(fields) = object.as_object_mut() {
         fields.insert("apiVersion".to_owned(), "v1".into());
@@ -229,7 +229,7 @@ fn written_pod(pod: &Pod) -> Vec<u8> {
     object.to_string().into_bytes()
 }
 
-fn read_pod(uid: &str, content: &[u8]) -> Option<Pod> {
+fn decode_pod(uid: &str, content: &[u8]) -> Option<Pod> {
     let decoded = decode(content, &Origin::Default, Strictness::Lenient, ListPolicy::OnePod);
     let pod = decoded.pods.into_iter().next()?.pod;
     (*pod.metadata.uid == *uid).then_some(pod)

@@ -6,26 +6,26 @@
 //! created, but not started. A worker that is dropped or panics loses only time: the next one
 //! recovers. Decides nothing itself.
 
-mod services;
+mod service_tasks;
 
-use super::facts::PodFactBook;
-use super::turn::{Cause, Turn};
+use super::facts::PodFactStore;
+use super::sync_timer::{Cause, SyncTimer};
 use super::{NodeState, PodContext};
-use crate::actions::{ActionWorld, deadline, describe, failed, perform};
-use crate::board::first_seen;
-use crate::branch::{Branch, Panicked};
+use crate::actions::{ActionInputs, deadline, describe, failed, perform};
+use crate::keyed_tasks::{KeyedTasks, Panicked};
 use crate::metrics::names;
-use crate::news::{News, NewsSender};
 use crate::observed::Observation;
-use crate::probes::ProbeNews;
+use crate::probes::ProbeUpdate;
+use crate::status_store::first_seen;
+use crate::worker_events::{WorkerEvent, WorkerEventSender};
 use pod_lifecycle::{
-    Action, ActionKey, Admission, DesiredPod, Happening, ImageWant, ObservedPod, Outcome, PodEvent,
-    PodMemory, PodPlan, Save, Stage, Told, View, Wish, plan,
+    Action, ActionKey, ActionOutcome, Admission, DesiredPod, DesiredState, ObservedPod, PodEffects,
+    PodEvent, PodInput, PodMemory, PodPlan, PodStage, PodView, RequiredImage, SaveUrgency, plan,
 };
 use pod_model::pod::Pod;
 use pod_model::pod::status::{ConditionStatus, PodCondition};
 use ports::runtime_objects::ContainerState;
-use services::Chore;
+use service_tasks::ServiceTask;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -34,9 +34,9 @@ use tokio::time::Instant;
 use tracing::{debug, info, warn};
 
 /// Events of services and probes that may wait for the worker.
-const NEWS: usize = 64;
+const WORKER_EVENT_CAPACITY: usize = 64;
 /// How long a change that need not be on disk at once may wait for others.
-const SAVE_SOON: Duration = Duration::from_millis(500);
+const SAVE_DELAY: Duration = Duration::from_millis(500);
 
 /// Why a worker returned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,17 +44,17 @@ pub(super) enum WorkerEnd {
     /// Nothing is left of the pod.
     Finished,
     /// The clock went back: restart from what is saved.
-    BeginAnew,
+    Restart,
 }
 
 /// Channels a pod worker selects on.
-struct Ears {
+struct WorkerInputs {
     observed: watch::Receiver<Observation>,
     desired: watch::Receiver<DesiredPod>,
     admission: watch::Receiver<Admission>,
     node: watch::Receiver<NodeState>,
     jumps: watch::Receiver<u64>,
-    news: mpsc::Receiver<Box<News>>,
+    worker_events: mpsc::Receiver<Box<WorkerEvent>>,
 }
 
 /// Runs the pod until nothing is left of it. `is_first`: this agent had no worker for it before.
@@ -64,18 +64,18 @@ pub(super) async fn run(
     desired: watch::Receiver<DesiredPod>,
     is_first: bool,
 ) -> WorkerEnd {
-    let Some((mut worker, mut ears)) = open(context, uid, desired, is_first).await else {
+    let Some((mut worker, mut worker_inputs)) = open(context, uid, desired, is_first).await else {
         return WorkerEnd::Finished;
     };
     worker.count_start(is_first);
     worker.link_logs(Duration::ZERO);
-    worker.told_at_start().await;
+    worker.absorb_first_observation().await;
     loop {
-        worker.book.admission(ears.admission.borrow_and_update().clone());
-        worker.book.node(&ears.node.borrow_and_update());
-        let plan = worker.follow_plan().await;
+        worker.fact_store.admission(worker_inputs.admission.borrow_and_update().clone());
+        worker.fact_store.node(&worker_inputs.node.borrow_and_update());
+        let plan = worker.plan_and_act().await;
         if worker.is_over(&plan) {
-            worker.leave().await;
+            worker.finish().await;
             return WorkerEnd::Finished;
         }
         let wake = worker.wake(&plan);
@@ -83,16 +83,16 @@ pub(super) async fn run(
         drop(plan);
         tokio::select! {
             () = until(wake) => {}
-            Ok(()) = ears.admission.changed() => {}
-            Ok(()) = ears.node.changed() => {}
-            Ok(()) = ears.jumps.changed() => return worker.begin_anew().await,
+            Ok(()) = worker_inputs.admission.changed() => {}
+            Ok(()) = worker_inputs.node.changed() => {}
+            Ok(()) = worker_inputs.jumps.changed() => return worker.save_and_restart().await,
             (key, outcome) = worker.actions.next() => worker.ended(key, outcome).await,
-            seen = newer(&mut ears.observed) => worker.saw(seen).await,
-            wish = newer(&mut ears.desired) => worker.wished(wish).await,
-            Some(news) = ears.news.recv() => worker.heard(*news).await,
-            (chore, end) = worker.chores.next() => worker.chore_ended(&chore, end),
+            seen = next_value(&mut worker_inputs.observed) => worker.on_observed(seen).await,
+            desired_state = next_value(&mut worker_inputs.desired) => worker.on_desired_changed(desired_state).await,
+            Some(worker_events) = worker_inputs.worker_events.recv() => worker.on_worker_event(*worker_events).await,
+            (service_task, end) = worker.service_tasks.next() => worker.on_service_task_ended(&service_task, end),
         }
-        worker.turn.begins(Cause::Sync);
+        worker.sync_timer.begins(Cause::Sync);
         worker.save_if_due().await;
     }
 }
@@ -103,38 +103,43 @@ async fn open(
     uid: String,
     mut desired: watch::Receiver<DesiredPod>,
     is_first: bool,
-) -> Option<(Worker, Ears)> {
+) -> Option<(Worker, WorkerInputs)> {
     let mut jumps = context.clock.jumps();
     let mut observed = context.observed.watch(&uid);
     let first = first_look(&context, &uid, (&mut observed, &mut jumps), is_first).await?;
-    let wish = desired.borrow_and_update().clone();
+    let desired_state = desired.borrow_and_update().clone();
     let saved = context.saved.get(&uid);
     let now = context.clock.now();
-    let memory =
-        PodMemory::recover(&wish, &first, saved.as_deref(), &context.settings.lifecycle, now);
-    let book = PodFactBook::open(&context, &wish.pod).await;
-    let (news_sender, news) = mpsc::channel(NEWS);
+    let memory = PodMemory::recover(
+        &desired_state,
+        &first,
+        saved.as_deref(),
+        &context.settings.lifecycle,
+        now,
+    );
+    let fact_store = PodFactStore::open(&context, &desired_state.pod).await;
+    let (worker_events_sender, worker_events) = mpsc::channel(WORKER_EVENT_CAPACITY);
     let admission = context.admissions.watch(&uid);
     let node = context.node.clone();
-    let turn = Turn::new(context.board.metrics().clone());
+    let sync_timer = SyncTimer::new(context.status_store.metrics().clone());
     let worker = Worker {
         context,
         uid,
-        desired: wish,
+        desired: desired_state,
         observed: first,
         memory,
-        book,
-        actions: Branch::default(),
-        chores: Branch::default(),
+        fact_store,
+        actions: KeyedTasks::default(),
+        service_tasks: KeyedTasks::default(),
         image_wants: BTreeMap::new(),
-        news: news_sender,
+        worker_events: worker_events_sender,
         save_at: None,
         has_unsaved_verdict: false,
-        shown_ready: None,
-        turn,
+        reported_ready: None,
+        sync_timer,
     };
-    let ears = Ears { observed, desired, admission, node, jumps, news };
-    Some((worker, ears))
+    let worker_inputs = WorkerInputs { observed, desired, admission, node, jumps, worker_events };
+    Some((worker, worker_inputs))
 }
 
 /// The first observation. Actions of a worker before this one may have taken effect since: then
@@ -150,7 +155,7 @@ async fn first_look(
         jumps.borrow_and_update();
         let begun = context.clock.now();
         if !is_first {
-            context.observed.look_at(uid);
+            context.observed.request_relist(uid);
         }
         let serves = |seen: &Observation| {
             seen.as_ref().is_some_and(|seen| {
@@ -165,7 +170,7 @@ async fn first_look(
 }
 
 /// The next value; pending for ever once the sender is gone.
-async fn newer<T: Clone>(values: &mut watch::Receiver<T>) -> T {
+async fn next_value<T: Clone>(values: &mut watch::Receiver<T>) -> T {
     if values.changed().await.is_err() {
         return std::future::pending().await;
     }
@@ -185,18 +190,18 @@ struct Worker {
     desired: DesiredPod,
     observed: Arc<ObservedPod>,
     memory: PodMemory,
-    book: PodFactBook,
-    actions: Branch<ActionKey, Outcome>,
-    chores: Branch<Chore, ()>,
+    fact_store: PodFactStore,
+    actions: KeyedTasks<ActionKey, ActionOutcome>,
+    service_tasks: KeyedTasks<ServiceTask, ()>,
     /// The wants for which service tasks were started.
-    image_wants: BTreeMap<String, Box<ImageWant>>,
-    news: NewsSender,
+    image_wants: BTreeMap<String, Box<RequiredImage>>,
+    worker_events: WorkerEventSender,
     save_at: Option<Instant>,
     /// Whether a probe result is not on disk.
     has_unsaved_verdict: bool,
     /// The Ready condition that was last published.
-    shown_ready: Option<PodCondition>,
-    turn: Turn,
+    reported_ready: Option<PodCondition>,
+    sync_timer: SyncTimer,
 }
 
 impl Worker {
@@ -206,8 +211,8 @@ impl Worker {
 
     /// Counts the first sync. A pod that an earlier agent has worked on is not a new one.
     fn count_start(&mut self, is_first: bool) {
-        let is_wanted = self.desired.wish == Wish::Run;
-        self.turn.begins(match (is_wanted, is_first) {
+        let is_wanted = self.desired.desired_state == DesiredState::Run;
+        self.sync_timer.begins(match (is_wanted, is_first) {
             (false, _) => Cause::Kill,
             (true, true) => Cause::Create,
             (true, false) => Cause::Sync,
@@ -216,47 +221,47 @@ impl Worker {
         if let Some(seen) = first_seen(self.pod()).filter(|_| is_new) {
             let nanos = self.context.clock.now().nanos().saturating_sub(seen.nanos());
             let took = Duration::from_nanos(u64::try_from(nanos).unwrap_or_default());
-            self.context.board.metrics().took(&names::POD_WORKER_START_DURATION, &[], took);
+            self.context.status_store.metrics().took(&names::POD_WORKER_START_DURATION, &[], took);
         }
     }
 
-    async fn told_at_start(&mut self) {
+    async fn absorb_first_observation(&mut self) {
         let observed = self.observed.clone();
-        self.absorb(&Happening::Observed(&observed)).await;
+        self.absorb(&PodInput::Observed(&observed)).await;
     }
 
     /// Applies an input to the pod's memory and saves the memory where it must be durable before
     /// the worker goes on. Returns false only if that save failed; a save that may wait is
     /// scheduled.
-    async fn absorb(&mut self, happening: &Happening<'_>) -> bool {
-        match self.take_in(happening) {
-            Save::BeforeGoingOn => self.save_now().await,
-            Save::Not | Save::Soon => true,
+    async fn absorb(&mut self, input: &PodInput<'_>) -> bool {
+        match self.apply_input(input) {
+            SaveUrgency::BeforeNextAction => self.save_now().await,
+            SaveUrgency::Not | SaveUrgency::Soon => true,
         }
     }
 
     /// Applies an input to the pod's memory and publishes its marks and events. Schedules a save
-    /// that may wait (`Save::Soon`); for `Save::BeforeGoingOn` the caller saves.
-    fn take_in(&mut self, happening: &Happening<'_>) -> Save {
+    /// that may wait (`SaveUrgency::Soon`); for `SaveUrgency::BeforeNextAction` the caller saves.
+    fn apply_input(&mut self, input: &PodInput<'_>) -> SaveUrgency {
         let now = self.context.clock.now();
-        let Told { events, marks, save } = self.memory.absorb(&self.desired, happening, now);
-        self.context.board.mark(&self.uid, marks);
+        let PodEffects { events, marks, save } = self.memory.apply_input(&self.desired, input, now);
+        self.context.status_store.mark(&self.uid, marks);
         for event in events {
-            self.tell_event(event);
+            self.emit_event(event);
         }
-        if save == Save::Soon {
-            self.save_at.get_or_insert_with(|| Instant::now() + SAVE_SOON);
+        if save == SaveUrgency::Soon {
+            self.save_at.get_or_insert_with(|| Instant::now() + SAVE_DELAY);
         }
         save
     }
 
-    fn tell_event(&self, event: PodEvent) {
-        self.context.board.tell(self.pod(), event, self.context.clock.now());
+    fn emit_event(&self, event: PodEvent) {
+        self.context.status_store.emit(self.pod(), event, self.context.clock.now());
     }
 
     async fn save_now(&mut self) -> bool {
         let durable = self.context.saved.save(&self.uid, self.memory.to_saved()).await;
-        self.save_at = (!durable).then(|| Instant::now() + SAVE_SOON * 20);
+        self.save_at = (!durable).then(|| Instant::now() + SAVE_DELAY * 20);
         self.has_unsaved_verdict &= !durable;
         durable
     }
@@ -268,30 +273,30 @@ impl Worker {
     }
 
     /// Plans, and starts the planned actions.
-    async fn follow_plan(&mut self) -> PodPlan {
-        self.book.facts.host_ips = self.context.host_ips();
-        let view = View {
+    async fn plan_and_act(&mut self) -> PodPlan {
+        self.fact_store.facts.host_ips = self.context.host_ips();
+        let view = PodView {
             desired: &self.desired,
             observed: &self.observed,
             memory: &self.memory,
-            facts: &self.book.facts,
+            facts: &self.fact_store.facts,
             now: self.context.clock.now(),
         };
         let plan = plan(&view);
-        if plan.stage != Stage::Running && !self.desired.is_wished_away() {
+        if plan.stage != PodStage::Running && !self.desired.is_removal_requested() {
             // It ends for good; a manifest that went and came back meanwhile does not matter.
-            self.context.saved.drop_ending(&self.uid).await;
+            self.context.saved.remove_ending(&self.uid).await;
         }
-        self.absorb(&Happening::Planned(&plan)).await;
+        self.absorb(&PodInput::Planned(&plan)).await;
         for action in &plan.actions {
-            self.begin(action).await;
+            self.begin_action(action).await;
         }
-        if plan.stage == Stage::Running {
-            self.serve(&plan);
+        if plan.stage == PodStage::Running {
+            self.serve_wants(&plan);
         } else {
-            self.give_up_wants(&plan);
+            self.cancel_wants(&plan);
         }
-        if plan.stage >= Stage::Ended {
+        if plan.stage >= PodStage::Ended {
             self.context.admissions.ended(&self.uid);
         }
         // A published readiness that a killed agent has not saved would flap. A readiness that was
@@ -300,21 +305,21 @@ impl Worker {
         let ready = plan.status.condition("Ready").cloned();
         let is_ready = ready.as_ref().is_some_and(|it| it.status == ConditionStatus::True);
         let could_flap = is_ready || self.has_unsaved_verdict;
-        if ready != self.shown_ready && self.save_at.is_some() && could_flap {
+        if ready != self.reported_ready && self.save_at.is_some() && could_flap {
             self.save_now().await;
         }
-        self.shown_ready = ready;
-        self.tell_recorded();
+        self.reported_ready = ready;
+        self.publish_recorded();
         let doing = self.memory.actions_in_flight().map(describe).collect();
-        self.context.board.show(&self.uid, &plan, doing, self.context.clock.now());
+        self.context.status_store.set_plan(&self.uid, &plan, doing, self.context.clock.now());
         if self.actions.is_empty() && !self.is_over(&plan) {
-            self.turn.ends();
+            self.sync_timer.ends();
         }
         plan
     }
 
     /// Publishes which containers garbage collection may remove: those whose exits are on disk.
-    fn tell_recorded(&self) {
+    fn publish_recorded(&self) {
         if self.save_at.is_none() {
             let all = self.observed.containers.iter().map(|each| &each.record);
             let ended = all.filter(|record| record.state == ContainerState::Exited);
@@ -322,7 +327,7 @@ impl Worker {
         }
     }
 
-    async fn begin(&mut self, action: &Action) {
+    async fn begin_action(&mut self, action: &Action) {
         let key = action.key();
         if self.actions.contains(&key) {
             if !action.replaces() {
@@ -334,112 +339,115 @@ impl Worker {
                 return;
             }
             self.actions.abort(&key);
-            self.absorb(&Happening::Ended { key: key.clone(), outcome: Outcome::Aborted }).await;
-            self.context.observed.look_at(&self.uid);
+            self.absorb(&PodInput::Ended { key: key.clone(), outcome: ActionOutcome::Aborted })
+                .await;
+            self.context.observed.request_relist(&self.uid);
         }
         if matches!(action, Action::StartContainer { .. }) {
             // Saved while the container is created; the program runs only after that.
-            let save = self.take_in(&Happening::Began(action));
-            let recorded = self.carry_out(action);
-            if save == Save::BeforeGoingOn {
+            let save = self.apply_input(&PodInput::ActionBegun(action));
+            let recorded = self.start_action(action);
+            if save == SaveUrgency::BeforeNextAction {
                 self.save_now().await;
             }
             recorded.send_replace(true);
             return;
         }
-        let is_saved = self.absorb(&Happening::Began(action)).await;
+        let is_saved = self.absorb(&PodInput::ActionBegun(action)).await;
         if !is_saved && matches!(action, Action::RemoveContainer { .. }) {
             // Its exit would be lost.
             let why = "the pod's state cannot be saved".to_owned();
-            let outcome = Outcome::Done(Err(why));
-            self.absorb(&Happening::Ended { key, outcome }).await;
-            self.context.observed.look_at(&self.uid);
+            let outcome = ActionOutcome::Done(Err(why));
+            self.absorb(&PodInput::Ended { key, outcome }).await;
+            self.context.observed.request_relist(&self.uid);
             return;
         }
-        self.carry_out(action).send_replace(true);
+        self.start_action(action).send_replace(true);
     }
 
     /// Starts the action's task; the sender reports that the action is saved.
-    fn carry_out(&mut self, action: &Action) -> watch::Sender<bool> {
-        let words = describe(action);
-        debug!(pod_uid = self.uid, action = words, "Begins");
+    fn start_action(&mut self, action: &Action) -> watch::Sender<bool> {
+        let description = describe(action);
+        debug!(pod_uid = self.uid, action = description, "Begins");
         let found_image = match action {
-            Action::StartContainer { name, .. } => self.book.take_found_image(name),
+            Action::StartContainer { name, .. } => self.fact_store.take_found_image(name),
             _ => None,
         };
-        let (recorded, hears_recorded) = watch::channel(false);
-        let world = ActionWorld {
+        let (recorded, recorded_receiver) = watch::channel(false);
+        let action_inputs = ActionInputs {
             context: self.context.clone(),
             pod: self.pod().clone(),
             observed: self.observed.clone(),
-            volumes: self.book.volumes.clone(),
+            volumes: self.fact_store.volumes.clone(),
             found_image,
-            recorded: hears_recorded,
-            news: self.news.clone(),
+            recorded: recorded_receiver,
+            worker_events: self.worker_events.clone(),
         };
         let (key, action, limit) = (action.key(), action.clone(), deadline(action));
         let task = async move {
-            match tokio::time::timeout(limit, perform(&action, &world)).await {
+            match tokio::time::timeout(limit, perform(&action, &action_inputs)).await {
                 Ok(outcome) => outcome,
                 Err(_) => crate::actions::timed_out(&action, limit),
             }
         };
-        self.actions.start(key, format!("{words} of pod {}", self.uid), task);
+        self.actions.start(key, format!("{description} of pod {}", self.uid), task);
         recorded
     }
 
-    async fn ended(&mut self, key: ActionKey, outcome: Result<Outcome, Panicked>) {
+    async fn ended(&mut self, key: ActionKey, outcome: Result<ActionOutcome, Panicked>) {
         let action = self.memory.action_in_flight(&key).cloned();
-        let words = action.as_ref().map(describe).unwrap_or_default();
+        let description = action.as_ref().map(describe).unwrap_or_default();
         let outcome = outcome.unwrap_or_else(|Panicked(why)| {
-            warn!(pod_uid = self.uid, action = words, panic = why, "An action panicked");
+            warn!(pod_uid = self.uid, action = description, panic = why, "An action panicked");
             // Like any error: reported, and retried after a delay.
-            let why = format!("{words}: the agent's own task panicked: {why}");
-            action.as_ref().map_or(Outcome::Aborted, |action| failed(action, why))
+            let why = format!("{description}: the agent's own task panicked: {why}");
+            action.as_ref().map_or(ActionOutcome::Aborted, |action| failed(action, why))
         });
-        debug!(pod_uid = self.uid, action = words, outcome = ?outcome, "Ended");
-        if let (ActionKey::Container(name), Outcome::ContainerStarted(Err(_))) = (&key, &outcome) {
+        debug!(pod_uid = self.uid, action = description, outcome = ?outcome, "Ended");
+        if let (ActionKey::Container(name), ActionOutcome::ContainerStarted(Err(_))) =
+            (&key, &outcome)
+        {
             self.forget_image(name);
         }
-        self.absorb(&Happening::Ended { key, outcome }).await;
+        self.absorb(&PodInput::Ended { key, outcome }).await;
         // Whatever the outcome: nothing is decided on the previous observation.
-        self.context.observed.look_at(&self.uid);
+        self.context.observed.request_relist(&self.uid);
     }
 
-    async fn saw(&mut self, seen: Observation) {
+    async fn on_observed(&mut self, seen: Observation) {
         let Some(seen) = seen else { return };
         self.observed = seen.clone();
-        self.absorb(&Happening::Observed(&seen)).await;
+        self.absorb(&PodInput::Observed(&seen)).await;
     }
 
-    async fn wished(&mut self, wish: DesiredPod) {
-        if wish == self.desired {
+    async fn on_desired_changed(&mut self, desired_state: DesiredPod) {
+        if desired_state == self.desired {
             return;
         }
-        let before = std::mem::replace(&mut self.desired, wish);
-        self.follow_volumes(&before.pod);
-        let ends = matches!(self.desired.wish, Wish::End(_));
-        self.turn.begins(if ends { Cause::Kill } else { Cause::Update });
-        if self.desired.is_wished_away() {
-            self.context.saved.keep_ending(&self.desired.pod).await;
+        let before = std::mem::replace(&mut self.desired, desired_state);
+        self.update_volumes(&before.pod);
+        let ends = matches!(self.desired.desired_state, DesiredState::End(_));
+        self.sync_timer.begins(if ends { Cause::Kill } else { Cause::Update });
+        if self.desired.is_removal_requested() {
+            self.context.saved.save_ending(&self.desired.pod).await;
         }
-        self.absorb(&Happening::WishChanged).await;
+        self.absorb(&PodInput::DesiredStateChanged).await;
     }
 
-    async fn heard(&mut self, news: News) {
-        match news {
-            News::Image(news) => self.heard_of_image(news),
-            News::Volumes(news) => self.heard_of_volumes(news),
-            News::Probe(news) => self.probed(news).await,
-            News::Event(event) => self.tell_event(event),
+    async fn on_worker_event(&mut self, worker_events: WorkerEvent) {
+        match worker_events {
+            WorkerEvent::Image(worker_events) => self.on_image_update(worker_events),
+            WorkerEvent::Volumes(worker_events) => self.on_volume_update(worker_events),
+            WorkerEvent::Probe(worker_events) => self.on_probe_update(worker_events).await,
+            WorkerEvent::Event(event) => self.emit_event(event),
         }
     }
 
-    async fn probed(&mut self, news: ProbeNews) {
-        let ProbeNews { container, container_id, kind, result } = news;
-        let save = self.take_in(&Happening::Probe { container, container_id, kind, result });
-        self.has_unsaved_verdict |= save != Save::Not;
-        if save == Save::BeforeGoingOn {
+    async fn on_probe_update(&mut self, worker_events: ProbeUpdate) {
+        let ProbeUpdate { container, container_id, kind, result } = worker_events;
+        let save = self.apply_input(&PodInput::Probe { container, container_id, kind, result });
+        self.has_unsaved_verdict |= save != SaveUrgency::Not;
+        if save == SaveUrgency::BeforeNextAction {
             self.save_now().await;
         }
     }
@@ -450,20 +458,20 @@ impl Worker {
     }
 
     fn is_over(&self, plan: &PodPlan) -> bool {
-        let is_unwished = self.desired.is_wished_away();
-        is_unwished && plan.stage == Stage::Finished && self.actions.is_empty()
+        let is_end_requested = self.desired.is_removal_requested();
+        is_end_requested && plan.stage == PodStage::Finished && self.actions.is_empty()
     }
 
-    async fn begin_anew(&mut self) -> WorkerEnd {
+    async fn save_and_restart(&mut self) -> WorkerEnd {
         warn!(pod_uid = self.uid, "The clock went back; the pod's worker restarts");
         self.save_now().await;
-        WorkerEnd::BeginAnew
+        WorkerEnd::Restart
     }
 
-    async fn leave(&mut self) {
+    async fn finish(&mut self) {
         self.context.probes.clear(&self.uid);
         self.context.saved.forget(&self.uid).await;
-        self.turn.is_last();
+        self.sync_timer.is_last();
         info!(pod = self.pod().full_name(), pod_uid = self.uid, "Nothing is left of the pod");
     }
 }

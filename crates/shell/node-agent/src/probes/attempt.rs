@@ -2,30 +2,30 @@
 //!
 //! upstream: pkg/kubelet/prober/prober.go, pkg/probe/exec/exec.go
 
-use crate::reach::{Asker, Reach, reach};
+use crate::resolve_handler::{Requester, ResolvedHandler, resolve_handler};
 use container_setup::expansion;
 use pod_lifecycle::ProbeResult;
 use pod_model::pod::Container;
 use pod_model::pod::handler::Probe;
 use ports::PodRuntime;
 use ports::container_runtime::ContainerRuntimeError;
-use ports::probing::{NetworkProber, NetworkTry, TryAnswer};
+use ports::probing::{NetworkProbeRequest, NetworkProber, ProbeAttemptResult};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// Attempts if the probe cannot be run at all (no answer from the runtime).
-const TRIES: u32 = 3;
+const MAX_ATTEMPTS: u32 = 3;
 /// How much of a command's output a message may contain.
-const LONGEST_OUTPUT: usize = 10 * 1024;
+const MAX_OUTPUT_BYTES: usize = 10 * 1024;
 /// Beyond the probe's own timeout: for a runtime or a prober that does not keep it.
-const SLACK: Duration = Duration::from_secs(10);
+const TIMEOUT_SLACK: Duration = Duration::from_secs(10);
 
 /// The inputs of an attempt.
 #[derive(Debug, Clone)]
 pub(super) struct Probing {
     container_name: String,
     container_id: String,
-    way: Result<Reach, String>,
+    resolved: Result<ResolvedHandler, String>,
     limit: Duration,
 }
 
@@ -37,18 +37,18 @@ impl Probing {
         pod_ip: Option<&str>,
         (container_id, limit): (&str, Duration),
     ) -> Self {
-        let way = match probe.action() {
-            Some(action) => reach(action, container, pod_ip, Asker::Probe),
+        let resolved = match probe.action() {
+            Some(action) => resolve_handler(action, container, pod_ip, Requester::Probe),
             None => Err("missing probe handler".to_owned()),
         };
-        let way = way.map(|way| match way {
-            Reach::Exec(command) => Reach::Exec(expanded(container, &command)),
+        let resolved = resolved.map(|resolved| match resolved {
+            ResolvedHandler::Exec(command) => ResolvedHandler::Exec(expanded(container, &command)),
             other => other,
         });
         Self {
             container_name: container.name.to_string(),
             container_id: container_id.to_owned(),
-            way,
+            resolved,
             limit,
         }
     }
@@ -62,13 +62,15 @@ impl Probing {
         runtime: &dyn PodRuntime,
         prober: &dyn NetworkProber,
     ) -> ProbeResult {
-        match &self.way {
+        match &self.resolved {
             Err(why) => ProbeResult::Unknown(why.clone()),
-            Ok(Reach::Sleep(_)) => ProbeResult::Unknown("a probe does not sleep".to_owned()),
-            Ok(Reach::Network(what)) => self.over_network(what, prober).await,
-            Ok(Reach::Exec(command)) => {
+            Ok(ResolvedHandler::Sleep(_)) => {
+                ProbeResult::Unknown("a probe does not sleep".to_owned())
+            }
+            Ok(ResolvedHandler::Network(what)) => self.over_network(what, prober).await,
+            Ok(ResolvedHandler::Exec(command)) => {
                 let mut last = ProbeResult::Unknown(String::new());
-                for _ in 0..TRIES {
+                for _ in 0..MAX_ATTEMPTS {
                     last = self.by_exec(command, runtime).await;
                     if !matches!(last, ProbeResult::Unknown(_)) {
                         break;
@@ -79,12 +81,18 @@ impl Probing {
         }
     }
 
-    async fn over_network(&self, what: &NetworkTry, prober: &dyn NetworkProber) -> ProbeResult {
+    async fn over_network(
+        &self,
+        what: &NetworkProbeRequest,
+        prober: &dyn NetworkProber,
+    ) -> ProbeResult {
         let call = prober.attempt(what, self.limit);
-        match tokio::time::timeout(self.limit + SLACK, call).await {
-            Ok(TryAnswer::Success(_)) => ProbeResult::Success,
-            Ok(TryAnswer::Warning(text)) => ProbeResult::Warning(text),
-            Ok(TryAnswer::Failure(text) | TryAnswer::PlainHttp(text)) => ProbeResult::Failure(text),
+        match tokio::time::timeout(self.limit + TIMEOUT_SLACK, call).await {
+            Ok(ProbeAttemptResult::Success(_)) => ProbeResult::Success,
+            Ok(ProbeAttemptResult::Warning(text)) => ProbeResult::Warning(text),
+            Ok(ProbeAttemptResult::Failure(text) | ProbeAttemptResult::PlainHttp(text)) => {
+                ProbeResult::Failure(text)
+            }
             Err(_) => ProbeResult::Failure(format!("no answer within {:?}", self.limit)),
         }
     }
@@ -99,15 +107,15 @@ impl Probing {
             );
             ProbeResult::Failure(text)
         };
-        match tokio::time::timeout(self.limit + SLACK, call).await {
+        match tokio::time::timeout(self.limit + TIMEOUT_SLACK, call).await {
             Err(_) | Ok(Err(ContainerRuntimeError::DeadlineExceeded { .. })) => timed_out(),
             Ok(Err(error)) => ProbeResult::Unknown(error.to_string()),
             Ok(Ok(output)) if output.exit_code == 0 => ProbeResult::Success,
             Ok(Ok(output)) => {
-                let mut said = output.stdout;
-                said.extend(output.stderr);
-                said.truncate(LONGEST_OUTPUT);
-                ProbeResult::Failure(String::from_utf8_lossy(&said).into_owned())
+                let mut probe_output = output.stdout;
+                probe_output.extend(output.stderr);
+                probe_output.truncate(MAX_OUTPUT_BYTES);
+                ProbeResult::Failure(String::from_utf8_lossy(&probe_output).into_owned())
             }
         }
     }

@@ -6,7 +6,7 @@
 //!
 //! upstream: pkg/kubelet/prober/prober_manager.go, pkg/kubelet/prober/worker.go
 
-use crate::metrics::names::USUAL;
+use crate::metrics::names::DEFAULT_BUCKETS;
 use pod_lifecycle::{ProbeKind, ProbeResult};
 use pod_model::pod::Pod;
 use ports::metrics::{Histogram, MetricFamily, MetricKind, Sample};
@@ -15,22 +15,22 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 /// Identifies a probe: pod, name of the container, kind.
-type Whose = (String, String, ProbeKind);
+type ProbeCountKey = (String, String, ProbeKind);
 
 /// The counts of all probes.
 #[derive(Debug, Default)]
-pub(super) struct ProbeCounts(BTreeMap<Whose, Arc<ProbeCount>>);
+pub(super) struct ProbeCounts(BTreeMap<ProbeCountKey, Arc<ProbeCount>>);
 
 /// The counts of one probe.
 #[derive(Debug)]
 pub(super) struct ProbeCount {
     namespace: String,
     pod: String,
-    counted: Mutex<Counted>,
+    counters: Mutex<ProbeCounters>,
 }
 
 #[derive(Debug)]
-struct Counted {
+struct ProbeCounters {
     successful: u64,
     failed: u64,
     times: Histogram,
@@ -38,13 +38,13 @@ struct Counted {
 
 impl ProbeCount {
     pub(super) fn add(&self, result: &ProbeResult, took: Duration) {
-        let mut counted = self.counted.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut counters = self.counters.lock().unwrap_or_else(PoisonError::into_inner);
         match result {
             ProbeResult::Success | ProbeResult::Warning(_) => {
-                counted.successful += 1;
-                counted.times.observe(took.as_secs_f64());
+                counters.successful += 1;
+                counters.times.observe(took.as_secs_f64());
             }
-            ProbeResult::Failure(_) => counted.failed += 1,
+            ProbeResult::Failure(_) => counters.failed += 1,
             ProbeResult::Unknown(_) => {}
         }
     }
@@ -55,15 +55,15 @@ impl ProbeCounts {
     pub(super) fn of(&mut self, pod: &Pod, container: &str, kind: ProbeKind) -> Arc<ProbeCount> {
         let meta = &pod.metadata;
         let new = || {
-            let times = Histogram::new(USUAL);
+            let times = Histogram::new(DEFAULT_BUCKETS);
             Arc::new(ProbeCount {
                 namespace: meta.namespace.to_string(),
                 pod: meta.name.to_string(),
-                counted: Mutex::new(Counted { successful: 0, failed: 0, times }),
+                counters: Mutex::new(ProbeCounters { successful: 0, failed: 0, times }),
             })
         };
-        let whose = (meta.uid.to_string(), container.to_owned(), kind);
-        self.0.entry(whose).or_insert_with(new).clone()
+        let key = (meta.uid.to_string(), container.to_owned(), kind);
+        self.0.entry(key).or_insert_with(new).clone()
     }
 
     /// Keeps only the counts of these kinds for a pod.
@@ -75,7 +75,7 @@ impl ProbeCounts {
         // Durations have no UID label: pods of the same name share a series.
         let (mut tries, mut times) = (Vec::new(), BTreeMap::<_, Histogram>::new());
         for ((uid, container, kind), count) in &self.0 {
-            let counted = count.counted.lock().unwrap_or_else(PoisonError::into_inner);
+            let counters = count.counters.lock().unwrap_or_else(PoisonError::into_inner);
             let of = |name, value: &str| (name, value.to_owned());
             let kind = match kind {
                 ProbeKind::Liveness => "Liveness",
@@ -87,7 +87,8 @@ impl ProbeCounts {
                 of("namespace", &count.namespace),
                 of("pod", &count.pod),
             ];
-            for (result, value) in [("failed", counted.failed), ("successful", counted.successful)]
+            for (result, value) in
+                [("failed", counters.failed), ("successful", counters.successful)]
             {
                 if value > 0 {
                     let mut labels = place.to_vec();
@@ -99,13 +100,13 @@ impl ProbeCounts {
                     tries.push(Sample { suffix: "", labels, value: as_float(value) });
                 }
             }
-            if counted.successful > 0 {
+            if counters.successful > 0 {
                 let mut labels = place.to_vec();
                 labels.push(of("probe_type", kind));
                 let known = times.entry(labels);
                 known
-                    .and_modify(|it| it.add(&counted.times))
-                    .or_insert_with(|| counted.times.clone());
+                    .and_modify(|it| it.add(&counters.times))
+                    .or_insert_with(|| counters.times.clone());
             }
         }
         let times = times.iter().flat_map(|(labels, times)| times.samples(labels)).collect();

@@ -6,7 +6,7 @@ use pod_model::pod::handler::ExecAction;
 use runtime_fake::{FakeHost, FakeRuntime, Fault};
 
 #[tokio::test(start_paused = true)]
-async fn a_probe_in_flight_when_the_wheel_falls_over_is_tried_again() {
+async fn a_probe_in_flight_when_the_scheduler_panics_is_tried_again() {
     let probe = Probe {
         exec: Some(Box::new(ExecAction { command: vec![Box::from("true")] })),
         period_seconds: 10,
@@ -20,7 +20,7 @@ async fn a_probe_in_flight_when_the_wheel_falls_over_is_tried_again() {
     let mut pod = Pod::default();
     pod.metadata.uid = Box::from("u");
     pod.spec.containers.push(container);
-    let want = ProbeWant {
+    let required = RequiredProbe {
         container: "main".to_owned(),
         container_id: "c".to_owned(),
         kind: ProbeKind::Liveness,
@@ -28,28 +28,28 @@ async fn a_probe_in_flight_when_the_wheel_falls_over_is_tried_again() {
         can_wait: true,
     };
     let runtime = FakeRuntime::new(|| 1);
-    runtime.spoil("exec_sync", Fault::Hangs);
+    runtime.inject_fault("exec_sync", Fault::Hangs);
     let began = ApiTime::from_nanos(1);
     let probes = Probes::new(Arc::new(runtime.clone()), Arc::new(FakeHost::default()), began);
-    let (news, _heard) = tokio::sync::mpsc::channel(8);
-    probes.set(&ProbeOrder {
+    let (worker_events, _receiver) = tokio::sync::mpsc::channel(8);
+    probes.set(&DesiredProbes {
         pod: &pod,
-        wants: &[want],
+        requirements: &[required],
         pod_ip: None,
         now: ApiTime::from_nanos(1),
-        news: &news,
+        worker_events: &worker_events,
         is_ending: false,
     });
-    let wheel = tokio::spawn(turn_wheel(probes.clone()));
+    let wheel = tokio::spawn(run_probes(probes.clone()));
     tokio::time::sleep(Duration::from_secs(1)).await;
-    assert_eq!(runtime.looks("exec_sync"), 1, "it hangs");
+    assert_eq!(runtime.call_counts("exec_sync"), 1, "it hangs");
     wheel.abort();
     assert!(wheel.await.unwrap_err().is_cancelled());
-    let wheel = tokio::spawn(turn_wheel(probes.clone()));
+    let wheel = tokio::spawn(run_probes(probes.clone()));
     tokio::time::sleep(Duration::from_secs(1)).await;
-    let tries = runtime.looks("exec_sync");
+    let tries = runtime.call_counts("exec_sync");
     assert!(tries > 1, "its turn was when it was");
     tokio::time::sleep(Duration::from_secs(10)).await;
-    assert!(runtime.looks("exec_sync") > tries, "and comes again");
+    assert!(runtime.call_counts("exec_sync") > tries, "and comes again");
     wheel.abort();
 }

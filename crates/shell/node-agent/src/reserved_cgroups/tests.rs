@@ -4,7 +4,7 @@ use super::*;
 use ports::pod_host::CgroupLimits;
 
 #[test]
-fn each_level_has_its_words() {
+fn each_level_has_its_own_message() {
     let rows = [
         ("system-reserved", "Failed to enforce System Reserved Cgroup Limits on \"/s\": why"),
         ("kube-reserved", "Failed to enforce Kube Reserved Cgroup Limits on \"/s\": why"),

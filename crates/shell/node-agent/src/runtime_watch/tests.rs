@@ -46,7 +46,7 @@ impl ContainerRuntime for Scripted {
             condition(RuntimeConditionKind::RuntimeReady, true),
             condition(RuntimeConditionKind::NetworkReady, met),
         ];
-        Box::pin(async { Ok(RuntimeStatus { conditions, strict_groups: false }) })
+        Box::pin(async { Ok(RuntimeStatus { conditions, strict_supplemental_groups: false }) })
     }
 }
 
@@ -76,14 +76,14 @@ async fn asked(script: &[Option<bool>], seconds: u64) -> (Vec<u64>, RuntimeView)
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_silent_runtime_is_asked_with_growing_pauses() {
+async fn an_unreachable_runtime_is_polled_with_growing_delays() {
     let (times, view) = asked(&[None], 100).await;
     assert_eq!(times, [0, 1, 3, 7, 15, 31, 61, 91]);
     assert_eq!(view.summary(), "container runtime does not answer: Version: no answer within 2s");
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_answering_one_is_asked_ever_more_rarely_and_an_unready_one_often() {
+async fn a_ready_runtime_is_polled_rarely_and_an_unready_one_often() {
     let (times, view) = asked(&[Some(true)], 200).await;
     assert_eq!(times, [0, 5, 15, 35, 75, 135, 195]);
     assert_eq!(view.summary(), "container runtime fake 1 is ready");
@@ -98,13 +98,13 @@ async fn an_answering_one_is_asked_ever_more_rarely_and_an_unready_one_often() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_runtime_that_comes_back_is_seen_soon_and_its_next_silence_too() {
+async fn a_returning_runtime_is_noticed_soon_and_its_next_outage_too() {
     let (times, _) = asked(&[None, None, Some(true), None, None, Some(true)], 20).await;
     assert_eq!(times, [0, 1, 3, 8, 9, 11, 16]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_that_hangs_is_silent_after_the_longest_call() {
+async fn a_hanging_runtime_is_unreachable_after_the_call_timeout() {
     struct Hanging;
     impl ContainerRuntime for Hanging {
         fn version(&self) -> PortFuture<'_, Result<RuntimeVersion, ContainerRuntimeError>> {
@@ -114,6 +114,6 @@ async fn one_that_hangs_is_silent_after_the_longest_call() {
             Box::pin(std::future::pending())
         }
     }
-    let view = look(&Hanging).await;
+    let view = check_runtime(&Hanging).await;
     assert_eq!(view.summary(), "container runtime does not answer: no answer within 120s");
 }

@@ -9,13 +9,13 @@ async fn a_panicking_task_starts_again_with_growing_pauses_and_the_others_go_on(
     let mut tree = TaskTree::default();
     let failures = tree.failures();
     let (lives, mut seen) = mpsc::channel(16);
-    let (beats, mut heard) = mpsc::channel(64);
+    let (loop_heartbeats, mut received) = mpsc::channel(64);
     tree.start("quiet", move || {
-        let beats = beats.clone();
+        let loop_heartbeats = loop_heartbeats.clone();
         async move {
             loop {
                 tokio::time::sleep(Duration::from_secs(1)).await;
-                if beats.send(()).await.is_err() {
+                if loop_heartbeats.send(()).await.is_err() {
                     return;
                 }
             }
@@ -39,7 +39,7 @@ async fn a_panicking_task_starts_again_with_growing_pauses_and_the_others_go_on(
     assert_eq!(times, [0, 1, 3, 7, 15]);
     assert_eq!(failures.worst(), Some(("crashing", 4)));
     for _ in 0..14 {
-        heard.recv().await.unwrap();
+        received.recv().await.unwrap();
     }
     tree.end().await;
     assert!(seen.recv().await.is_none(), "the task lives on");
@@ -56,7 +56,7 @@ async fn a_task_that_did_well_for_long_is_forgiven() {
             let life = lives.fetch_add(1, Ordering::SeqCst);
             async move {
                 if life >= 3 {
-                    tokio::time::sleep(WELL_AGAIN + Duration::from_secs(1)).await;
+                    tokio::time::sleep(PANIC_RESET + Duration::from_secs(1)).await;
                 }
                 assert!(life > 3, "again");
             }
@@ -64,11 +64,11 @@ async fn a_task_that_did_well_for_long_is_forgiven() {
     });
     tokio::time::sleep(Duration::from_secs(20)).await;
     assert_eq!(failures.worst(), Some(("moody", 3)));
-    tokio::time::sleep(WELL_AGAIN).await;
+    tokio::time::sleep(PANIC_RESET).await;
     // The fourth run was long, so its panic is a first one and the next start is soon.
     assert_eq!(failures.worst(), Some(("moody", 1)));
     assert_eq!(lives.load(Ordering::SeqCst), 5);
-    tokio::time::sleep(WELL_AGAIN).await;
+    tokio::time::sleep(PANIC_RESET).await;
     assert_eq!(failures.worst(), None);
 }
 

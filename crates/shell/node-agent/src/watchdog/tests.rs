@@ -2,16 +2,16 @@
 
 use super::*;
 use crate::task_tree::TaskTree;
-use ports::{HealthCheck, ServiceSupervisorError};
+use ports::{HealthCheck, ServiceNotifierError};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::time::Instant;
 
 #[derive(Default)]
-struct Told(Mutex<Vec<Instant>>);
+struct RecordedPings(Mutex<Vec<Instant>>);
 
-impl ServiceSupervisor for Told {
-    fn tell(&self, state: &ServiceState) -> Result<(), ServiceSupervisorError> {
+impl ServiceNotifier for RecordedPings {
+    fn notify(&self, state: &ServiceState) -> Result<(), ServiceNotifierError> {
         assert_eq!(state, &ServiceState::Watchdog);
         self.0.lock().unwrap().push(Instant::now());
         Ok(())
@@ -30,16 +30,16 @@ impl HealthCheck for Switch {
 }
 
 #[tokio::test(start_paused = true)]
-async fn it_pings_at_half_time_while_healthy_and_not_otherwise() {
-    let told = Arc::new(Told::default());
+async fn the_watchdog_is_pinged_at_half_its_timeout_only_while_checks_pass() {
+    let pings = Arc::new(RecordedPings::default());
     let well = Arc::new(AtomicBool::new(true));
     let checks: Vec<Arc<dyn HealthCheck>> = vec![Arc::new(Switch(well.clone()))];
     let checks: HealthChecks = checks.into();
     let mut tree = TaskTree::default();
     let begun = Instant::now();
     tree.start("watchdog", {
-        let told = told.clone();
-        move || keep_quiet(told.clone(), Duration::from_secs(20), checks.clone())
+        let pings = pings.clone();
+        move || ping_watchdog(pings.clone(), Duration::from_secs(20), checks.clone())
     });
     tokio::time::sleep(Duration::from_secs(25)).await;
     well.store(false, Ordering::SeqCst);
@@ -47,6 +47,6 @@ async fn it_pings_at_half_time_while_healthy_and_not_otherwise() {
     well.store(true, Ordering::SeqCst);
     tokio::time::sleep(Duration::from_secs(10)).await;
     let times: Vec<u64> =
-        told.0.lock().unwrap().iter().map(|time| (*time - begun).as_secs()).collect();
+        pings.0.lock().unwrap().iter().map(|time| (*time - begun).as_secs()).collect();
     assert_eq!(times, [0, 10, 20, 60]);
 }

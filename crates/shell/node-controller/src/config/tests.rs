@@ -14,14 +14,14 @@ fn with_ranges(cluster: Vec<ClusterRange>) -> ControllerConfig {
 }
 
 #[test]
-fn the_defaults_are_upstream_s() {
-    let checked = check(ControllerConfig::default()).expect("sound");
-    assert_eq!(checked.settings, Settings::default());
+fn the_defaults_are_upstreams() {
+    let checked = validate(ControllerConfig::default()).expect("sound");
+    assert_eq!(checked.settings, NodeLifecycleSettings::default());
     assert!(checked.pools.is_empty() && checked.leader.is_none());
 }
 
 #[test]
-fn what_cannot_work_is_refused_by_name() {
+fn invalid_settings_are_errors_that_name_the_field() {
     let leader = |change: fn(&mut LeaderConfig)| {
         let mut leader = LeaderConfig::new("me");
         change(&mut leader);
@@ -44,7 +44,7 @@ fn what_cannot_work_is_refused_by_name() {
         (with_ranges(vec![range("10.0.0.0/24", 16)]), "smaller than the range's own"),
     ];
     for (config, expected) in rows {
-        let error = check(config).expect_err(expected).to_string();
+        let error = validate(config).expect_err(expected).to_string();
         assert!(error.contains(expected), "{error:?} does not say {expected:?}");
     }
 }
@@ -55,20 +55,20 @@ fn two_families_make_two_pools_and_a_short_grace_settles_sooner() {
     let mut config = with_ranges(both);
     config.health.monitor_grace = Duration::from_secs(8);
     config.health.monitor_period = Duration::from_secs(1);
-    let checked = check(config).expect("sound");
+    let checked = validate(config).expect("sound");
     assert_eq!(checked.pools.len(), 2);
     assert_eq!(checked.settings.settling, Duration::from_secs(4));
     assert_eq!(checked.settings.largest_gap, Duration::from_secs(2));
 }
 
 #[test]
-fn an_absence_within_the_gap_leaves_everybody_half_of_the_grace() {
+fn an_absence_within_the_gap_leaves_every_node_half_of_its_grace() {
     let rows = [(5, 50, 10), (1, 50, 2), (30, 50, 25), (3_600, 50, 25), (5, 8, 4), (1, 2, 1)];
     for (period, grace, gap) in rows {
         let mut config = ControllerConfig::default();
         config.health.monitor_period = Duration::from_secs(period);
         config.health.monitor_grace = Duration::from_secs(grace);
-        let checked = check(config).expect("sound");
+        let checked = validate(config).expect("sound");
         let expected = Duration::from_secs(gap);
         assert_eq!(checked.settings.largest_gap, expected, "{period} s, {grace} s");
     }

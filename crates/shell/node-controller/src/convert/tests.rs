@@ -1,6 +1,6 @@
 //! API objects are read correctly, and round-trip.
 
-use node_health::health::UnknownBecause;
+use node_health::health::UnknownReason;
 use serde_json::json;
 
 use super::*;
@@ -32,7 +32,7 @@ fn taints_come_back_as_they_were_and_new_ones_get_the_wall_s_time() {
     wanted.push(Taint::new(
         TaintKey::NotReady,
         TaintEffect::NoSchedule,
-        Some(Stamp::from_nanos(5)),
+        Some(RemoteTime::from_nanos(5)),
     ));
     let wall = ApiTime::parse("2026-01-01T00:00:00Z").expect("a time");
     let body: Value =
@@ -54,13 +54,13 @@ fn taints_come_back_as_they_were_and_new_ones_get_the_wall_s_time() {
 #[test]
 fn unknown_keeps_the_heartbeat_and_changes_now() {
     let heartbeat = ApiTime::parse("2025-12-31T23:59:00Z").expect("a time");
-    let condition = Condition {
-        status: Truth::Unknown,
-        heartbeat: Stamp::from_nanos(heartbeat.nanos()),
-        transition: Stamp::from_nanos(77),
+    let condition = NodeConditionFacts {
+        status: ConditionState::Unknown,
+        heartbeat: RemoteTime::from_nanos(heartbeat.nanos()),
+        transition: RemoteTime::from_nanos(77),
     };
     let write =
-        ConditionWrite { kind: ConditionKind::Ready, because: UnknownBecause::Stopped, condition };
+        ConditionWrite { kind: ConditionKind::Ready, because: UnknownReason::Stopped, condition };
     let wall = ApiTime::parse("2026-01-01T00:00:00Z").expect("a time");
     let body: Value = serde_json::from_slice(&conditions_patch("9", &[write], wall)).expect("JSON");
     let expected = json!({
@@ -76,7 +76,7 @@ fn unknown_keeps_the_heartbeat_and_changes_now() {
 }
 
 #[test]
-fn a_toleration_of_an_effect_that_nobody_knows_covers_nothing() {
+fn a_toleration_of_an_unknown_effect_tolerates_nothing() {
     let read = |value: Value| toleration(&serde_json::from_value(value).expect("a toleration"));
     assert_eq!(read(json!({"operator": "Exists", "effect": "Whenever"})).operator, Operator::Other);
     let all = read(json!({"operator": "Exists"}));

@@ -2,20 +2,20 @@
 
 use std::collections::BTreeMap;
 
-use node_health::pod_cleanup::{CleanupNode, CleanupPod, ForceDelete, Phase, Why};
-use node_health::{Moment, NodeId, PodId, TaintKey};
+use node_health::pod_cleanup::{CleanupNode, CleanupPod, CleanupReason, ForceDelete, Phase};
+use node_health::{ControllerTime, NodeId, PodId, TaintKey};
 use tracing::warn;
 
 use super::Engine;
-use super::acting::pod_target;
+use super::dispatch::pod_target;
 use super::queue::Pending;
-use crate::gate::Failure;
+use crate::api_gate::RequestError;
 use crate::uid::Uid;
 use crate::writes::{PodTarget, Write, perform};
 
 impl Engine {
     /// Updates whether garbage collection may concern a pod.
-    pub(super) fn regard(&mut self, pod: PodId) {
+    pub(super) fn update_cleanup_interest(&mut self, pod: PodId) {
         let Some(entry) = self.pods.get(pod) else { return };
         let ended = !matches!(entry.phase, Phase::Pending | Phase::Running | Phase::Unknown);
         let lost = entry.node.is_some_and(|node| self.names.known(node).is_none());
@@ -23,21 +23,21 @@ impl Engine {
         self.pods.set_interest(pod, interest);
     }
 
-    pub(super) fn regard_pods(&mut self, node: NodeId) {
+    pub(super) fn update_cleanup_interest_of_node(&mut self, node: NodeId) {
         for pod in self.names.pods(node).to_vec() {
-            self.regard(pod);
+            self.update_cleanup_interest(pod);
         }
     }
 
-    pub(super) fn cleanup_wake(&self) -> Option<Moment> {
+    pub(super) fn cleanup_wake(&self) -> Option<ControllerTime> {
         let on = self.shared.checked.config.enabled.pod_cleanup;
-        (on && !self.looking_for && self.pods.of_interest().next().is_some())
+        (on && !self.is_looking_up_nodes && self.pods.of_interest().next().is_some())
             .then_some(self.next_cleanup)
     }
 
-    pub(super) fn clean_up(&mut self, now: Moment) {
+    pub(super) fn clean_up(&mut self, now: ControllerTime) {
         if self.pods.of_interest().next().is_none() {
-            self.cleanup.nobody_is_missed();
+            self.cleanup.clear_missing_nodes();
         }
         if self.cleanup_wake().is_none_or(|when| when > now) {
             return;
@@ -45,13 +45,13 @@ impl Engine {
         self.next_cleanup = now.after(self.shared.checked.config.pod_cleanup.period);
         let names = self.clean_up_pass(now);
         if !names.is_empty() {
-            self.looking_for = true;
-            self.writes.spawn(perform(self.gate.clone(), Write::LookFor { names }));
+            self.is_looking_up_nodes = true;
+            self.writes.spawn(perform(self.api_gate.clone(), Write::LookUpNodes { names }));
         }
     }
 
     /// Makes one pass; returns the nodes to look up.
-    fn clean_up_pass(&mut self, now: Moment) -> Vec<Box<str>> {
+    fn clean_up_pass(&mut self, now: ControllerTime) -> Vec<Box<str>> {
         let mut nodes = BTreeMap::new();
         let mut pods = Vec::new();
         for (pod, entry) in self.pods.of_interest() {
@@ -86,7 +86,7 @@ impl Engine {
                 self.queue.push(Pending::Clear(delete, uid));
             }
         }
-        pass.look_for
+        pass.nodes_to_verify
     }
 
     pub(super) fn prepare_clearing(
@@ -100,7 +100,7 @@ impl Engine {
         };
         // An orphan's node may have come back while the deletion was queued.
         let found = entry.node.is_some_and(|node| self.names.known(node).is_some());
-        if delete.why == Why::Orphaned && found {
+        if delete.why == CleanupReason::Orphaned && found {
             self.clearing.remove(uid);
             return None;
         }
@@ -114,7 +114,12 @@ impl Engine {
         })
     }
 
-    pub(super) fn cleared(&mut self, pod: &PodTarget, why: Why, outcome: Result<bool, Failure>) {
+    pub(super) fn cleared(
+        &mut self,
+        pod: &PodTarget,
+        why: CleanupReason,
+        outcome: Result<bool, RequestError>,
+    ) {
         self.clearing.remove(&pod.uid);
         match outcome {
             // The reason no longer applied, so nothing was deleted.
@@ -130,19 +135,19 @@ impl Engine {
     }
 
     /// Handles the result of node lookups; a pass follows at once.
-    pub(super) fn looked_for(
+    pub(super) fn on_nodes_looked_up(
         &mut self,
-        now: Moment,
-        answers: Vec<(Box<str>, Result<bool, Failure>)>,
+        now: ControllerTime,
+        answers: Vec<(Box<str>, Result<bool, RequestError>)>,
     ) {
-        self.looking_for = false;
+        self.is_looking_up_nodes = false;
         for (name, answer) in answers {
             match answer {
-                Ok(false) => self.cleanup.node_is_gone(&name),
-                Ok(true) => self.cleanup.node_is_there(now, &name),
+                Ok(false) => self.cleanup.confirm_node_absent(&name),
+                Ok(true) => self.cleanup.confirm_node_present(now, &name),
                 Err(failure) => {
                     warn!(node = &*name, err = %failure, "Failed to look up a node");
-                    self.cleanup.node_is_there(now, &name);
+                    self.cleanup.confirm_node_present(now, &name);
                 }
             }
         }

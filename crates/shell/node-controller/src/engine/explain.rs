@@ -1,11 +1,13 @@
 //! Explains the state of one node in sentences.
 
-use node_health::explain::{what_holds_it_back, when_it_goes, why_no_ranges, why_tainted};
+use node_health::explain::{
+    explain_eviction_progress, explain_missing_pod_cidr, explain_pod_eviction, explain_taints,
+};
 use node_health::zones::ZoneState;
 
 use super::Engine;
 use crate::report::Explanation;
-use crate::writes::Done;
+use crate::writes::WriteResult;
 
 /// How many pods are named; the rest are only counted.
 const MOST_PODS: usize = 200;
@@ -13,7 +15,7 @@ const MOST_PODS: usize = 200;
 impl Engine {
     pub(super) fn explain(&self, name: &str) -> Explanation {
         let now = self.now();
-        let mut told = Explanation {
+        let mut sentences = Explanation {
             node: name.to_owned(),
             leading: self.shared.leader.may_act(now),
             taints: Vec::new(),
@@ -22,39 +24,40 @@ impl Engine {
             notes: Vec::new(),
         };
         if !self.synced() {
-            told.outlook = "This controller has not seen the whole cluster yet.".to_owned();
-            return told;
+            sentences.outlook = "This controller has not seen the whole cluster yet.".to_owned();
+            return sentences;
         }
         let Some(node) = self.names.find(name).filter(|node| self.names.known(*node).is_some())
         else {
             if self.unread_nodes.contains_key(name) {
-                told.outlook = "The node is there, but this controller cannot read it.".to_owned();
+                sentences.outlook =
+                    "The node is there, but this controller cannot read it.".to_owned();
             }
-            return told;
+            return sentences;
         };
         if let Some(facts) = self.lifecycle.facts(node) {
-            told.taints = why_tainted(facts);
+            sentences.taints = explain_taints(facts);
         }
-        told.outlook = what_holds_it_back(&self.lifecycle, node, now);
-        told.notes = self.notes(node);
+        sentences.outlook = explain_eviction_progress(&self.lifecycle, node, now);
+        sentences.notes = self.notes(node);
         let pods = self.names.pods(node);
         for pod in pods.iter().take(MOST_PODS) {
             if let Some(entry) = self.pods.get(*pod) {
-                let when = when_it_goes(&self.evictions, node, &entry.facts(*pod), now);
-                told.pods.push((entry.full_name(), when));
+                let when = explain_pod_eviction(&self.evictions, node, &entry.facts(*pod), now);
+                sentences.pods.push((entry.full_name(), when));
             }
         }
         if let Some(more) = pods.len().checked_sub(MOST_PODS).filter(|more| *more > 0) {
-            told.notes.push(format!("{more} more pods are on it."));
+            sentences.notes.push(format!("{more} more pods are on it."));
         }
-        told
+        sentences
     }
 
     /// Failed writes to a node that wait for a retry.
     fn failed_writes(&self, node: node_health::NodeId) -> impl Iterator<Item = String> {
         let now = self.now();
-        self.later.iter().filter_map(move |((when, _), done)| match done {
-            Done::Node { target, outcome: Err(failure), .. } if target.node == node => {
+        self.deferred.iter().filter_map(move |((when, _), done)| match done {
+            WriteResult::Node { target, outcome: Err(failure), .. } if target.node == node => {
                 let seconds = when.since(now).as_secs();
                 Some(format!("A write to it failed and is retried in {seconds} s: {failure}."))
             }
@@ -94,10 +97,10 @@ impl Engine {
         if self.without_range.contains(&node) {
             notes.push("No pod range is left for it.".to_owned());
         }
-        notes.extend(self.why_ranges_wait(node));
+        notes.extend(self.range_wait_reason(node));
         let ranges = self.ranges.as_ref().filter(|ranges| !ranges.holds(node));
         if let Some(ranges) = ranges.filter(|_| !self.is_ending(node)) {
-            notes.extend(why_no_ranges(ranges.fence(), self.now()));
+            notes.extend(explain_missing_pod_cidr(ranges.fence(), self.now()));
         }
         notes
     }

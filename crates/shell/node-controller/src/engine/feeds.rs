@@ -5,9 +5,9 @@
 
 use std::collections::HashMap;
 
-use node_health::lifecycle::{Sight as Seen, WriteKind};
+use node_health::lifecycle::{ObservationSource as Seen, WriteKind};
 use node_health::no_execute::PodAction;
-use node_health::{Moment, NodeId, PodId, Stamp, Truth};
+use node_health::{ConditionState, ControllerTime, NodeId, PodId, RemoteTime};
 use ports::FeedEvent;
 use ports::cluster_objects::{Node, Pod, Renewal};
 use tracing::{info, warn};
@@ -15,37 +15,37 @@ use tracing::{info, warn};
 use super::Engine;
 use super::queue::Pending;
 use crate::convert;
-use crate::names::Known;
+use crate::names::KnownNode;
 use crate::uid::Uid;
 
 impl Engine {
     pub(super) fn node_event(&mut self, event: FeedEvent<Node>) {
         match event {
-            FeedEvent::ListBegan => self.node_list.number += 1,
+            FeedEvent::ListBegun => self.node_list.number += 1,
             FeedEvent::Listed(nodes) => {
                 for node in nodes {
-                    self.see_node(&node, Seen::List);
+                    self.upsert_node(&node, Seen::List);
                 }
             }
             FeedEvent::ListEnded => {
-                for node in self.names.missing_from(self.node_list.number) {
-                    self.lose_node(node);
+                for node in self.names.not_in_list(self.node_list.number) {
+                    self.drop_node(node);
                 }
-                self.sight.nodes_heard(true);
+                self.lease_freshness.set_nodes_watch_open(true);
                 self.node_list.complete = true;
                 self.early_renewals = HashMap::new();
                 let number = self.node_list.number;
                 self.unread_nodes.retain(|_, list| *list == number);
                 self.changed = true;
                 self.begin_ranges();
-                self.tell_synced();
+                self.report_synced();
             }
-            FeedEvent::Applied(node) => self.see_node(&node, Seen::Event),
+            FeedEvent::Applied(node) => self.upsert_node(&node, Seen::Event),
             FeedEvent::Deleted(node) => {
                 if let Some(id) = self.names.find(&node.metadata.name)
                     && self.names.known(id).is_some_and(|it| it.uid == Uid::new(&node.metadata.uid))
                 {
-                    self.lose_node(id);
+                    self.drop_node(id);
                 }
                 self.no_longer_unread(&node.metadata.name);
             }
@@ -55,9 +55,9 @@ impl Engine {
             }
             FeedEvent::Interrupted(error) => {
                 warn!(err = %error, "Node watch interrupted");
-                self.sight.nodes_heard(false);
+                self.lease_freshness.set_nodes_watch_open(false);
             }
-            FeedEvent::Resumed => self.sight.nodes_heard(true),
+            FeedEvent::Resumed => self.lease_freshness.set_nodes_watch_open(true),
         }
     }
 
@@ -86,7 +86,7 @@ impl Engine {
         }
     }
 
-    pub(super) fn tell_synced(&mut self) {
+    pub(super) fn report_synced(&mut self) {
         if self.synced() {
             info!(nodes = self.names.len(), pods = self.pods.len(), "Initial lists complete");
             self.shared.counters.synced(true);
@@ -94,16 +94,16 @@ impl Engine {
     }
 
     /// Records a node.
-    pub(super) fn see_node(&mut self, node: &Node, seen: Seen) {
+    pub(super) fn upsert_node(&mut self, node: &Node, seen: Seen) {
         if node.metadata.name.is_empty() {
             return;
         }
         let id = self.names.handle(&node.metadata.name);
         let uid = Uid::new(&node.metadata.uid);
         if self.names.known(id).is_some_and(|known| known.uid != uid) {
-            self.lose_node(id);
+            self.drop_node(id);
             // The entry may have been freed with the last use of its name.
-            return self.see_node(node, seen);
+            return self.upsert_node(node, seen);
         }
         let arrives = self.names.known(id).is_none();
         let (version, odd_version) = self.version_of(id, &node.metadata.resource_version);
@@ -113,7 +113,7 @@ impl Engine {
         let odd_taints = facts.taints.len() < node.spec.taints.len();
         let list = self.node_list.number;
         let terminating = node.metadata.deletion_timestamp.is_some();
-        let known = Known { uid, list, odd_version, odd_taints, terminating };
+        let known = KnownNode { uid, list, odd_version, odd_taints, terminating };
         if arrives {
             self.names.arrive(id, known);
         } else if let Some(place) = self.names.known_mut(id) {
@@ -121,29 +121,29 @@ impl Engine {
         }
         let actions = self.lifecycle.observe(now, id, facts, seen);
         if let Some(renewed) = self.early_renewals.remove(node.metadata.name.as_str()) {
-            self.lifecycle.lease_read(now, id, renewed);
+            self.lifecycle.observe_listed_lease(now, id, renewed);
         }
-        self.act(actions);
+        self.apply_actions(actions);
         if !odd_taints && self.unreadable.remove(&id) {
-            self.take_back(now, id, WriteKind::Taints);
+            self.report_unsent(now, id, WriteKind::Taints);
         }
-        self.weigh_node(now, id);
+        self.evaluate_node_taints(now, id);
         if arrives {
-            self.cleanup.node_came(&node.metadata.name);
-            self.regard_pods(id);
+            self.cleanup.on_node_added(&node.metadata.name);
+            self.update_cleanup_interest_of_node(id);
             self.mark_pods_before(id);
             self.published.changed();
         }
         self.see_range(id, node);
         self.no_longer_unread(&node.metadata.name);
-        self.see_for_cloud(id);
+        self.schedule_description(id);
         self.shared.counters.node_looked_at(self.now().since(now));
     }
 
     /// Marks pods that were seen before their lost node: a previous leader may have died before it
     /// marked them. Pods seen after their node are handled one by one.
     fn mark_pods_before(&mut self, node: NodeId) {
-        if matches!(self.lifecycle.node_ready(node), None | Some(Truth::True)) {
+        if matches!(self.lifecycle.node_ready(node), None | Some(ConditionState::True)) {
             return;
         }
         for pod in self.names.pods(node) {
@@ -168,66 +168,66 @@ impl Engine {
     }
 
     /// Records that a node is gone.
-    pub(super) fn lose_node(&mut self, node: NodeId) {
+    pub(super) fn drop_node(&mut self, node: NodeId) {
         let actions = self.lifecycle.forget(node);
-        self.act(actions);
+        self.apply_actions(actions);
         let pods = self.names.pods(node).to_vec();
-        self.evictions.node_gone(node, pods.iter().copied());
+        self.evictions.on_node_deleted(node, pods.iter().copied());
         self.lose_range(node);
         self.forget_cloud(node);
         self.marking.remove(&node);
         self.unreadable.remove(&node);
         self.names.depart(node);
         for pod in pods {
-            self.regard(pod);
+            self.update_cleanup_interest(pod);
         }
         self.published.changed();
     }
 
     /// Updates the evictions by a node's taints.
-    pub(super) fn weigh_node(&mut self, now: Moment, node: NodeId) {
+    pub(super) fn evaluate_node_taints(&mut self, now: ControllerTime, node: NodeId) {
         if !self.shared.checked.config.enabled.taint_eviction {
             return;
         }
-        if let Some(proven) = self.sight.proven() {
-            self.evictions.still_clean(node, proven);
+        if let Some(proven) = self.lease_freshness.proven() {
+            self.evictions.confirm_untainted(node, proven);
         }
         let Some(facts) = self.lifecycle.facts(node) else { return };
         let pods = self.names.pods(node).iter();
         let pods = pods.filter_map(|pod| Some((*pod, self.pods.get(*pod)?)));
         let pods = pods.filter(|(_, entry)| !self.leaving.contains(&entry.uid));
         let pods = pods.map(|(pod, entry)| entry.facts(pod));
-        let actions = self.evictions.node_seen(now, node, facts, pods);
+        let actions = self.evictions.observe_node(now, node, facts, pods);
         self.pod_actions(actions);
     }
 
     pub(super) fn lease_event(&mut self, event: FeedEvent<Renewal>) {
         let now = self.now();
         match event {
-            FeedEvent::ListBegan => {
+            FeedEvent::ListBegun => {
                 self.lease_list.number += 1;
                 self.early_renewals.clear();
-                self.sight.list_began();
+                self.lease_freshness.on_list_started();
             }
             FeedEvent::Listed(leases) => {
                 for lease in leases {
                     if let Some((node, renewed)) = self.lease_of(&lease) {
-                        self.lifecycle.lease_read(now, node, renewed);
+                        self.lifecycle.observe_listed_lease(now, node, renewed);
                     }
                 }
             }
             FeedEvent::ListEnded => {
                 self.lease_list.complete = true;
-                self.sight.list_ended(now);
-                self.tell_synced();
+                self.lease_freshness.on_list_finished(now);
+                self.report_synced();
             }
             FeedEvent::Applied(lease) => {
-                let proves = self.sight.heard(now);
+                let proves = self.lease_freshness.on_change(now);
                 let Some((node, renewed)) = self.lease_of(&lease) else { return };
                 if proves {
-                    self.lifecycle.lease_seen(now, node, renewed);
+                    self.lifecycle.observe_lease(now, node, renewed);
                 } else {
-                    self.lifecycle.lease_read(now, node, renewed);
+                    self.lifecycle.observe_listed_lease(now, node, renewed);
                 }
             }
             // A deleted lease is a silent one: the grace period runs from its last renewal.
@@ -239,9 +239,9 @@ impl Engine {
             }
             FeedEvent::Interrupted(error) => {
                 warn!(err = %error, "Lease watch interrupted");
-                self.sight.interrupted();
+                self.lease_freshness.on_interrupted();
             }
-            FeedEvent::Resumed => self.sight.resumed(now),
+            FeedEvent::Resumed => self.lease_freshness.on_resumed(now),
         }
     }
 
@@ -249,8 +249,8 @@ impl Engine {
     /// list is incomplete, is kept: if it were read later for the first time, it would count as a
     /// heartbeat, and a node that died before this controller started would get its grace period
     /// twice.
-    fn lease_of(&mut self, lease: &Renewal) -> Option<(NodeId, Stamp)> {
-        let renewed = Stamp::from_nanos(lease.renewed?.nanos());
+    fn lease_of(&mut self, lease: &Renewal) -> Option<(NodeId, RemoteTime)> {
+        let renewed = RemoteTime::from_nanos(lease.renewed?.nanos());
         let node = self.names.find(&lease.name).filter(|node| self.names.known(*node).is_some());
         if node.is_none() && !self.node_list.complete {
             self.early_renewals.insert(lease.name.as_str().into(), renewed);
@@ -260,23 +260,23 @@ impl Engine {
 
     pub(super) fn pod_event(&mut self, event: FeedEvent<Pod>) {
         match event {
-            FeedEvent::ListBegan => self.pod_list.number += 1,
+            FeedEvent::ListBegun => self.pod_list.number += 1,
             FeedEvent::Listed(pods) => {
                 for pod in pods {
-                    self.see_pod(&pod);
+                    self.upsert_pod(&pod);
                 }
             }
             FeedEvent::ListEnded => {
-                for pod in self.pods.missing_from(self.pod_list.number) {
-                    self.lose_pod(pod);
+                for pod in self.pods.not_in_list(self.pod_list.number) {
+                    self.drop_pod(pod);
                 }
                 self.pod_list.complete = true;
-                self.tell_synced();
+                self.report_synced();
             }
-            FeedEvent::Applied(pod) => self.see_pod(&pod),
+            FeedEvent::Applied(pod) => self.upsert_pod(&pod),
             FeedEvent::Deleted(pod) => {
                 if let Some(pod) = self.pods.find(&Uid::new(&pod.metadata.uid)) {
-                    self.lose_pod(pod);
+                    self.drop_pod(pod);
                 }
             }
             FeedEvent::Unreadable { object, cause, .. } => {
@@ -287,7 +287,7 @@ impl Engine {
         }
     }
 
-    fn see_pod(&mut self, pod: &Pod) {
+    fn upsert_pod(&mut self, pod: &Pod) {
         if pod.metadata.uid.is_empty() {
             return;
         }
@@ -296,8 +296,8 @@ impl Engine {
         let name = pod.spec.node_name.as_str();
         let node = (!name.is_empty()).then(|| self.names.handle(name));
         let now = self.now();
-        let sighted = self.pods.see(pod, node, self.pod_list.number, now);
-        let id = sighted.pod;
+        let pod_change = self.pods.upsert(pod, node, self.pod_list.number, now);
+        let id = pod_change.pod;
         if before != node {
             if let Some(node) = node {
                 self.names.add_pod(node, id);
@@ -306,17 +306,17 @@ impl Engine {
                 self.names.remove_pod(before, id);
             }
         }
-        self.regard(id);
+        self.update_cleanup_interest(id);
         let Some(node) = node.filter(|node| self.names.known(*node).is_some()) else { return };
         if self.shared.checked.config.enabled.taint_eviction
             && let Some(entry) = self.pods.get(id)
             && (!self.leaving.contains(&entry.uid) || entry.terminating)
         {
             self.leaving.remove(&entry.uid);
-            let actions = self.evictions.pod_seen(now, node, &entry.facts(id));
+            let actions = self.evictions.observe_pod(now, node, &entry.facts(id));
             self.pod_actions(actions);
         }
-        if sighted.newly_bound
+        if pod_change.newly_bound
             && self.must_be_marked(id, node)
             && let Some(entry) = self.pods.get(id)
         {
@@ -324,10 +324,10 @@ impl Engine {
         }
     }
 
-    fn lose_pod(&mut self, pod: PodId) {
+    fn drop_pod(&mut self, pod: PodId) {
         let now = self.now();
-        if self.evictions.pod_gone(pod).is_some_and(|due| due > now) {
-            self.pod_actions(vec![PodAction::TellCancelled(pod)]);
+        if self.evictions.on_pod_deleted(pod).is_some_and(|due| due > now) {
+            self.pod_actions(vec![PodAction::EmitCancelled(pod)]);
         }
         let Some(entry) = self.pods.remove(pod) else { return };
         self.clearing.remove(&entry.uid);

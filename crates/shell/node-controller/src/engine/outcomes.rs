@@ -6,38 +6,38 @@
 
 use std::time::Duration;
 
-use node_health::cidr::WriteFate;
-use node_health::health::NodeEvent;
-use node_health::lifecycle::{Outcome, Sight as Seen, WriteKind};
-use node_health::{Moment, NodeId};
+use node_health::cidr::AssignmentOutcome;
+use node_health::health::NodeHealthEvent;
+use node_health::lifecycle::{ObservationSource as Seen, WriteKind, WriteOutcome};
+use node_health::{ControllerTime, NodeId};
 use ports::cluster_objects::Node;
 use tokio::task::JoinError;
 use tracing::{error, warn};
 
 use super::Engine;
 use super::queue::Pending;
-use crate::gate::Failure;
+use crate::api_gate::RequestError;
 use crate::writes::probe::Probed;
-use crate::writes::{Done, PodFate, PodTarget, Target, cloud};
+use crate::writes::{EvictionResult, NodeTarget, PodTarget, WriteResult, cloud};
 
 /// Retry pause of a refused write: the cause is likely to persist.
-const REFUSED: Duration = Duration::from_secs(30);
+const REFUSED_RETRY_DELAY: Duration = Duration::from_secs(30);
 /// Retry pause of any other failure.
-const FAILED: Duration = Duration::from_secs(1);
+const FAILED_RETRY_DELAY: Duration = Duration::from_secs(1);
 /// First pause of all requests while the API server is failing; it grows.
-const FIRST_HOLD: Duration = Duration::from_millis(100);
-const LONGEST_HOLD: Duration = Duration::from_secs(5);
+const MIN_HOLD: Duration = Duration::from_millis(100);
+const MAX_HOLD: Duration = Duration::from_secs(5);
 
-fn pause(failure: &Failure) -> Duration {
+fn pause(failure: &RequestError) -> Duration {
     match failure {
         failure if failure.is_conflict() || failure.is_gone() => Duration::ZERO,
-        failure if failure.is_hopeless() => REFUSED,
-        _ => FAILED,
+        failure if failure.is_permanent() => REFUSED_RETRY_DELAY,
+        _ => FAILED_RETRY_DELAY,
     }
 }
 
 impl Engine {
-    pub(super) fn joined(&mut self, joined: Result<Done, JoinError>) {
+    pub(super) fn joined(&mut self, joined: Result<WriteResult, JoinError>) {
         match joined {
             Ok(done) => self.done(done),
             // The task's state is lost with it; a restart recovers everything.
@@ -49,98 +49,106 @@ impl Engine {
         }
     }
 
-    fn done(&mut self, done: Done) {
+    fn done(&mut self, done: WriteResult) {
         let now = self.now();
         self.published.changed();
         let failure = match &done {
-            Done::Node { outcome, .. } => outcome.as_ref().err(),
-            Done::Range { outcome, .. } => outcome.as_ref().err(),
-            Done::Touched { outcome, .. } => outcome.as_ref().err(),
-            Done::Cleared { outcome, .. } => outcome.as_ref().err(),
-            Done::Marked { failures, .. } => failures.first().map(|(_, failure)| failure),
-            Done::Probed(probed) => probed.failure.as_ref(),
-            Done::Evicted { fates, .. } => fates.iter().find_map(|(_, fate)| match fate {
-                PodFate::Failed(failure) => Some(failure),
-                PodFate::Gone | PodFate::Stays => None,
-            }),
-            Done::CloudSaid { outcome: Err(cloud::Trouble::Api(failure)), .. }
-            | Done::CloudFollowed { outcome: Err(cloud::Trouble::Api(failure)), .. } => {
-                Some(failure)
+            WriteResult::Node { outcome, .. } => outcome.as_ref().err(),
+            WriteResult::Range { outcome, .. } => outcome.as_ref().err(),
+            WriteResult::Touched { outcome, .. } => outcome.as_ref().err(),
+            WriteResult::Cleared { outcome, .. } => outcome.as_ref().err(),
+            WriteResult::Marked { failures, .. } => failures.first().map(|(_, failure)| failure),
+            WriteResult::Probed(on_probed) => on_probed.failure.as_ref(),
+            WriteResult::Evicted { results, .. } => {
+                results.iter().find_map(|(_, result)| match result {
+                    EvictionResult::Failed(failure) => Some(failure),
+                    EvictionResult::Gone | EvictionResult::Stays => None,
+                })
             }
-            Done::Alive { .. }
-            | Done::LookedFor { .. }
-            | Done::CloudSaid { .. }
-            | Done::CloudFollowed { .. } => None,
+            WriteResult::CloudAnswered {
+                outcome: Err(cloud::CloudWriteError::Api(failure)),
+                ..
+            }
+            | WriteResult::CloudApplied {
+                outcome: Err(cloud::CloudWriteError::Api(failure)),
+                ..
+            } => Some(failure),
+            WriteResult::Alive { .. }
+            | WriteResult::NodesLookedUp { .. }
+            | WriteResult::CloudAnswered { .. }
+            | WriteResult::CloudApplied { .. } => None,
         };
-        self.judge_server(now, failure.cloned().as_ref());
+        self.update_server_hold(now, failure.cloned().as_ref());
         match &done {
-            Done::Node { target, .. }
-            | Done::Alive { target, .. }
-            | Done::Range { target, .. }
-            | Done::Touched { target, .. }
-            | Done::CloudFollowed { target, .. } => self.queue.free(target.node),
+            WriteResult::Node { target, .. }
+            | WriteResult::Alive { target, .. }
+            | WriteResult::Range { target, .. }
+            | WriteResult::Touched { target, .. }
+            | WriteResult::CloudApplied { target, .. } => self.queue.free(target.node),
             _ => {}
         }
-        let done = self.set_refused_aside(now, done);
+        let done = self.defer_refused_marks(now, done);
         let wait = match &done {
-            Done::Node { outcome: Err(failure), .. } => pause(failure),
+            WriteResult::Node { outcome: Err(failure), .. } => pause(failure),
             // A node whose pod CIDRs a read has shown needs no pause: there is nothing to retry.
-            Done::Range { outcome: Err(failure), fresh, .. } if !failure.is_refusal() => {
+            WriteResult::Range { outcome: Err(failure), fresh, .. } if !failure.is_rejection() => {
                 let there = fresh.as_ref().is_some_and(|node| !node.spec.pod_cidrs.is_empty());
                 if there { Duration::ZERO } else { pause(failure) }
             }
             // Also after a conflict: it was decided on our view of the pod, which has to catch up.
-            Done::Marked { failures, .. } if !failures.is_empty() => FAILED,
+            WriteResult::Marked { failures, .. } if !failures.is_empty() => FAILED_RETRY_DELAY,
             _ => Duration::ZERO,
         };
         if wait.is_zero() {
             self.conclude(now, done);
         } else {
-            self.put_off(now.after(wait), done);
+            self.defer(now.after(wait), done);
         }
     }
 
-    fn put_off(&mut self, until: Moment, done: Done) {
-        self.laters += 1;
-        self.later.insert((until, self.laters), done);
+    fn defer(&mut self, until: ControllerTime, done: WriteResult) {
+        self.deferred_count += 1;
+        self.deferred.insert((until, self.deferred_count), done);
     }
 
     /// Pods whose mark was refused are retried separately, after a pause that does not delay the
     /// other pods of their node.
-    fn set_refused_aside(&mut self, now: Moment, done: Done) -> Done {
+    fn defer_refused_marks(&mut self, now: ControllerTime, done: WriteResult) -> WriteResult {
         let (target, failures, whole) = match done {
-            Done::Marked { target, failures, whole } => (target, failures, whole),
+            WriteResult::Marked { target, failures, whole } => (target, failures, whole),
             other => return other,
         };
         let (mut refused, failures): (Vec<_>, Vec<_>) =
-            failures.into_iter().partition(|(_, failure)| failure.is_hopeless());
+            failures.into_iter().partition(|(_, failure)| failure.is_permanent());
         for (pod, failure) in &refused {
             warn!(pod = pod.full_name(), err = %failure, "A pod's mark as not ready was refused");
         }
         // One in the retry queue already keeps its time.
         refused.retain(|(pod, _)| self.refused_marks.insert(pod.uid.clone()));
         if !refused.is_empty() {
-            let alone = Done::Marked { target: target.clone(), failures: refused, whole: false };
-            self.put_off(now.after(REFUSED), alone);
+            let alone =
+                WriteResult::Marked { target: target.clone(), failures: refused, whole: false };
+            self.defer(now.after(REFUSED_RETRY_DELAY), alone);
         }
-        Done::Marked { target, failures, whole }
+        WriteResult::Marked { target, failures, whole }
     }
 
-    fn judge_server(&mut self, now: Moment, failure: Option<&Failure>) {
-        match failure.map(|failure| (failure, failure.trouble())) {
+    fn update_server_hold(&mut self, now: ControllerTime, failure: Option<&RequestError>) {
+        match failure.map(|failure| (failure, failure.server_back_off())) {
             Some((failure, Some(asked_for))) => {
-                let hold = FIRST_HOLD.saturating_mul(1 << self.troubles.min(8)).min(LONGEST_HOLD);
-                self.troubles = self.troubles.saturating_add(1);
+                let hold =
+                    MIN_HOLD.saturating_mul(1 << self.failures_in_a_row.min(8)).min(MAX_HOLD);
+                self.failures_in_a_row = self.failures_in_a_row.saturating_add(1);
                 self.hold_until = self.hold_until.max(now.after(hold.max(asked_for)));
                 warn!(err = %failure, "The API server is failing; pausing all requests");
             }
             Some((_, None)) => {}
-            None => self.troubles = 0,
+            None => self.failures_in_a_row = 0,
         }
     }
 
-    pub(super) fn deliver_later(&mut self, now: Moment) {
-        while let Some(entry) = self.later.first_entry() {
+    pub(super) fn deliver_deferred(&mut self, now: ControllerTime) {
+        while let Some(entry) = self.deferred.first_entry() {
             if entry.key().0 > now {
                 return;
             }
@@ -149,45 +157,50 @@ impl Engine {
         }
     }
 
-    fn conclude(&mut self, now: Moment, done: Done) {
+    fn conclude(&mut self, now: ControllerTime, done: WriteResult) {
         match done {
-            Done::Node { target, kind, outcome, fresh, gave_up } => {
-                if gave_up && self.is_current(&target) {
-                    self.count_given_up(target.node);
+            WriteResult::Node { target, kind, outcome, fresh, was_eviction } => {
+                if was_eviction && self.is_current(&target) {
+                    self.count_node_eviction(target.node);
                 }
                 self.node_written(now, &target, (kind, outcome), fresh);
             }
-            Done::Alive { target, renewed } => {
+            WriteResult::Alive { target, renewed } => {
                 if self.is_current(&target) {
-                    self.lifecycle.lease_read(now, target.node, renewed);
+                    self.lifecycle.observe_listed_lease(now, target.node, renewed);
                     // Nothing was written: the live read showed a renewal. "Failed" makes the
                     // decisions start over after their retry pause.
                     let kind = WriteKind::Conditions;
-                    let actions = self.lifecycle.written(now, target.node, kind, Outcome::Failed);
-                    self.act(actions);
+                    let actions =
+                        self.lifecycle.written(now, target.node, kind, WriteOutcome::Failed);
+                    self.apply_actions(actions);
                 }
             }
-            Done::Range { target, outcome, fresh } => {
+            WriteResult::Range { target, outcome, fresh } => {
                 self.range_written(&target, outcome, fresh);
             }
-            Done::Touched { target, outcome, fresh } => {
+            WriteResult::Touched { target, outcome, fresh } => {
                 self.touched(now, &target, outcome, fresh);
             }
-            Done::Marked { target, failures, whole } => {
+            WriteResult::Marked { target, failures, whole } => {
                 self.marked(now, &target, failures, whole);
             }
-            Done::Evicted { target, fates, fresh } => self.evicted(now, &target, fates, fresh),
-            Done::Cleared { pod, why, outcome } => self.cleared(&pod, why, outcome),
-            Done::LookedFor { answers } => self.looked_for(now, answers),
-            Done::Probed(probed) => self.probed(now, probed),
-            Done::CloudSaid { target, task, outcome } => self.cloud_said(&target, task, outcome),
-            Done::CloudFollowed { target, task, outcome } => {
-                self.cloud_followed(&target, task, outcome);
+            WriteResult::Evicted { target, results, fresh } => {
+                self.evicted(now, &target, results, fresh)
+            }
+            WriteResult::Cleared { pod, why, outcome } => self.cleared(&pod, why, outcome),
+            WriteResult::NodesLookedUp { answers } => self.on_nodes_looked_up(now, answers),
+            WriteResult::Probed(on_probed) => self.on_probed(now, on_probed),
+            WriteResult::CloudAnswered { target, task, outcome } => {
+                self.on_cloud_answer(&target, task, outcome)
+            }
+            WriteResult::CloudApplied { target, task, outcome } => {
+                self.on_cloud_applied(&target, task, outcome);
             }
         }
     }
 
-    fn count_given_up(&self, node: NodeId) {
+    fn count_node_eviction(&self, node: NodeId) {
         let zone = self.lifecycle.zone_of(node).and_then(|id| self.lifecycle.zones().get(id));
         if let Some(zone) = zone {
             self.shared.counters.node_evicted(zone.key().as_str());
@@ -196,9 +209,9 @@ impl Engine {
 
     fn node_written(
         &mut self,
-        now: Moment,
-        target: &Target,
-        (kind, outcome): (WriteKind, Result<u64, Failure>),
+        now: ControllerTime,
+        target: &NodeTarget,
+        (kind, outcome): (WriteKind, Result<u64, RequestError>),
         fresh: Option<Box<Node>>,
     ) {
         if !self.is_current(target) {
@@ -206,30 +219,30 @@ impl Engine {
         }
         let node = target.node;
         let outcome = match outcome {
-            Ok(version) => Outcome::Written { version },
+            Ok(version) => WriteOutcome::Written { version },
             Err(failure) => {
                 if !failure.is_conflict() {
                     warn!(node = &*target.name, err = %failure, "Failed to write to a node");
                 }
-                Outcome::Failed
+                WriteOutcome::Failed
             }
         };
         if let Some(fresh) = fresh {
-            self.see_node(&fresh, Seen::Event);
+            self.upsert_node(&fresh, Seen::Event);
         }
         // A version that is not a number cannot be applied here; the watch will bring the node.
         let odd = self.names.known(node).is_some_and(|known| known.odd_version.is_some());
-        let outcome = if odd { Outcome::Failed } else { outcome };
+        let outcome = if odd { WriteOutcome::Failed } else { outcome };
         let actions = self.lifecycle.written(now, node, kind, outcome);
-        self.act(actions);
-        self.weigh_node(now, node);
+        self.apply_actions(actions);
+        self.evaluate_node_taints(now, node);
         self.changed = true;
     }
 
     fn range_written(
         &mut self,
-        target: &Target,
-        outcome: Result<(), Failure>,
+        target: &NodeTarget,
+        outcome: Result<(), RequestError>,
         fresh: Option<Box<Node>>,
     ) {
         if !self.is_current(target) {
@@ -239,24 +252,24 @@ impl Engine {
         let Some(ranges) = &mut self.ranges else { return };
         match outcome {
             Ok(()) => {
-                ranges.written(node, WriteFate::Written);
+                ranges.written(node, AssignmentOutcome::Written);
                 for pool in ranges.pools() {
                     self.shared.counters.range_allocated(pool.cluster());
                 }
             }
-            Err(failure) if failure.is_refusal() => {
+            Err(failure) if failure.is_rejection() => {
                 warn!(node = &*target.name, err = %failure, "A node's pod range was refused");
-                ranges.written(node, WriteFate::Refused);
-                self.tell_node(node, NodeEvent::CidrAssignmentFailed);
+                ranges.written(node, AssignmentOutcome::Refused);
+                self.record_node_event(node, NodeHealthEvent::CidrAssignmentFailed);
                 self.without_range.insert(node);
             }
             Err(failure) => {
                 if !failure.is_conflict() {
                     warn!(node = &*target.name, err = %failure, "Failed to write a pod range");
                 }
-                ranges.written(node, WriteFate::Unknown);
+                ranges.written(node, AssignmentOutcome::Unknown);
                 if let Some(fresh) = fresh {
-                    self.see_node(&fresh, Seen::Event);
+                    self.upsert_node(&fresh, Seen::Event);
                 }
                 // The same CIDRs are written again, unless the node has some by now.
                 if !failure.is_gone() {
@@ -268,15 +281,15 @@ impl Engine {
 
     fn marked(
         &mut self,
-        now: Moment,
-        target: &Target,
-        failures: Vec<(PodTarget, Failure)>,
+        now: ControllerTime,
+        target: &NodeTarget,
+        failures: Vec<(PodTarget, RequestError)>,
         whole: bool,
     ) {
         let mut again = false;
         for (pod, failure) in failures {
             // Already logged when it was refused, and its pause is over now.
-            if failure.is_hopeless() {
+            if failure.is_permanent() {
                 self.refused_marks.remove(&pod.uid);
             } else if !failure.is_conflict() {
                 warn!(pod = pod.full_name(), err = %failure, "Failed to mark a pod as not ready");
@@ -303,14 +316,14 @@ impl Engine {
 
     fn evicted(
         &mut self,
-        now: Moment,
-        target: &Target,
-        fates: Vec<(PodTarget, PodFate)>,
+        now: ControllerTime,
+        target: &NodeTarget,
+        results: Vec<(PodTarget, EvictionResult)>,
         fresh: Option<Option<Box<Node>>>,
     ) {
-        for (pod, fate) in &fates {
+        for (pod, result) in &results {
             // Its deletion will be observed; observations before that are stale.
-            if !matches!(fate, PodFate::Gone) {
+            if !matches!(result, EvictionResult::Gone) {
                 self.leaving.remove(&pod.uid);
             }
         }
@@ -320,20 +333,20 @@ impl Engine {
             // Ignore the read of a node that is gone or was replaced. A new node of that name is
             // left to the watch, which delivers it in order; then its pods are evaluated.
             Some(Some(node)) if was_current && target.is(&node) => {
-                self.see_node(&node, Seen::Event);
+                self.upsert_node(&node, Seen::Event);
                 weighs = true;
             }
-            Some(None) if was_current => self.lose_node(target.node),
+            Some(None) if was_current => self.drop_node(target.node),
             _ => {}
         }
         // Its pods were taken off the schedule to be evicted; those that stay are evaluated again,
         // also if the node was created again meanwhile.
         let node = self.names.find(&target.name).filter(|_| weighs);
         if let Some(node) = node.filter(|node| self.names.known(*node).is_some()) {
-            self.weigh_node(now, node);
+            self.evaluate_node_taints(now, node);
         }
-        for (pod, fate) in fates {
-            let PodFate::Failed(failure) = fate else { continue };
+        for (pod, result) in results {
+            let EvictionResult::Failed(failure) = result else { continue };
             let known = self.pods.get(pod.pod).is_some_and(|entry| entry.uid == pod.uid);
             if known && self.is_current(target) {
                 warn!(pod = pod.full_name(), err = %failure, "Failed to evict a pod");
@@ -348,18 +361,22 @@ impl Engine {
         }
     }
 
-    fn probed(&mut self, now: Moment, probed: Probed) {
-        let mut news = false;
-        for (target, renewed) in probed.found {
+    fn on_probed(&mut self, now: ControllerTime, on_probed: Probed) {
+        let mut found_changes = false;
+        for (target, renewed) in on_probed.found {
             if self.is_current(&target) {
-                news |= self.lifecycle.renewed(target.node) != Some(renewed);
-                self.lifecycle.lease_read(now, target.node, renewed);
+                found_changes |= self.lifecycle.renewed(target.node) != Some(renewed);
+                self.lifecycle.observe_listed_lease(now, target.node, renewed);
             }
         }
-        if let Some(failure) = &probed.failure {
+        if let Some(failure) = &on_probed.failure {
             warn!(err = %failure, "Failed to read leases");
         }
-        if self.sight.answered(probed.sent, probed.failure.is_none(), news) {
+        if self.lease_freshness.on_probe_answer(
+            on_probed.sent,
+            on_probed.failure.is_none(),
+            found_changes,
+        ) {
             self.reopen_leases = true;
         }
     }

@@ -4,23 +4,23 @@
 
 use std::time::Duration;
 
-use node_health::Moment;
+use node_health::ControllerTime;
 
 use super::Engine;
-use crate::counters::ZoneNow;
+use crate::counters::ZoneGauge;
 
 /// Shortest time between two updates.
-const BETWEEN: Duration = Duration::from_secs(1);
+const MIN_PUBLISH_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The last update, and whether it is outdated.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Published {
+pub(super) struct PublishedMetrics {
     changed: bool,
-    next: Moment,
+    next: ControllerTime,
 }
 
-impl Published {
-    pub(super) fn new(now: Moment) -> Self {
+impl PublishedMetrics {
+    pub(super) fn new(now: ControllerTime) -> Self {
         Self { changed: true, next: now }
     }
 
@@ -29,19 +29,19 @@ impl Published {
     }
 
     /// When the next update is due, if at all.
-    pub(super) fn wake(&self) -> Option<Moment> {
+    pub(super) fn wake(&self) -> Option<ControllerTime> {
         self.changed.then_some(self.next)
     }
 }
 
 impl Engine {
-    pub(super) fn publish(&mut self, now: Moment) {
+    pub(super) fn publish(&mut self, now: ControllerTime) {
         if self.published.wake().is_none_or(|when| when > now) {
             return;
         }
-        self.published = Published { changed: false, next: now.after(BETWEEN) };
+        self.published = PublishedMetrics { changed: false, next: now.after(MIN_PUBLISH_INTERVAL) };
         // A zone without nodes keeps its series, as upstream.
-        let zones = self.lifecycle.zones().iter().map(|(_, zone)| ZoneNow {
+        let zones = self.lifecycle.zones().iter().map(|(_, zone)| ZoneGauge {
             zone: zone.key().as_str().to_owned(),
             ready: zone.ready(),
             not_ready: zone.not_ready(),

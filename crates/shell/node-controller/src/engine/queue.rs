@@ -5,20 +5,20 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use node_health::lifecycle::Action;
+use node_health::lifecycle::LifecycleAction;
 use node_health::pod_cleanup::ForceDelete;
-use node_health::{Moment, NodeId, PodId};
+use node_health::{ControllerTime, NodeId, PodId};
 
 use crate::uid::Uid;
-use crate::writes::cloud::Answer;
+use crate::writes::cloud::CloudAnswer;
 
 /// A pod to evict, and its deadline.
-pub(crate) type Due = (PodId, Uid, Moment);
+pub(crate) type Due = (PodId, Uid, ControllerTime);
 
 /// A queued request.
 #[derive(Clone, Debug)]
 pub(crate) enum Pending {
-    Action(Action),
+    LifecycleAction(LifecycleAction),
     Range(NodeId),
     /// Fence a node before pod CIDRs are assigned.
     Touch(NodeId),
@@ -29,22 +29,22 @@ pub(crate) enum Pending {
     Evict(NodeId, Vec<Due>),
     Clear(ForceDelete<PodId>, Uid),
     /// Apply the cloud's answer.
-    Cloud(NodeId, Box<Answer>),
+    Cloud(NodeId, Box<CloudAnswer>),
 }
 
 impl Pending {
     /// The node whose object it writes.
     pub(crate) fn writes_to(&self) -> Option<NodeId> {
         match self {
-            Self::Action(
-                Action::WriteConditions { node, .. }
-                | Action::PatchTaints { node, .. }
-                | Action::SetLabels { node, .. },
+            Self::LifecycleAction(
+                LifecycleAction::WriteConditions { node, .. }
+                | LifecycleAction::PatchTaints { node, .. }
+                | LifecycleAction::SetLabels { node, .. },
             )
             | Self::Range(node)
             | Self::Touch(node)
             | Self::Cloud(node, _) => Some(*node),
-            Self::Action(_)
+            Self::LifecycleAction(_)
             | Self::MarkPod(..)
             | Self::MarkMore(_)
             | Self::Evict(..)
@@ -54,9 +54,11 @@ impl Pending {
 
     fn urgency(&self) -> usize {
         match self {
-            Self::Action(Action::WriteConditions { .. } | Action::PatchTaints { .. }) => 0,
+            Self::LifecycleAction(
+                LifecycleAction::WriteConditions { .. } | LifecycleAction::PatchTaints { .. },
+            ) => 0,
             Self::Evict(..) | Self::Range(_) => 1,
-            Self::Action(_) | Self::Touch(_) | Self::MarkPod(..) | Self::MarkMore(_) => 2,
+            Self::LifecycleAction(_) | Self::Touch(_) | Self::MarkPod(..) | Self::MarkMore(_) => 2,
             Self::Clear(..) | Self::Cloud(..) => 3,
         }
     }

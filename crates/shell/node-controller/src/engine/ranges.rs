@@ -4,25 +4,25 @@
 //! every node that an earlier leader can have known, and those without a pod CIDR are the ones to
 //! fence.
 
-use node_health::cidr::fence::{TouchFate, Touched};
-use node_health::cidr::{Assignment, Problem, Ranges};
-use node_health::health::NodeEvent;
-use node_health::lifecycle::Sight as Seen;
-use node_health::{Moment, NodeId};
+use node_health::cidr::fence::{TouchEffect, TouchOutcome};
+use node_health::cidr::{Assignment, CidrAllocator, NodeCidrError};
+use node_health::health::NodeHealthEvent;
+use node_health::lifecycle::ObservationSource as Seen;
+use node_health::{ControllerTime, NodeId};
 use ports::cluster_objects::Node;
 use tracing::{info, warn};
 
 use super::Engine;
-use super::acting::RANGES;
+use super::dispatch::RANGE_COMPONENT;
 use super::queue::Pending;
+use crate::api_gate::RequestError;
 use crate::convert;
-use crate::counters::RangeNow;
-use crate::events::{About, Said};
-use crate::gate::Failure;
-use crate::writes::{Target, Write};
+use crate::counters::RangeGauge;
+use crate::events::{EventObject, EventText};
+use crate::writes::{NodeTarget, Write};
 
 /// How many nodes are named; the rest are only counted.
-const MOST_NAMES: usize = 10;
+const MAX_NAMES: usize = 10;
 
 impl Engine {
     fn hands_out_ranges(&self) -> bool {
@@ -36,7 +36,7 @@ impl Engine {
         if self.ranges.is_some() || !self.hands_out_ranges() || !self.node_list.complete {
             return;
         }
-        if let Some(nodes) = self.unread_names() {
+        if let Some(nodes) = self.unreadable_node_names() {
             warn!(nodes, "Some nodes cannot be parsed, so no pod range is assigned to any node");
             return;
         }
@@ -44,10 +44,10 @@ impl Engine {
         let service = checked.config.ranges.as_ref().map_or(&[][..], |ranges| &ranges.service);
         let listed = std::mem::take(&mut self.listed_ranges);
         let known = listed.iter().map(|(node, texts)| (*node, texts.as_slice()));
-        let (ranges, problems) = Ranges::new(checked.pools.clone(), service, known);
+        let (ranges, problems) = CidrAllocator::new(checked.pools.clone(), service, known);
         self.ranges = Some(ranges);
         for (node, problem) in problems {
-            self.tell_range_problem(node, &problem);
+            self.record_range_error(node, &problem);
         }
         if !self.is_first {
             self.raise_fence();
@@ -56,12 +56,12 @@ impl Engine {
     }
 
     /// The unparsable nodes of the first list, if any.
-    fn unread_names(&self) -> Option<String> {
+    fn unreadable_node_names(&self) -> Option<String> {
         let named = |name: &str| match name {
             "" => "one without a name".to_owned(),
             name => name.to_owned(),
         };
-        let some = self.unread_nodes.keys().take(MOST_NAMES);
+        let some = self.unread_nodes.keys().take(MAX_NAMES);
         let mut names: Vec<String> = some.map(|name| named(name)).collect();
         let more = self.unread_nodes.len() - names.len();
         if more > 0 {
@@ -71,10 +71,10 @@ impl Engine {
     }
 
     /// Why a node has no pod CIDR while no node gets any.
-    pub(super) fn why_ranges_wait(&self, node: NodeId) -> Option<String> {
+    pub(super) fn range_wait_reason(&self, node: NodeId) -> Option<String> {
         let waits = self.hands_out_ranges() && self.ranges.is_none() && !self.is_ending(node);
         let has_one = self.listed_ranges.get(&node).is_some_and(|ranges| !ranges.is_empty());
-        let unread = self.unread_names().filter(|_| waits && !has_one)?;
+        let unread = self.unreadable_node_names().filter(|_| waits && !has_one)?;
         Some(format!(
             "No pod range is handed out to anybody: there are nodes that cannot be read, and nobody \
             knows which ranges they have: {unread}."
@@ -103,7 +103,7 @@ impl Engine {
     }
 
     /// Sends the fence's writes, and assigns pod CIDRs once it is open.
-    pub(super) fn carry_fence(&mut self, now: Moment) {
+    pub(super) fn carry_fence(&mut self, now: ControllerTime) {
         let Some(ranges) = &mut self.ranges else { return };
         for node in ranges.fence_mut().due(now) {
             self.queue.push(Pending::Touch(node));
@@ -114,7 +114,7 @@ impl Engine {
         }
     }
 
-    pub(super) fn fence_wake(&self) -> Option<Moment> {
+    pub(super) fn fence_wake(&self) -> Option<ControllerTime> {
         self.ranges.as_ref()?.fence().next_wake()
     }
 
@@ -131,9 +131,9 @@ impl Engine {
     /// Handles the outcome of a fence write.
     pub(super) fn touched(
         &mut self,
-        now: Moment,
-        target: &Target,
-        outcome: Result<bool, Failure>,
+        now: ControllerTime,
+        target: &NodeTarget,
+        outcome: Result<bool, RequestError>,
         fresh: Option<Box<Node>>,
     ) {
         if !self.is_current(target) {
@@ -141,21 +141,21 @@ impl Engine {
         }
         let seen = fresh.is_some();
         if let Some(fresh) = fresh {
-            self.see_node(&fresh, Seen::Event);
+            self.upsert_node(&fresh, Seen::Event);
         }
         let Some(ranges) = &mut self.ranges else { return };
         let fate = match &outcome {
-            Ok(true) => TouchFate::Changed,
+            Ok(true) => TouchOutcome::Changed,
             Err(failure) if failure.is_gone() => {
                 ranges.fence_mut().passes(target.node);
                 return;
             }
-            Err(failure) if failure.is_conflict() && seen => TouchFate::Outdated,
-            Err(failure) if !seen && !failure.is_answer() => TouchFate::Unanswered,
-            Ok(false) | Err(_) => TouchFate::Refused,
+            Err(failure) if failure.is_conflict() && seen => TouchOutcome::Outdated,
+            Err(failure) if !seen && !failure.is_answer() => TouchOutcome::NoResponse,
+            Ok(false) | Err(_) => TouchOutcome::Refused,
         };
         let followed = ranges.fence_mut().touched(now, target.node, fate);
-        if followed == Touched::Shielded {
+        if followed == TouchEffect::Passed {
             return;
         }
         let problem = match outcome {
@@ -163,15 +163,17 @@ impl Engine {
             Ok(_) => "the node did not change".to_owned(),
         };
         let name = &*target.name;
-        if followed == Touched::GivenUp {
+        if followed == TouchEffect::Abandoned {
             warn!(node = name, problem, "A node cannot be fenced; pod ranges are assigned anyway");
             let message = format!(
                 "Cannot be written to, so a pod range that an earlier leader had sent to it could \
                 still arrive: {problem}"
             );
-            let about = About::node(name, &target.uid.to_string());
-            self.shared.events.tell(about, Said::warning(RANGES, "CIDRFenceFailed", message));
-        } else if fate != TouchFate::Outdated {
+            let about = EventObject::node(name, &target.uid.to_string());
+            self.shared
+                .events
+                .record(about, EventText::warning(RANGE_COMPONENT, "CIDRFenceFailed", message));
+        } else if fate != TouchOutcome::Outdated {
             warn!(node = name, problem, "Failed to fence a node; no pod range is assigned yet");
         }
     }
@@ -197,7 +199,7 @@ impl Engine {
         }
         self.without_range.remove(&id);
         for problem in ranges.seen(id, texts) {
-            self.tell_range_problem(id, &problem);
+            self.record_range_error(id, &problem);
         }
     }
 
@@ -222,7 +224,7 @@ impl Engine {
                 if self.without_range.insert(node) {
                     let name = self.names.name(node).map_or("", |name| name);
                     warn!(node = name, cluster, "No pod range is left for a node");
-                    self.tell_node(node, NodeEvent::CidrNotAvailable);
+                    self.record_node_event(node, NodeHealthEvent::CidrNotAvailable);
                 }
             }
         }
@@ -245,24 +247,26 @@ impl Engine {
         }
     }
 
-    fn tell_range_problem(&self, node: NodeId, problem: &Problem) {
+    fn record_range_error(&self, node: NodeId, problem: &NodeCidrError) {
         let (Some(name), Some(known)) = (self.names.name(node), self.names.known(node)) else {
             return;
         };
         let mut message = problem.to_string();
-        if let Problem::Clash { with, .. } = problem
+        if let NodeCidrError::Overlap { with, .. } = problem
             && let Some(other) = self.names.name(*with)
         {
             message = format!("{message}: {other}");
         }
         warn!(node = &**name, problem = message, "A node's pod ranges are wrong");
-        let about = About::node(name, &known.uid.to_string());
-        self.shared.events.tell(about, Said::warning(RANGES, "CIDRConflict", message));
+        let about = EventObject::node(name, &known.uid.to_string());
+        self.shared
+            .events
+            .record(about, EventText::warning(RANGE_COMPONENT, "CIDRConflict", message));
     }
 
-    pub(super) fn ranges_now(&self) -> Vec<RangeNow> {
+    pub(super) fn ranges_now(&self) -> Vec<RangeGauge> {
         let pools = self.ranges.as_ref().map_or(&[][..], |ranges| ranges.pools());
-        let now = |pool: &node_health::cidr::Pool| RangeNow {
+        let now = |pool: &node_health::cidr::Pool| RangeGauge {
             cluster: pool.cluster().to_owned(),
             size: pool.size(),
             taken: pool.taken(),

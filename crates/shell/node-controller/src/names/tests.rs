@@ -2,13 +2,13 @@
 
 use super::*;
 
-fn known(uid: &str, list: u32) -> Known {
-    Known { uid: Uid::new(uid), list, odd_version: None, odd_taints: false, terminating: false }
+fn known(uid: &str, list: u32) -> KnownNode {
+    KnownNode { uid: Uid::new(uid), list, odd_version: None, odd_taints: false, terminating: false }
 }
 
 #[test]
-fn a_place_is_kept_while_anybody_uses_it() {
-    let mut names = Names::default();
+fn a_slot_is_kept_while_a_node_or_pod_uses_it() {
+    let mut names = NodeNames::default();
     let a = names.handle("a");
     assert_eq!(names.handle("a"), a);
     names.arrive(a, known("1", 1));
@@ -28,18 +28,18 @@ fn a_place_is_kept_while_anybody_uses_it() {
 
 #[test]
 fn lists_and_samples() {
-    let mut names = Names::default();
+    let mut names = NodeNames::default();
     let handles: Vec<NodeId> =
         ["a", "b", "c", "d"].into_iter().map(|name| names.handle(name)).collect();
     for (handle, list) in handles.iter().zip([1, 2, 1, 2]) {
         names.arrive(*handle, known("u", list));
     }
-    assert_eq!(names.missing_from(2), [handles[0], handles[2]]);
+    assert_eq!(names.not_in_list(2), [handles[0], handles[2]]);
     names.depart(handles[1]);
     let (some, next) = names.some(0, 2);
     assert_eq!(some, [handles[0], handles[2]]);
     let (more, _) = names.some(next, 2);
     assert_eq!(more, [handles[3], handles[0]]);
     assert_eq!(names.some(0, 10).0.len(), 3);
-    assert_eq!(Names::default().some(5, 3), (Vec::new(), 0));
+    assert_eq!(NodeNames::default().some(5, 3), (Vec::new(), 0));
 }

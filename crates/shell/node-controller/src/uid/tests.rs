@@ -3,7 +3,7 @@
 use super::Uid;
 
 #[test]
-fn every_text_comes_back() {
+fn every_uid_text_round_trips() {
     for (text, usual) in [
         ("0f8fad5b-d9cb-469f-a165-70867728950e", true),
         ("00000000-0000-4000-8000-0000000000ff", true),

@@ -3,27 +3,27 @@
 //! Rule: a response counts from the time at which the request was sent. One request without a
 //! response leaves all unproven. Decides nothing.
 
-use node_health::{Moment, Stamp};
+use node_health::{ControllerTime, RemoteTime};
 use tokio::task::JoinSet;
 
-use super::{Target, node};
-use crate::gate::{Failure, Gate};
+use super::{NodeTarget, node};
+use crate::api_gate::{ApiGate, RequestError};
 
 /// The leases read.
 #[derive(Debug)]
 pub(crate) struct Probed {
-    pub(crate) sent: Moment,
-    pub(crate) found: Vec<(Target, Stamp)>,
-    pub(crate) failure: Option<Failure>,
+    pub(crate) sent: ControllerTime,
+    pub(crate) found: Vec<(NodeTarget, RemoteTime)>,
+    pub(crate) failure: Option<RequestError>,
 }
 
-pub(crate) async fn probe(gate: &Gate, nodes: Vec<Target>) -> Probed {
-    let sent = gate.now();
+pub(crate) async fn probe(api_gate: &ApiGate, nodes: Vec<NodeTarget>) -> Probed {
+    let sent = api_gate.now();
     let mut questions = JoinSet::new();
     for target in nodes {
-        let gate = gate.clone();
+        let api_gate = api_gate.clone();
         questions.spawn(async move {
-            let answer = node::renewed(&gate, &target.name).await;
+            let answer = node::renewed(&api_gate, &target.name).await;
             (target, answer)
         });
     }
@@ -33,7 +33,7 @@ pub(crate) async fn probe(gate: &Gate, nodes: Vec<Target>) -> Probed {
             Ok((target, Ok(Some(renewed)))) => probed.found.push((target, renewed)),
             Ok((_, Ok(None))) => {}
             Ok((_, Err(failure))) => probed.failure = Some(failure),
-            Err(error) => probed.failure = Some(Failure::Unreadable(error.to_string())),
+            Err(error) => probed.failure = Some(RequestError::Unreadable(error.to_string())),
         }
     }
     probed

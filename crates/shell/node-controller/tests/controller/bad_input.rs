@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use node_controller::{Clients, ControllerConfig};
+use node_controller::{ApiClients, ControllerConfig};
 use ports::cluster_api::ObjectPath;
 use serde_json::json;
 
@@ -31,11 +31,11 @@ async fn a_conflict_on_every_second_write() {
     let running = stage.start(ControllerConfig::default());
     running.client.faults.turn(|faults| faults.conflict_every = 2);
     seconds(60).await;
-    stage.nodes.silence("node-2");
+    stage.nodes.stop_heartbeats("node-2");
     stage.until("given up", 80, || stage.taints("node-2").len() == 2).await;
     stage.until("sent away", 30, || !stage.is_kept("pod-2")).await;
     all_well(&stage, 8, &[2]);
-    stage.nodes.revive("node-2");
+    stage.nodes.resume_heartbeats("node-2");
     stage.until("well again", 10, || stage.taints("node-2").is_empty()).await;
     running.end().await;
 }
@@ -47,7 +47,7 @@ async fn a_watch_that_expires_all_the_time() {
     running.client.faults.turn(|faults| faults.expires = true);
     seconds(120).await;
     all_well(&stage, 8, &[]);
-    stage.nodes.silence("node-5");
+    stage.nodes.stop_heartbeats("node-5");
     stage.until("sent away", 120, || !stage.is_kept("pod-5")).await;
     all_well(&stage, 8, &[5]);
     running.end().await;
@@ -74,13 +74,13 @@ async fn an_api_server_that_comes_and_goes() {
     for round in 1..20 {
         running.client.faults.turn(|faults| faults.away = true);
         seconds(round * 7 % 45).await;
-        running.client.faults.mend();
+        running.client.faults.reset();
         seconds(round * 5 % 30).await;
     }
     all_well(&stage, 8, &[]);
     let requests = stage.cluster.log().len();
     assert!(requests < 5_000, "{requests} requests: nobody is hammered");
-    stage.nodes.silence("node-1");
+    stage.nodes.stop_heartbeats("node-1");
     stage.until("sent away", 150, || !stage.is_kept("pod-1")).await;
     all_well(&stage, 8, &[1]);
     running.end().await;
@@ -92,11 +92,11 @@ async fn an_api_server_that_answers_slowly_or_not_at_all() {
     let running = stage.start(ControllerConfig::default());
     seconds(30).await;
     running.client.faults.turn(|faults| faults.latency = Duration::from_secs(2));
-    stage.nodes.silence("node-6");
+    stage.nodes.stop_heartbeats("node-6");
     stage.until("sent away", 200, || !stage.is_kept("pod-6")).await;
     running.client.faults.turn(|faults| faults.hangs = true);
     seconds(200).await;
-    running.client.faults.mend();
+    running.client.faults.reset();
     seconds(100).await;
     all_well(&stage, 8, &[6]);
     running.end().await;
@@ -105,13 +105,14 @@ async fn an_api_server_that_answers_slowly_or_not_at_all() {
 /// The rate limit of one client says nothing about the API server: it does not delay other
 /// requests.
 #[tokio::test(start_paused = true)]
-async fn looks_that_do_not_get_their_turn_hold_up_no_write() {
+async fn rate_limited_probes_delay_no_write() {
     // Two leases, and so a watch that is quiet for long: leases are read every few seconds.
     let stage = Stage::with_nodes(2);
     let (client, crowded) = (stage.cluster.client("one"), stage.cluster.client("one"));
     crowded.faults.turn(|faults| faults.turn_in = Duration::from_secs(60));
     let work = Arc::new(client.clone());
-    let clients = Clients { looks: Arc::new(crowded.clone()), election: work.clone(), work };
+    let clients =
+        ApiClients { lease_reads: Arc::new(crowded.clone()), election: work.clone(), work };
     let running = stage.start_with(client, clients, ControllerConfig::default(), None);
     seconds(30).await;
     for unschedulable in [true, false, true] {
@@ -123,8 +124,8 @@ async fn looks_that_do_not_get_their_turn_hold_up_no_write() {
         seconds(7).await;
     }
     // Once these reads succeed, a node that becomes silent is detected.
-    crowded.faults.mend();
-    stage.nodes.silence("node-1");
+    crowded.faults.reset();
+    stage.nodes.stop_heartbeats("node-1");
     stage.until("noticed", 90, || stage.ready("node-1") == "Unknown").await;
     running.end().await;
 }
@@ -150,7 +151,7 @@ async fn clocks_that_are_years_off() {
     seconds(5).await;
     assert!(!stage.is_kept("pod-4") && !stage.is_kept("pod-5"));
     for number in [0, 1] {
-        stage.nodes.silence(&format!("node-{number}"));
+        stage.nodes.stop_heartbeats(&format!("node-{number}"));
     }
     stage.until("noticed", 70, || stage.ready("node-0") == "Unknown").await;
     stage.until("noticed", 70, || stage.ready("node-1") == "Unknown").await;
@@ -167,7 +168,7 @@ async fn our_own_clock_jumps() {
         seconds(90).await;
         all_well(&stage, 8, &[]);
     }
-    stage.nodes.silence("node-3");
+    stage.nodes.stop_heartbeats("node-3");
     stage.until("sent away", 150, || !stage.is_kept("pod-3")).await;
     all_well(&stage, 8, &[3]);
     running.end().await;
@@ -183,7 +184,7 @@ async fn a_clock_that_was_days_behind_at_the_start() {
     running.machine.off_seconds.store(0, std::sync::atomic::Ordering::Relaxed);
     stage.pod("late", "node-3", &bears(Some(10)));
     seconds(20).await;
-    stage.nodes.silence("node-3");
+    stage.nodes.stop_heartbeats("node-3");
     let gone = || !stage.is_kept("pod-3") && !stage.is_kept("late");
     let took = stage.until("sent away", 150, gone).await;
     assert!((50..=75).contains(&took), "sent away after {took} s");
@@ -238,7 +239,7 @@ async fn a_node_that_is_made_again_begins_anew() {
     let stage = populated(4);
     let running = stage.start(ControllerConfig::default());
     seconds(60).await;
-    stage.nodes.silence("node-2");
+    stage.nodes.stop_heartbeats("node-2");
     seconds(35).await;
     stage.cluster.remove(&ObjectPath::node("node-2"));
     stage.nodes.join("node-2", &json!({}));
@@ -250,16 +251,17 @@ async fn a_node_that_is_made_again_begins_anew() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_write_that_failed_is_told_to_whoever_asks() {
+async fn a_failed_write_is_in_the_explanation() {
     let stage = populated(4);
     let running = stage.start(ControllerConfig::default());
     seconds(40).await;
     running.client.faults.turn(|faults| faults.unreadable_every = 1);
-    stage.nodes.say_ready("node-1", false);
+    stage.nodes.set_ready("node-1", false);
     seconds(5).await;
     let why = running.controller.explain("node-1").await;
-    let told = |note: &String| note.starts_with("A write to it failed") && note.contains("garbled");
-    assert!(why.notes.iter().any(told), "{why}");
+    let is_write_note =
+        |note: &String| note.starts_with("A write to it failed") && note.contains("garbled");
+    assert!(why.notes.iter().any(is_write_note), "{why}");
     running.end().await;
 }
 
@@ -273,7 +275,7 @@ async fn taints_beside_one_that_cannot_be_read_wait_until_it_can() {
         node["spec"]["unschedulable"] = json!(true);
         node["spec"]["taints"] = json!([{"key": "", "effect": "Whenever"}]);
     });
-    let looks = || {
+    let lease_reads = || {
         let families = running.controller.metrics();
         let name = "node_collector_update_all_nodes_health_duration_seconds";
         let family = families.iter().find(|family| family.name == name).expect("the family");
@@ -281,9 +283,9 @@ async fn taints_beside_one_that_cannot_be_read_wait_until_it_can() {
         count.map(|sample| sample.value).expect("a count")
     };
     seconds(2).await;
-    let before = looks();
+    let before = lease_reads();
     seconds(60).await;
-    assert!(looks() - before < 100.0, "{} looks in a minute", looks() - before);
+    assert!(lease_reads() - before < 100.0, "{} looks in a minute", lease_reads() - before);
     let why = running.controller.explain("node-1").await;
     assert!(why.notes.iter().any(|note| note.contains("cannot be read")), "{why}");
     stage.cluster.edit(&ObjectPath::node("node-1"), |node| node["spec"]["taints"] = json!([]));
@@ -293,12 +295,12 @@ async fn taints_beside_one_that_cannot_be_read_wait_until_it_can() {
 
 /// Between two attempts of a refused write it causes no requests.
 #[tokio::test(start_paused = true)]
-async fn a_refused_taint_keeps_nobody_busy() {
+async fn a_refused_taint_causes_no_busy_retry() {
     let stage = populated(10);
     let running = stage.start(ControllerConfig::default());
     seconds(40).await;
     running.client.faults.turn(|faults| faults.refused = vec!["node-1".to_owned()]);
-    stage.nodes.say_ready("node-1", false);
+    stage.nodes.set_ready("node-1", false);
     seconds(5).await;
     let tries = || stage.writes("nodes").len();
     let (before, tried) = (stage.cluster.log().len(), tries());
@@ -309,7 +311,7 @@ async fn a_refused_taint_keeps_nobody_busy() {
     assert!(tries() > tried, "it is tried again");
     let why = running.controller.explain("node-1").await;
     assert!(why.outlook.contains("refused and will be tried again"), "{why}");
-    running.client.faults.mend();
+    running.client.faults.reset();
     let both = ["not-ready:NoExecute", "not-ready:NoSchedule"];
     stage.until("written", 45, || stage.taints("node-1") == both).await;
     all_well(&stage, 10, &[1]);

@@ -83,7 +83,7 @@ async fn gone_is_deleted_shut_down_is_tainted_and_silence_changes_nothing() {
     seconds(30).await;
     assert!(stage.cluster.node("node-0").is_some());
     cloud.fall_silent();
-    stage.nodes.silence("node-1");
+    stage.nodes.stop_heartbeats("node-1");
     stage.until("Unknown", 70, || stage.ready("node-1") == "Unknown").await;
     seconds(60).await;
     assert!(stage.cluster.node("node-1").is_some(), "no answer is no answer");
@@ -94,12 +94,12 @@ async fn gone_is_deleted_shut_down_is_tainted_and_silence_changes_nothing() {
     });
     let shutdown = "node.cloudprovider.kubernetes.io/shutdown:NoSchedule".to_owned();
     stage.until("tainted", 10, || stage.taints("node-1").contains(&shutdown)).await;
-    stage.nodes.revive("node-1");
+    stage.nodes.resume_heartbeats("node-1");
     stage.until("free", 10, || stage.taints("node-1").is_empty()).await;
     cloud.edit(|instances| {
         instances.remove("node-2");
     });
-    stage.nodes.silence("node-2");
+    stage.nodes.stop_heartbeats("node-2");
     stage.until("deleted", 80, || stage.cluster.node("node-2").is_none()).await;
     seconds(2).await;
     let reasons = stage.cluster.reasons("node-2");
@@ -129,7 +129,7 @@ async fn a_hung_cloud_holds_up_no_write() {
     let running = stage.start_as("one", ControllerConfig::default(), Some(cloud.clone()));
     seconds(60).await;
     for number in 10..20 {
-        stage.nodes.silence(&format!("node-{number}"));
+        stage.nodes.stop_heartbeats(&format!("node-{number}"));
     }
     // The last of them renewed just now at most, and the grace period is 50 s.
     let lost = || (10..20).filter(|it| stage.ready(&format!("node-{it}")) == "Unknown").count();
@@ -159,7 +159,7 @@ async fn a_node_that_never_was_a_machine_of_the_cloud_is_deleted() {
     let running = stage.start_as("one", ControllerConfig::default(), Some(cloud));
     seconds(20).await;
     assert!(stage.cluster.node("node-1").is_some(), "it is ready");
-    stage.nodes.say_ready("node-1", false);
+    stage.nodes.set_ready("node-1", false);
     stage.until("deleted", 10, || stage.cluster.node("node-1").is_none()).await;
     assert!(stage.cluster.node("node-2").is_some());
     running.end().await;

@@ -3,21 +3,21 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use node_controller::{Clients, ControllerConfig};
+use node_controller::{ApiClients, ControllerConfig};
 use ports::cluster_api::ObjectPath;
 use serde_json::json;
 
 use crate::stage::{Stage, bears, seconds};
 
 #[tokio::test(start_paused = true)]
-async fn silence_makes_unknown_and_a_voice_makes_well_again() {
+async fn a_silent_node_becomes_unknown_and_a_renewal_makes_it_ready_again() {
     let stage = Stage::with_nodes(5);
     stage.pod("web", "node-1", &bears(None));
     stage.pod("elsewhere", "node-2", &bears(None));
     let running = stage.start(ControllerConfig::default());
     seconds(60).await;
     assert_eq!(running.metric("node_collector_evictions_total", &[("zone", "")]), Some(0.0));
-    stage.nodes.silence("node-1");
+    stage.nodes.stop_heartbeats("node-1");
     let took = stage.until("Unknown", 70, || stage.ready("node-1") == "Unknown").await;
     assert!((40..=56).contains(&took), "noticed after {took} s");
     let node = stage.node("node-1");
@@ -37,7 +37,7 @@ async fn silence_makes_unknown_and_a_voice_makes_well_again() {
     assert_eq!(stage.cluster.reasons("web"), ["NodeNotReady"]);
     assert_eq!(stage.cluster.reasons("node-1"), ["RegisteredNode", "NodeNotReady"]);
 
-    stage.nodes.revive("node-1");
+    stage.nodes.resume_heartbeats("node-1");
     stage.until("taints gone", 5, || stage.taints("node-1").is_empty()).await;
     seconds(100).await;
     assert_eq!(stage.ready("node-1"), "True");
@@ -55,14 +55,14 @@ async fn a_node_that_died_before_we_began_has_one_grace() {
     let stage = Stage::with_nodes(10);
     seconds(15).await;
     // Not among the eight whose leases are read at the start.
-    stage.nodes.silence("node-9");
+    stage.nodes.stop_heartbeats("node-9");
     seconds(1).await;
     let running = stage.start(ControllerConfig::default());
     seconds(46).await;
     assert_eq!(stage.ready("node-9"), "True");
     // The watch delivers nothing more, so the lease is read when the grace period ends.
     for number in 0..9 {
-        stage.nodes.silence(&format!("node-{number}"));
+        stage.nodes.stop_heartbeats(&format!("node-{number}"));
     }
     let took = stage.until("Unknown", 100, || stage.ready("node-9") == "Unknown").await;
     assert!(took <= 14, "noticed {} s after we began", 46 + took);
@@ -91,7 +91,7 @@ async fn a_node_that_never_posts_has_the_startup_grace() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn taints_follow_what_the_node_says() {
+async fn taints_follow_the_node_conditions() {
     let stage = Stage::with_nodes(4);
     let running = stage.start(ControllerConfig::default());
     seconds(40).await;
@@ -100,7 +100,7 @@ async fn taints_follow_what_the_node_says() {
         node["metadata"]["labels"] = json!({"kubernetes.io/os": "linux"});
         node["status"]["conditions"][1]["status"] = json!("True");
     });
-    stage.nodes.say_ready("node-3", false);
+    stage.nodes.set_ready("node-3", false);
     seconds(3).await;
     assert_eq!(stage.taints("node-0"), ["disk-pressure:NoSchedule", "unschedulable:NoSchedule"]);
     let labels = stage.node("node-0").metadata.labels;
@@ -111,47 +111,47 @@ async fn taints_follow_what_the_node_says() {
         node["spec"]["unschedulable"] = json!(false);
         node["status"]["conditions"][1]["status"] = json!("False");
     });
-    stage.nodes.silence("node-3");
+    stage.nodes.stop_heartbeats("node-3");
     seconds(65).await;
     assert_eq!(stage.taints("node-0"), [] as [&str; 0]);
     assert_eq!(stage.taints("node-3"), ["unreachable:NoExecute", "unreachable:NoSchedule"]);
-    stage.nodes.say_ready("node-3", true);
+    stage.nodes.set_ready("node-3", true);
     seconds(3).await;
     assert_eq!(stage.taints("node-3"), [] as [&str; 0]);
     running.end().await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_controller_that_was_away_condemns_nobody_for_it() {
+async fn a_controller_that_was_away_evicts_no_node_for_its_own_absence() {
     let stage = Stage::with_nodes(6);
     let running = stage.start(ControllerConfig::default());
     seconds(60).await;
     running.client.faults.turn(|faults| faults.away = true);
     seconds(300).await;
-    running.client.faults.mend();
+    running.client.faults.reset();
     seconds(120).await;
     for number in 0..6 {
         assert_eq!(stage.ready(&format!("node-{number}")), "True");
     }
-    let unknown = stage.writes("nodes").iter().filter(|it| it.well).count();
+    let unknown = stage.writes("nodes").iter().filter(|it| it.succeeded).count();
     assert_eq!(unknown, 0, "nothing was written at all");
     // And the watch still works: a node that becomes silent now is detected.
-    stage.nodes.silence("node-2");
+    stage.nodes.stop_heartbeats("node-2");
     stage.until("Unknown", 70, || stage.ready("node-2") == "Unknown").await;
     running.end().await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_deaf_watch_is_found_out_and_condemns_nobody() {
+async fn a_watch_without_events_is_detected_and_evicts_no_node() {
     for nodes in [6, 20] {
         let stage = Stage::with_nodes(nodes);
         let running = stage.start(ControllerConfig::default());
         seconds(60).await;
-        running.client.faults.turn(|faults| faults.deaf = true);
+        running.client.faults.turn(|faults| faults.silent_watches = true);
         seconds(240).await;
-        let written = stage.writes("nodes").iter().filter(|it| it.well).count();
+        let written = stage.writes("nodes").iter().filter(|it| it.succeeded).count();
         assert_eq!(written, 0, "live reads showed that all are alive");
-        stage.nodes.silence("node-4");
+        stage.nodes.stop_heartbeats("node-4");
         stage.until("Unknown", 80, || stage.ready("node-4") == "Unknown").await;
         for number in (0..nodes).filter(|number| *number != 4) {
             assert_eq!(stage.ready(&format!("node-{number}")), "True");
@@ -162,7 +162,7 @@ async fn a_deaf_watch_is_found_out_and_condemns_nobody() {
 
 /// Reads in short periods make small gaps count; skipped proofs are not gaps.
 #[tokio::test(start_paused = true)]
-async fn looks_alone_are_a_steady_view_in_short_periods_too() {
+async fn probes_alone_prove_the_view_in_short_periods_too() {
     for period in [1, 2, 5] {
         let stage = Stage::with_nodes(6);
         let mut config = ControllerConfig::default();
@@ -171,11 +171,11 @@ async fn looks_alone_are_a_steady_view_in_short_periods_too() {
         seconds(60).await;
         running.client.faults.turn(|faults| faults.away = true);
         seconds(90).await;
-        running.client.faults.mend();
+        running.client.faults.reset();
         seconds(2).await;
-        running.client.faults.turn(|faults| faults.deaf = true);
+        running.client.faults.turn(|faults| faults.silent_watches = true);
         seconds(60).await;
-        stage.nodes.silence("node-4");
+        stage.nodes.stop_heartbeats("node-4");
         stage.until("Unknown", 80, || stage.ready("node-4") == "Unknown").await;
         running.end().await;
     }
@@ -183,16 +183,16 @@ async fn looks_alone_are_a_steady_view_in_short_periods_too() {
 
 /// Only direct reads detect that the whole cluster has become silent.
 #[tokio::test(start_paused = true)]
-async fn silence_that_began_in_our_absence_is_noticed_by_looks_alone() {
+async fn silence_that_began_while_no_controller_ran_is_detected_by_probes_alone() {
     for away in 90..100 {
         let stage = Stage::with_nodes(1);
         let running = stage.start(ControllerConfig::default());
         seconds(60).await;
         running.client.faults.turn(|faults| faults.away = true);
         seconds(10).await;
-        stage.nodes.silence("node-0");
+        stage.nodes.stop_heartbeats("node-0");
         seconds(away).await;
-        running.client.faults.mend();
+        running.client.faults.reset();
         let took = stage.until("Unknown", 200, || stage.ready("node-0") == "Unknown").await;
         assert!(took <= 75, "noticed {took} s after we came back");
         running.end().await;
@@ -200,12 +200,12 @@ async fn silence_that_began_in_our_absence_is_noticed_by_looks_alone() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_only_node_is_noticed_and_not_given_up() {
+async fn the_only_node_is_marked_unknown_and_not_evicted() {
     let stage = Stage::with_nodes(1);
     stage.pod("web", "node-0", &bears(Some(5)));
     let running = stage.start(ControllerConfig::default());
     seconds(60).await;
-    stage.nodes.silence("node-0");
+    stage.nodes.stop_heartbeats("node-0");
     let took = stage.until("Unknown", 70, || stage.ready("node-0") == "Unknown").await;
     assert!(took <= 56, "noticed after {took} s");
     seconds(300).await;
@@ -218,11 +218,11 @@ async fn the_only_node_is_noticed_and_not_given_up() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn pods_bound_to_a_lost_node_are_marked_too() {
+async fn pods_bound_to_an_unreachable_node_are_marked_too() {
     let stage = Stage::with_nodes(3);
     let running = stage.start(ControllerConfig::default());
     seconds(40).await;
-    stage.nodes.silence("node-1");
+    stage.nodes.stop_heartbeats("node-1");
     stage.until("Unknown", 70, || stage.ready("node-1") == "Unknown").await;
     stage.pod("late", "node-1", &bears(None));
     seconds(2).await;
@@ -237,7 +237,7 @@ async fn a_pod_that_is_being_deleted_is_marked_too_and_once() {
     stage.pod("web", "node-1", &bears(None));
     let running = stage.start(ControllerConfig::default());
     seconds(60).await;
-    stage.nodes.silence("node-1");
+    stage.nodes.stop_heartbeats("node-1");
     let until = stage.cluster.wall_in(Duration::from_secs(30)).to_seconds_text();
     stage.cluster.edit(&ObjectPath::pod("default", "web"), |pod| {
         pod["metadata"]["deletionTimestamp"] = json!(until);
@@ -254,7 +254,7 @@ async fn a_pod_that_is_being_deleted_is_marked_too_and_once() {
 
 /// As after a leader's crash: it died before it marked them, and pods are listed first.
 #[tokio::test(start_paused = true)]
-async fn pods_seen_before_their_lost_node_are_marked_too() {
+async fn pods_listed_before_their_unreachable_node_are_marked_too() {
     let stage = Stage::with_nodes(3);
     stage.pod("early", "lost", &bears(None));
     stage.pod("other", "well", &bears(None));
@@ -277,10 +277,10 @@ async fn pods_are_marked_though_the_answer_to_unknown_is_lost() {
     stage.pod("web", "node-1", &bears(None));
     let running = stage.start(ControllerConfig::default());
     seconds(60).await;
-    stage.nodes.silence("node-1");
+    stage.nodes.stop_heartbeats("node-1");
     running.client.faults.turn(|faults| faults.lose_answer_every = 1);
     stage.until("Unknown", 70, || stage.ready("node-1") == "Unknown").await;
-    running.client.faults.mend();
+    running.client.faults.reset();
     let claims = || stage.pod_condition("web", "Ready").map(|it| it.0);
     stage.until("marked", 15, || claims().as_deref() == Some("False")).await;
     stage.until("told", 5, || stage.cluster.reasons("node-1").len() == 2).await;
@@ -302,7 +302,7 @@ async fn a_small_quiet_cluster_is_left_in_peace() {
         let asked = log.len() - before;
         assert!(asked <= most, "{asked} requests in 100 s for {nodes} nodes");
         // And the silence of one is still detected in time.
-        stage.nodes.silence("node-0");
+        stage.nodes.stop_heartbeats("node-0");
         let took = stage.until("Unknown", 70, || stage.ready("node-0") == "Unknown").await;
         assert!((40..=53).contains(&took), "{nodes} nodes: noticed after {took} s");
         running.end().await;
@@ -310,60 +310,60 @@ async fn a_small_quiet_cluster_is_left_in_peace() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn many_events_are_told_together_and_all_are_told() {
+async fn many_events_are_sent_in_batches_and_none_is_lost() {
     let stage = Stage::with_nodes(45);
     let running = stage.start(ControllerConfig::default());
-    let told = || {
+    let sent_events = || {
         (0..45)
             .filter(|number| stage.cluster.reasons(&format!("node-{number}")) == ["RegisteredNode"])
             .count()
     };
-    let took = stage.until("some told", 5, || told() > 0).await;
-    assert!(told() <= 20, "{} after {took:?}: not all at once", told());
-    stage.until("all told", 10, || told() == 45).await;
+    let took = stage.until("some told", 5, || sent_events() > 0).await;
+    assert!(sent_events() <= 20, "{} after {took:?}: not all at once", sent_events());
+    stage.until("all told", 10, || sent_events() == 45).await;
     running.end().await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_status_that_says_nothing_new_is_not_judged_with_everything_else() {
+async fn an_unchanged_status_triggers_no_evaluation() {
     let stage = Stage::with_nodes(5);
     let running = stage.start(ControllerConfig::default());
     seconds(60).await;
-    let looks = || {
+    let lease_reads = || {
         let families = running.controller.metrics();
         let name = "node_collector_update_all_nodes_health_duration_seconds";
         let family = families.iter().find(|family| family.name == name).expect("the family");
         let count = family.samples.iter().find(|sample| sample.suffix == "_count");
         count.map(|sample| sample.value).expect("a count")
     };
-    let before = looks();
+    let before = lease_reads();
     for number in 0..200 {
         tokio::time::sleep(Duration::from_millis(50)).await;
         stage.cluster.edit(&ObjectPath::node("node-0"), |node| {
             node["metadata"]["annotations"] = json!({"beat": number.to_string()});
         });
     }
-    let looked = looks() - before;
+    let looked = lease_reads() - before;
     assert!(looked <= 20.0, "{looked} looks at all nodes in 10 s of status alone");
-    stage.nodes.say_ready("node-3", false);
+    stage.nodes.set_ready("node-3", false);
     stage.until("a taint", 2, || !stage.taints("node-3").is_empty()).await;
     running.end().await;
 }
 
 /// The node is back, and its kubelet has updated its pod, while our mark was in flight.
 #[tokio::test(start_paused = true)]
-async fn a_pod_of_a_node_that_is_back_is_not_marked_over_its_kubelet_s_word() {
+async fn a_pod_of_a_returned_node_keeps_the_status_its_kubelet_wrote() {
     let stage = Stage::with_nodes(10);
     stage.pod("web", "node-1", &bears(None));
     let running = stage.start(ControllerConfig::default());
     seconds(60).await;
-    stage.nodes.silence("node-1");
+    stage.nodes.stop_heartbeats("node-1");
     seconds(40).await;
     let latency = Duration::from_secs(2);
     running.client.faults.turn(|faults| faults.latency = latency);
     stage.until("Unknown", 40, || stage.ready("node-1") == "Unknown").await;
     seconds(1).await;
-    stage.nodes.revive("node-1");
+    stage.nodes.resume_heartbeats("node-1");
     stage.cluster.edit(&ObjectPath::pod("default", "web"), |pod| {
         pod["status"]["message"] = json!("as its kubelet says");
     });
@@ -371,7 +371,7 @@ async fn a_pod_of_a_node_that_is_back_is_not_marked_over_its_kubelet_s_word() {
     assert_eq!(stage.ready("node-1"), "True");
     assert_eq!(stage.pod_condition("web", "Ready").map(|it| it.0).as_deref(), Some("True"));
     let tried = stage.writes("pods");
-    assert!(tried.len() == 1 && !tried[0].well, "the mark came too late: {tried:?}");
+    assert!(tried.len() == 1 && !tried[0].succeeded, "the mark came too late: {tried:?}");
     assert_eq!(
         stage.cluster.reasons("web"),
         [] as [&str; 0],
@@ -388,27 +388,27 @@ async fn a_node_that_comes_back_early_keeps_its_pods_ready() {
         stage.pod(&format!("pod-{pod}"), "node-1", &bears(None));
     }
     let client = stage.cluster.client("one");
-    let (work, quick) = (Arc::new(client.at_rate(2, 2)), Arc::new(client.clone()));
-    let clients = Clients { work, looks: quick.clone(), election: quick };
+    let (work, quick) = (Arc::new(client.with_rate_limit(2, 2)), Arc::new(client.clone()));
+    let clients = ApiClients { work, lease_reads: quick.clone(), election: quick };
     let running = stage.start_with(client, clients, ControllerConfig::default(), None);
     let marked = || {
         let ready = |pod| stage.pod_condition(&format!("pod-{pod}"), "Ready");
         (0..40).filter(|pod| ready(*pod).is_some_and(|it| it.0 == "False")).count()
     };
     seconds(60).await;
-    stage.nodes.silence("node-1");
+    stage.nodes.stop_heartbeats("node-1");
     stage.until("at work", 90, || marked() >= 3).await;
-    stage.nodes.revive("node-1");
+    stage.nodes.resume_heartbeats("node-1");
     seconds(60).await;
     assert!(marked() <= 8, "{} pods of a node that is well", marked());
-    stage.nodes.silence("node-1");
+    stage.nodes.stop_heartbeats("node-1");
     stage.until("all marked", 150, || marked() == 40).await;
     running.end().await;
 }
 
 /// A webhook refuses one pod's mark: the other pods of its node do not wait for it.
 #[tokio::test(start_paused = true)]
-async fn a_refused_mark_is_tried_again_and_holds_up_nobody() {
+async fn a_refused_mark_is_retried_and_delays_no_other_pod() {
     let stage = Stage::with_nodes(10);
     for pod in 0..20 {
         stage.pod(&format!("pod-{pod}"), "node-1", &bears(None));
@@ -424,20 +424,20 @@ async fn a_refused_mark_is_tried_again_and_holds_up_nobody() {
     };
     seconds(60).await;
     running.client.faults.turn(|faults| faults.refused = vec!["pod-3".to_owned()]);
-    stage.nodes.silence("node-1");
+    stage.nodes.stop_heartbeats("node-1");
     stage.until("Unknown", 70, || stage.ready("node-1") == "Unknown").await;
     stage.until("all others marked", 5, || marked() == 19).await;
     assert_eq!(tries("pod-3"), 1);
     seconds(100).await;
     assert!((3..=5).contains(&tries("pod-3")), "{} tries in 100 s", tries("pod-3"));
-    running.client.faults.mend();
+    running.client.faults.reset();
     stage.until("marked too", 35, || marked() == 20).await;
     // On a node that is back a refused mark is dropped.
     running.client.faults.turn(|faults| faults.refused = vec!["late".to_owned()]);
     stage.pod("late", "node-1", &bears(None));
     stage.until("refused", 5, || tries("late") == 1).await;
-    stage.nodes.revive("node-1");
-    running.client.faults.mend();
+    stage.nodes.resume_heartbeats("node-1");
+    running.client.faults.reset();
     seconds(100).await;
     assert_eq!(stage.pod_condition("late", "Ready").map(|it| it.0).as_deref(), Some("True"));
     assert_eq!(tries("late"), 1);

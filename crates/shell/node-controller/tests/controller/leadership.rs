@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use cluster_fake::{Logged, Verb};
-use node_controller::Clients;
+use cluster_fake::{ApiVerb, LoggedRequest};
+use node_controller::ApiClients;
 use ports::cluster_api::ObjectPath;
 use serde_json::json;
 use tokio::time::Instant;
@@ -18,7 +18,7 @@ fn holder(stage: &Stage) -> String {
 }
 
 /// Writes other than of leases, by one client.
-fn acts(stage: &Stage, client: &str) -> Vec<Logged> {
+fn acts(stage: &Stage, client: &str) -> Vec<LoggedRequest> {
     let mut acts = stage.writes("nodes");
     acts.extend(stage.writes("pods"));
     acts.retain(|it| it.client == client);
@@ -52,7 +52,7 @@ async fn the_second_waits_and_takes_over_when_the_first_ends() {
     assert!(second.controller.health().iter().all(|check| check.problem.is_none()));
     second.end().await;
     assert_eq!(holder(&stage), "");
-    let told: Vec<String> = stage
+    let lease_events: Vec<String> = stage
         .cluster
         .events()
         .into_iter()
@@ -61,7 +61,7 @@ async fn the_second_waits_and_takes_over_when_the_first_ends() {
         .collect();
     let expected =
         ["one became leader", "one stopped leading", "two became leader", "two stopped leading"];
-    assert_eq!(told, expected);
+    assert_eq!(lease_events, expected);
 }
 
 /// Lists of one term do not count in the next.
@@ -76,12 +76,12 @@ async fn a_second_term_begins_with_nothing_listed() {
     // It may lead again, but its watches deliver nothing.
     running.client.faults.turn(|faults| {
         faults.hangs = false;
-        faults.deaf = true;
+        faults.silent_watches = true;
     });
     stage.until("in office", 30, || running.controller.is_leading()).await;
     seconds(5).await;
     assert!(running.controller.is_leading() && !running.controller.has_synced());
-    running.client.faults.mend();
+    running.client.faults.reset();
     stage.until("listed", 5, || running.controller.has_synced()).await;
     running.end().await;
 }
@@ -89,7 +89,7 @@ async fn a_second_term_begins_with_nothing_listed() {
 /// An outage with many pods means thousands of requests at the default rate limit. The leader's
 /// lease must not queue behind them.
 #[tokio::test(start_paused = true)]
-async fn a_flood_of_work_does_not_cost_the_lease() {
+async fn a_flood_of_writes_does_not_cost_the_lease() {
     let stage = Stage::with_nodes(30);
     for node in 0..20 {
         for pod in 0..40 {
@@ -97,12 +97,12 @@ async fn a_flood_of_work_does_not_cost_the_lease() {
         }
     }
     let client = stage.cluster.client("one");
-    let rate = || Arc::new(client.at_rate(20, 30));
-    let clients = Clients { work: rate(), looks: rate(), election: rate() };
+    let rate = || Arc::new(client.with_rate_limit(20, 30));
+    let clients = ApiClients { work: rate(), lease_reads: rate(), election: rate() };
     let running = stage.start_with(client, clients, leader("one"), None);
     seconds(60).await;
     for node in 0..20 {
-        stage.nodes.silence(&format!("node-{node}"));
+        stage.nodes.stop_heartbeats(&format!("node-{node}"));
     }
     let marked = |stage: &Stage| {
         let pod = |number: usize| format!("pod-{}-{}", number / 40, number % 40);
@@ -122,7 +122,7 @@ async fn a_flood_of_work_does_not_cost_the_lease() {
     let renewals: Vec<Instant> = stage
         .writes("leases")
         .into_iter()
-        .filter(|it| it.path.name == "keelson-node-controller" && it.well)
+        .filter(|it| it.path.name == "keelson-node-controller" && it.succeeded)
         .map(|it| it.at)
         .collect();
     let pause = renewals.windows(2).map(|pair| pair[1] - pair[0]).max();
@@ -138,7 +138,7 @@ async fn a_killed_leader_is_followed_within_the_lease() {
     seconds(2).await;
     let second = stage.start_as("two", leader("two"), None);
     seconds(60).await;
-    stage.nodes.silence("node-1");
+    stage.nodes.stop_heartbeats("node-1");
     stage.until("given up", 80, || stage.taints("node-1").len() == 2).await;
     let tainted = Instant::now();
     first.kill();
@@ -183,7 +183,7 @@ async fn a_leader_that_cannot_renew_stops_before_another_may_begin() {
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
         assert!(!old.controller.is_leading());
-        old.client.faults.mend();
+        old.client.faults.reset();
         seconds(40).await;
         assert!(new.controller.is_leading() && !old.controller.is_leading());
     }
@@ -200,7 +200,7 @@ async fn a_clock_that_is_set_costs_nothing_and_a_sleep_the_lease() {
     stage.pod("web", "node-1", &bears(Some(300)));
     let running = stage.start_as("one", leader("one"), None);
     seconds(60).await;
-    stage.nodes.silence("node-1");
+    stage.nodes.stop_heartbeats("node-1");
     stage.until("given up", 80, || stage.taints("node-1").len() == 2).await;
     let tainted = Instant::now();
     seconds(20).await;
@@ -225,7 +225,9 @@ fn assert_acts_of_holders(stage: &Stage, on_its_way: Duration) {
     let mut holder = String::new();
     let mut renewed = None;
     let mut acts = 0;
-    for logged in stage.cluster.log().into_iter().filter(|it| it.well && it.verb != Verb::Read) {
+    for logged in
+        stage.cluster.log().into_iter().filter(|it| it.succeeded && it.verb != ApiVerb::Read)
+    {
         match logged.path.resource.plural {
             "leases" => {
                 let spec = logged.body.as_ref().map(|body| body["spec"].clone());
@@ -242,7 +244,7 @@ fn assert_acts_of_holders(stage: &Stage, on_its_way: Duration) {
                 let body = logged.body.unwrap_or_default();
                 let guarded = body["metadata"]["resourceVersion"].is_string()
                     || body["metadata"]["uid"].is_string();
-                assert!(guarded || logged.verb == Verb::Delete, "{}", logged.path.name);
+                assert!(guarded || logged.verb == ApiVerb::Delete, "{}", logged.path.name);
             }
             _ => {}
         }
@@ -256,14 +258,14 @@ const FLAPPING: [&str; 2] = ["node-10", "node-11"];
 async fn flap(stage: &Stage, second: u64) {
     for (node, period) in FLAPPING.into_iter().zip([3, 5]) {
         if second.is_multiple_of(period) {
-            stage.nodes.say_ready(node, (second / period).is_multiple_of(2));
+            stage.nodes.set_ready(node, (second / period).is_multiple_of(2));
         }
     }
     seconds(1).await;
 }
 
 /// Another client writes to the same nodes and the same list meanwhile.
-fn taint_as_somebody_else(stage: &Stage, nodes: &[&str], round: u64) {
+fn taint_as_another_client(stage: &Stage, nodes: &[&str], round: u64) {
     for node in nodes {
         stage.cluster.edit(&ObjectPath::node(node), |node| {
             let key = format!("example.com/round-{round}");
@@ -279,7 +281,7 @@ fn taint_as_somebody_else(stage: &Stage, nodes: &[&str], round: u64) {
 /// Kills and stalls at any time while nodes come and go: no instance acts without leading, and
 /// everything that must happen does.
 #[tokio::test(start_paused = true)]
-async fn two_fight_while_being_killed_and_stalled() {
+async fn two_controllers_act_one_at_a_time_while_killed_and_stalled() {
     let stage = Stage::with_nodes(12);
     for number in 0..12 {
         let bears = bears((number < 10).then_some(20));
@@ -311,12 +313,12 @@ async fn two_fight_while_being_killed_and_stalled() {
             }),
         }
         if round == 5 {
-            stage.nodes.silence("node-3");
+            stage.nodes.stop_heartbeats("node-3");
         }
         if round == 20 {
-            stage.nodes.silence("node-7");
+            stage.nodes.stop_heartbeats("node-7");
         }
-        taint_as_somebody_else(&stage, &["node-3", "node-7"], round);
+        taint_as_another_client(&stage, &["node-3", "node-7"], round);
         for second in 0..roll(60) {
             flap(&stage, second).await;
             let leading: Vec<bool> =
@@ -324,7 +326,7 @@ async fn two_fight_while_being_killed_and_stalled() {
             watch.push(leading.iter().filter(|leads| **leads).count());
         }
         for running in [&one, &two] {
-            running.as_ref().expect("runs").client.faults.mend();
+            running.as_ref().expect("runs").client.faults.reset();
         }
         for second in 0..20 {
             flap(&stage, second).await;
@@ -333,7 +335,7 @@ async fn two_fight_while_being_killed_and_stalled() {
     assert!(watch.iter().all(|leaders| *leaders <= 1), "two led at once");
     assert!(watch.iter().filter(|leaders| **leaders == 1).count() > watch.len() / 3);
     for node in FLAPPING {
-        stage.nodes.say_ready(node, true);
+        stage.nodes.set_ready(node, true);
     }
     seconds(400).await;
     for number in 0..12 {
@@ -359,11 +361,11 @@ async fn a_write_that_comes_late_changes_nothing_that_changed_meanwhile() {
     let stage = Stage::with_nodes(4);
     let first = stage.start_as("one", leader("one"), None);
     seconds(60).await;
-    stage.nodes.silence("node-1");
+    stage.nodes.stop_heartbeats("node-1");
     first.client.faults.turn(|faults| faults.late = Duration::from_secs(40));
     seconds(56).await;
     // Decided by now, and in flight; the node comes back, and its kubelet writes its status.
-    stage.nodes.revive("node-1");
+    stage.nodes.resume_heartbeats("node-1");
     stage.cluster.edit(&ObjectPath::node("node-1"), |node| {
         node["status"]["conditions"][3]["lastHeartbeatTime"] = "2026-01-02T12:02:00Z".into();
     });
@@ -376,26 +378,27 @@ async fn a_write_that_comes_late_changes_nothing_that_changed_meanwhile() {
 /// A process that is stopped while its requests are queued finds two things at once when it
 /// continues: their turn has come, and its leadership has expired. The latter counts.
 #[tokio::test(start_paused = true)]
-async fn what_waited_for_its_turn_while_we_were_stopped_is_not_sent() {
+async fn a_write_queued_before_a_stop_is_not_sent_after_the_lease_expired() {
     let stage = Stage::with_nodes(10);
     for pod in 0..40 {
         stage.pod(&format!("pod-{pod}"), "node-1", &bears(Some(5)));
     }
     let client = stage.cluster.client("one");
-    let (work, quick) = (Arc::new(client.at_rate(4, 4)), Arc::new(client.clone()));
-    let clients = Clients { work, looks: quick.clone(), election: quick };
+    let (work, quick) = (Arc::new(client.with_rate_limit(4, 4)), Arc::new(client.clone()));
+    let clients = ApiClients { work, lease_reads: quick.clone(), election: quick };
     let running = stage.start_with(client, clients, leader("one"), None);
     seconds(60).await;
-    stage.nodes.silence("node-1");
+    stage.nodes.stop_heartbeats("node-1");
     stage.until("at work", 120, || stage.deletions().len() >= 3).await;
     let stopped = Instant::now();
     tokio::time::advance(Duration::from_secs(60)).await;
     seconds(10).await;
     let log = stage.cluster.log().into_iter();
-    let after: Vec<Logged> =
-        log.filter(|it| it.at > stopped && it.client == "one" && it.verb != Verb::Read).collect();
-    let kind = |it: &Logged| it.path.resource.plural;
-    let claim = after.iter().position(|it| kind(it) == "leases" && it.well);
+    let after: Vec<LoggedRequest> = log
+        .filter(|it| it.at > stopped && it.client == "one" && it.verb != ApiVerb::Read)
+        .collect();
+    let kind = |it: &LoggedRequest| it.path.resource.plural;
+    let claim = after.iter().position(|it| kind(it) == "leases" && it.succeeded);
     let before = &after[..claim.expect("it stands for election again")];
     let strays: Vec<_> = before.iter().filter(|it| ["nodes", "pods"].contains(&kind(it))).collect();
     assert!(strays.is_empty(), "sent without the lease: {strays:?}");

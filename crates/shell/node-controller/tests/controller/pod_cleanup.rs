@@ -45,35 +45,39 @@ async fn a_node_that_only_the_list_missed_keeps_its_pods() {
 /// The confirmation that a node is gone is outdated when its pods are deleted.
 #[tokio::test(start_paused = true)]
 async fn orphans_whose_node_comes_back_are_kept() {
-    for deaf in [false, true] {
+    for silent_watches in [false, true] {
         let stage = Stage::with_nodes(2);
         for number in 0..4 {
             stage.pod(&format!("orphan-{number}"), "node-9", &bears(None));
         }
-        let writes = WriteConfig { at_once: 1, ..WriteConfig::default() };
+        let writes = WriteConfig { max_in_flight: 1, ..WriteConfig::default() };
         let running = stage.start(ControllerConfig { writes, ..ControllerConfig::default() });
         seconds(10).await;
         running.client.faults.turn(|faults| faults.latency = Duration::from_secs(3));
-        let looks = || {
+        let lease_reads = || {
             let log = stage.cluster.log();
             log.into_iter().filter(|it| it.path == ObjectPath::node("node-9")).count()
         };
-        stage.until("looked for", 90, || looks() == 1).await;
+        stage.until("looked for", 90, || lease_reads() == 1).await;
         // It did not exist; now it does, whether or not the watch delivers that.
-        running.client.faults.turn(|faults| faults.deaf = deaf);
+        running.client.faults.turn(|faults| faults.silent_watches = silent_watches);
         stage.cluster.put(&ObjectPath::node("node-9"), json!({"spec": {}, "status": {}}));
         seconds(30).await;
         for number in 0..4 {
             let name = format!("orphan-{number}");
-            assert!(stage.is_kept(&name), "{name}, deaf: {deaf}");
+            assert!(stage.is_kept(&name), "{name}, deaf: {silent_watches}");
             let pod = stage.cluster.pod("default", &name).expect("there");
             assert_eq!(pod.status.phase, "Running");
         }
         let labels = [("namespace", "default"), ("reason", "orphaned")];
         let count = running.metric("pod_gc_collector_force_delete_pods_total", &labels);
         assert_eq!(count, None, "nobody set out to");
-        if !deaf {
-            assert!(looks() <= 2, "whose node is known need not be looked for: {}", looks());
+        if !silent_watches {
+            assert!(
+                lease_reads() <= 2,
+                "whose node is known need not be looked for: {}",
+                lease_reads()
+            );
         }
         running.end().await;
     }
@@ -110,7 +114,7 @@ async fn out_of_service_frees_stuck_pods() {
     stage.pod("other", "node-2", &json!([]));
     let running = stage.start(ControllerConfig::default());
     seconds(60).await;
-    stage.nodes.silence("node-1");
+    stage.nodes.stop_heartbeats("node-1");
     stage.until("sent away", 90, || !stage.is_kept("db")).await;
     seconds(120).await;
     assert!(stage.has_pod("db"), "its kubelet cannot confirm: it is stuck");
@@ -126,7 +130,7 @@ async fn out_of_service_frees_stuck_pods() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn out_of_service_on_a_ready_node_frees_nobody() {
+async fn out_of_service_on_a_ready_node_deletes_no_pod() {
     let stage = Stage::with_nodes(2);
     stage.pod("db", "node-1", &bears(None));
     let running = stage.start(ControllerConfig::default());
@@ -136,7 +140,7 @@ async fn out_of_service_on_a_ready_node_frees_nobody() {
             json!([{"key": "node.kubernetes.io/out-of-service", "effect": "NoSchedule"}]);
     });
     let until = stage.cluster.wall().to_seconds_text();
-    stage.nodes.silence("node-1");
+    stage.nodes.stop_heartbeats("node-1");
     stage.cluster.edit(&ObjectPath::pod("default", "db"), |pod| {
         pod["metadata"]["deletionTimestamp"] = json!(until);
     });
@@ -146,7 +150,7 @@ async fn out_of_service_on_a_ready_node_frees_nobody() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_ended_over_the_threshold_and_the_never_bound() {
+async fn terminated_pods_over_the_threshold_and_unbound_terminating_pods_are_deleted() {
     let stage = Stage::with_nodes(2);
     for number in 0..5 {
         let name = format!("job-{number}");
@@ -180,7 +184,7 @@ async fn a_pod_that_succeeded_meanwhile_is_not_called_failed() {
         let running = stage.start(ControllerConfig::default());
         seconds(10).await;
         running.client.faults.turn(|faults| {
-            faults.deaf = true;
+            faults.silent_watches = true;
             faults.latency = Duration::from_secs(3);
         });
         let pod = ObjectPath::pod("default", "job");
@@ -190,8 +194,8 @@ async fn a_pod_that_succeeded_meanwhile_is_not_called_failed() {
         }
         stage.cluster.edit(&pod, |pod| pod["status"]["phase"] = json!("Succeeded"));
         stage.until("cleared away", 120, || !stage.has_pod("job")).await;
-        let calls_failed = |it: &cluster_fake::Logged| {
-            it.well && it.body.as_ref().is_some_and(|body| body["status"]["phase"] == "Failed")
+        let calls_failed = |it: &cluster_fake::LoggedRequest| {
+            it.succeeded && it.body.as_ref().is_some_and(|body| body["status"]["phase"] == "Failed")
         };
         let failed = stage.writes("pods").iter().filter(|it| calls_failed(it)).count();
         assert_eq!(failed, 0, "after the look: {after_the_look}");

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use cluster_fake::{FakeClient, Logged, Verb};
-use node_controller::{Clients, ControllerConfig};
+use cluster_fake::{ApiVerb, FakeClient, LoggedRequest};
+use node_controller::{ApiClients, ControllerConfig};
 use serde_json::json;
 
 use crate::ranges::ranges;
-use crate::stage::{Running, Stage, leader, seconds};
+use crate::stage::{RunningController, Stage, leader, seconds};
 
 const FENCE: &str = "keelson/range-fence";
 /// Two pod CIDRs, for two of three nodes.
@@ -19,16 +19,16 @@ fn config(identity: &str, cluster: (&str, u8)) -> ControllerConfig {
 }
 
 /// An instance whose writes can be delayed while its lease is renewed.
-fn start(stage: &Stage, name: &str) -> (FakeClient, Running) {
+fn start(stage: &Stage, name: &str) -> (FakeClient, RunningController) {
     let (client, quick) = (stage.cluster.client(name), Arc::new(stage.cluster.client(name)));
     let work = Arc::new(client.clone());
-    let clients = Clients { work, looks: quick.clone(), election: quick };
+    let clients = ApiClients { work, lease_reads: quick.clone(), election: quick };
     (client.clone(), stage.start_with(client, clients, config(name, TWO), None))
 }
 
 /// The fence writes to nodes.
-fn touches(stage: &Stage) -> Vec<Logged> {
-    let is_touch = |it: &Logged| {
+fn touches(stage: &Stage) -> Vec<LoggedRequest> {
+    let is_touch = |it: &LoggedRequest| {
         it.body.as_ref().is_some_and(|body| body["metadata"]["annotations"][FENCE].is_string())
     };
     stage.writes("nodes").into_iter().filter(is_touch).collect()
@@ -55,7 +55,7 @@ async fn a_range_that_arrives_late_is_refused() {
     let (_, second) = start(&stage, "two");
     stage.until("handed out again", 30, || !range(&stage, "node-a").is_empty()).await;
     let sent = || {
-        let is_late = |it: &Logged| it.client == "one" && it.path.name == "node-x";
+        let is_late = |it: &LoggedRequest| it.client == "one" && it.path.name == "node-x";
         stage.writes("nodes").into_iter().find(is_late)
     };
     assert!(sent().is_none(), "it is still on its way");
@@ -63,7 +63,7 @@ async fn a_range_that_arrives_late_is_refused() {
     let late = sent().expect("it came");
     let body = late.body.expect("a patch");
     assert_eq!(body["spec"]["podCIDR"], json!(range(&stage, "node-a")), "the very same range");
-    assert!(!late.well && late.verb == Verb::Patch, "it was refused");
+    assert!(!late.succeeded && late.verb == ApiVerb::Patch, "it was refused");
     seconds(5).await;
     assert_eq!(range(&stage, "node-x"), "");
     // A node with a pod CIDR has no annotation of ours any more; one that waits still has it.
@@ -80,7 +80,7 @@ async fn a_range_that_arrives_late_is_refused() {
 /// A released lease does not exclude writes in flight; a second start without election knows no
 /// predecessor.
 #[tokio::test(start_paused = true)]
-async fn whoever_comes_after_somebody_fences_off_those_without_a_range() {
+async fn a_later_leader_fences_nodes_without_a_range() {
     let stage = Stage::with_nodes(5);
     let (_, first) = start(&stage, "one");
     stage.until("handed out", 10, || !range(&stage, "node-0").is_empty()).await;
@@ -94,7 +94,7 @@ async fn whoever_comes_after_somebody_fences_off_those_without_a_range() {
     let alone = stage.start(ranges(&[TWO], &[]));
     seconds(10).await;
     assert_eq!(touches(&stage).len(), 6, "and not twice with the same value");
-    let versions = touches(&stage).iter().filter(|it| it.well).count();
+    let versions = touches(&stage).iter().filter(|it| it.succeeded).count();
     assert_eq!(versions, 6);
     alone.end().await;
 }
@@ -105,7 +105,7 @@ async fn a_node_that_refuses_does_not_hold_up_ranges_for_ever() {
     let stage = Stage::with_nodes(3);
     let client = stage.cluster.client("one");
     client.faults.turn(|faults| faults.refused = vec!["node-1".to_owned()]);
-    let clients = Clients::one(Arc::new(client.clone()));
+    let clients = ApiClients::one(Arc::new(client.clone()));
     let config = ranges(&[("10.1.0.0/16", 24)], &[]);
     let running = stage.start_with(client, clients, config, None);
     seconds(100).await;
@@ -129,8 +129,8 @@ async fn a_node_that_refuses_does_not_hold_up_ranges_for_ever() {
 
 /// Under every fault of the fence's writes: it opens, and no CIDR is assigned twice.
 #[tokio::test(start_paused = true)]
-async fn a_fence_opens_through_every_kind_of_trouble() {
-    let kinds: [fn(&mut cluster_fake::Faults); 5] = [
+async fn a_fence_opens_despite_every_kind_of_write_error() {
+    let kinds: [fn(&mut cluster_fake::ClientFaults); 5] = [
         |faults| faults.conflict_every = 2,
         |faults| faults.lose_answer_every = 2,
         |faults| faults.unreadable_every = 1,

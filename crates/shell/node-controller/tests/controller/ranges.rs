@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use node_controller::{Clients, ClusterRange, ControllerConfig, RangesConfig};
+use node_controller::{ApiClients, ClusterRange, ControllerConfig, RangesConfig};
 use pod_model::parse_cidr;
 use ports::cluster_api::ObjectPath;
 use serde_json::json;
@@ -51,7 +51,7 @@ async fn every_node_gets_its_own_of_each_family() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn exhaustion_is_told_and_ends_when_a_node_goes() {
+async fn an_exhausted_range_is_an_event_and_a_deleted_node_frees_its_range() {
     let stage = Stage::with_nodes(3);
     let running = stage.start(ranges(&[("10.1.0.0/23", 24)], &[]));
     seconds(5).await;
@@ -61,8 +61,8 @@ async fn exhaustion_is_told_and_ends_when_a_node_goes() {
         .collect();
     let [without] = without.as_slice() else { panic!("{without:?}") };
     let events = stage.cluster.events();
-    let told = events.iter().find(|event| event.reason == "CIDRNotAvailable").expect("told");
-    assert_eq!((&told.about.name, told.component.as_str()), (without, "cidrAllocator"));
+    let found = events.iter().find(|event| event.reason == "CIDRNotAvailable").expect("told");
+    assert_eq!((&found.about.name, found.component.as_str()), (without, "cidrAllocator"));
     let other = if without == "node-0" { "node-1" } else { "node-0" };
     let freed = stage.node(other).spec.pod_cidrs;
     stage.cluster.remove(&ObjectPath::node(other));
@@ -73,23 +73,23 @@ async fn exhaustion_is_told_and_ends_when_a_node_goes() {
 
 /// A response that does not parse may be a success: the CIDR stays allocated.
 #[tokio::test(start_paused = true)]
-async fn a_range_with_a_garbled_answer_is_nobody_elses() {
+async fn a_range_with_an_unreadable_answer_stays_allocated() {
     let stage = Stage::with_nodes(2);
     let client = stage.cluster.client("one");
     client.faults.turn(|faults| {
         faults.latency = Duration::from_secs(4);
         faults.unreadable_every = 1;
     });
-    let clients = Clients::one(Arc::new(client.clone()));
+    let clients = ApiClients::one(Arc::new(client.clone()));
     let config = ranges(&[("10.1.0.0/23", 24)], &[]);
     let running = stage.start_with(client, clients, config, None);
     seconds(1).await;
     // Another node's event precedes those of the two writes, and all are late.
-    running.client.faults.turn(|faults| faults.deaf = true);
+    running.client.faults.turn(|faults| faults.silent_watches = true);
     stage.nodes.join("node-2", &json!({}));
     stage.until("written", 20, || cidrs(&stage, 2).iter().all(|it| it.len() == 1)).await;
     seconds(1).await;
-    running.client.faults.turn(|faults| faults.deaf = false);
+    running.client.faults.turn(|faults| faults.silent_watches = false);
     seconds(120).await;
     let all = cidrs(&stage, 3);
     let distinct: BTreeSet<&String> = all.iter().flatten().collect();
@@ -104,7 +104,7 @@ async fn a_range_with_a_garbled_answer_is_nobody_elses() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_clash_and_nonsense_are_told_and_hold_up_nobody() {
+async fn conflicting_and_invalid_ranges_are_events_and_block_no_other_node() {
     let stage = Stage::with_nodes(5);
     for (node, cidr) in
         [("node-0", "10.1.7.0/24"), ("node-1", "10.1.7.0/24"), ("node-2", "all of them")]
@@ -119,12 +119,12 @@ async fn a_clash_and_nonsense_are_told_and_hold_up_nobody() {
     assert_eq!(stage.node("node-3").spec.pod_cidrs.len(), 1);
     assert_eq!(stage.node("node-4").spec.pod_cidrs.len(), 1);
     assert_eq!(stage.node("node-2").spec.pod_cidrs, ["all of them"]);
-    let told: Vec<String> = ["node-0", "node-1", "node-2"]
+    let found: Vec<String> = ["node-0", "node-1", "node-2"]
         .into_iter()
         .flat_map(|node| stage.cluster.reasons(node))
         .filter(|reason| reason == "CIDRConflict")
         .collect();
-    assert_eq!(told.len(), 2, "one of the two, and the one that is no range");
+    assert_eq!(found.len(), 2, "one of the two, and the one that is no range");
     running.end().await;
 }
 
@@ -141,8 +141,8 @@ async fn a_node_that_becomes_unreadable_keeps_its_range() {
     stage.cluster.compact();
     seconds(2).await;
     stage.nodes.join("node-2", &json!({}));
-    let told = || stage.cluster.reasons("node-2");
-    stage.until("none is left", 10, || told().contains(&"CIDRNotAvailable".to_owned())).await;
+    let found = || stage.cluster.reasons("node-2");
+    stage.until("none is left", 10, || found().contains(&"CIDRNotAvailable".to_owned())).await;
     assert_eq!(stage.node("node-2").spec.pod_cidrs, [] as [&str; 0], "node-0 has {had:?}");
     assert!(!stage.cluster.reasons("node-0").contains(&"RemovingNode".to_owned()));
     // A node that is truly gone leaves it to a waiting node.
@@ -175,8 +175,8 @@ async fn no_range_is_handed_out_beside_a_listed_node_that_cannot_be_read() {
         assert_eq!(others(), [] as [&str; 0]);
         for node in ["node-1", "node-3"] {
             let why = running.controller.explain(node).await;
-            let told = |note: &String| note.contains("cannot be read") && note.contains("node-0");
-            assert!(why.notes.iter().any(told), "{why}");
+            let found = |note: &String| note.contains("cannot be read") && note.contains("node-0");
+            assert!(why.notes.iter().any(found), "{why}");
         }
         let why = running.controller.explain("node-0").await;
         assert!(why.outlook.contains("cannot read"), "{why}");
@@ -197,7 +197,7 @@ async fn no_range_is_handed_out_beside_a_listed_node_that_cannot_be_read() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn lost_answers_and_conflicts_hand_out_nothing_twice() {
+async fn lost_answers_and_conflicts_allocate_no_range_twice() {
     for (conflict_every, lose_answer_every) in [(2, 0), (0, 2), (3, 2)] {
         let stage = Stage::with_nodes(30);
         let running = stage.start(ranges(&[("10.1.0.0/18", 24)], &[]));

@@ -3,8 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use cluster_fake::{FakeClient, FakeCluster, HollowNodes, Logged, Verb};
-use node_controller::{Clients, ControllerConfig, LeaderConfig, NodeController, Surroundings};
+use cluster_fake::{ApiVerb, FakeClient, FakeCluster, HollowNodes, LoggedRequest};
+use node_controller::{
+    ApiClients, ControllerConfig, LeaderConfig, NodeController, SystemEnvironment,
+};
 use ports::cluster_api::ObjectPath;
 use ports::cluster_objects::Node;
 use ports::{ApiTime, CloudProvider};
@@ -16,7 +18,7 @@ use tokio::time::{Instant, sleep};
 pub(crate) const NOON: &str = "2026-01-02T12:00:00Z";
 
 /// The machine's wall clock, with any offset.
-pub(crate) struct Machine {
+pub(crate) struct FakeMachine {
     cluster: FakeCluster,
     pub(crate) off_seconds: std::sync::atomic::AtomicI64,
     pub(crate) slept_seconds: std::sync::atomic::AtomicU64,
@@ -24,7 +26,7 @@ pub(crate) struct Machine {
     began: Instant,
 }
 
-impl Machine {
+impl FakeMachine {
     pub(crate) fn new(cluster: &FakeCluster) -> Arc<Self> {
         Arc::new(Self {
             cluster: cluster.clone(),
@@ -36,7 +38,7 @@ impl Machine {
     }
 }
 
-impl Surroundings for Machine {
+impl SystemEnvironment for FakeMachine {
     fn wall(&self) -> ApiTime {
         let off = self.off_seconds.load(std::sync::atomic::Ordering::Relaxed);
         ApiTime::from_nanos(self.cluster.wall().nanos() + off * 1_000_000_000)
@@ -59,15 +61,15 @@ impl Surroundings for Machine {
 }
 
 /// A running controller.
-pub(crate) struct Running {
+pub(crate) struct RunningController {
     pub(crate) controller: NodeController,
     pub(crate) client: FakeClient,
-    pub(crate) machine: Arc<Machine>,
+    pub(crate) machine: Arc<FakeMachine>,
     end: Option<oneshot::Sender<()>>,
     task: JoinHandle<()>,
 }
 
-impl Running {
+impl RunningController {
     /// Stops it as SIGTERM would.
     pub(crate) async fn end(mut self) {
         if let Some(end) = self.end.take() {
@@ -114,7 +116,7 @@ impl Stage {
         stage
     }
 
-    pub(crate) fn start(&self, config: ControllerConfig) -> Running {
+    pub(crate) fn start(&self, config: ControllerConfig) -> RunningController {
         self.start_as("one", config, None)
     }
 
@@ -123,9 +125,9 @@ impl Stage {
         name: &str,
         config: ControllerConfig,
         cloud: Option<Arc<dyn CloudProvider>>,
-    ) -> Running {
+    ) -> RunningController {
         let client = self.cluster.client(name);
-        let clients = Clients::one(Arc::new(client.clone()));
+        let clients = ApiClients::one(Arc::new(client.clone()));
         self.start_with(client, clients, config, cloud)
     }
 
@@ -133,18 +135,18 @@ impl Stage {
     pub(crate) fn start_with(
         &self,
         client: FakeClient,
-        clients: Clients,
+        clients: ApiClients,
         config: ControllerConfig,
         cloud: Option<Arc<dyn CloudProvider>>,
-    ) -> Running {
-        launch(client, clients, config, cloud, Machine::new(&self.cluster))
+    ) -> RunningController {
+        launch(client, clients, config, cloud, FakeMachine::new(&self.cluster))
     }
 
     /// Starts one on a machine whose wall clock is this many seconds off.
-    pub(crate) fn start_off(&self, seconds: i64, config: ControllerConfig) -> Running {
+    pub(crate) fn start_off(&self, seconds: i64, config: ControllerConfig) -> RunningController {
         let client = self.cluster.client("one");
-        let clients = Clients::one(Arc::new(client.clone()));
-        let machine = Machine::new(&self.cluster);
+        let clients = ApiClients::one(Arc::new(client.clone()));
+        let machine = FakeMachine::new(&self.cluster);
         machine.off_seconds.store(seconds, std::sync::atomic::Ordering::Relaxed);
         launch(client, clients, config, None, machine)
     }
@@ -210,15 +212,15 @@ impl Stage {
     }
 
     /// Writes to this kind of object.
-    pub(crate) fn writes(&self, plural: &str) -> Vec<Logged> {
+    pub(crate) fn writes(&self, plural: &str) -> Vec<LoggedRequest> {
         let log = self.cluster.log().into_iter();
-        log.filter(|it| it.verb != Verb::Read && it.path.resource.plural == plural).collect()
+        log.filter(|it| it.verb != ApiVerb::Read && it.path.resource.plural == plural).collect()
     }
 
     /// Deletions of pods that succeeded.
-    pub(crate) fn deletions(&self) -> Vec<Logged> {
+    pub(crate) fn deletions(&self) -> Vec<LoggedRequest> {
         let writes = self.writes("pods").into_iter();
-        writes.filter(|it| it.verb == Verb::Delete && it.well).collect()
+        writes.filter(|it| it.verb == ApiVerb::Delete && it.succeeded).collect()
     }
 
     /// Waits until the condition holds; returns the seconds that took.
@@ -234,11 +236,11 @@ impl Stage {
 
 fn launch(
     client: FakeClient,
-    clients: Clients,
+    clients: ApiClients,
     config: ControllerConfig,
     cloud: Option<Arc<dyn CloudProvider>>,
-    machine: Arc<Machine>,
-) -> Running {
+    machine: Arc<FakeMachine>,
+) -> RunningController {
     let controller =
         NodeController::new(config, clients, cloud, machine.clone()).expect("a sound config");
     let (end, ended) = oneshot::channel::<()>();
@@ -249,7 +251,7 @@ fn launch(
         })
         .await;
     });
-    Running { controller, client, machine, end: Some(end), task }
+    RunningController { controller, client, machine, end: Some(end), task }
 }
 
 pub(crate) async fn seconds(count: u64) {

@@ -11,7 +11,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use mount_table::{Mount, MountTable};
+use mount_table::{MountInfo, MountTable};
 
 /// The prefix of every bed's cgroup.
 pub(crate) const PREFIX: &str = "keelson-bed-";
@@ -22,7 +22,7 @@ const REMOVAL: Duration = Duration::from_secs(10);
 
 /// One hierarchy that is mounted on this machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Hierarchy {
+pub(crate) struct CgroupHierarchy {
     /// As in `/proc/self/cgroup`: `memory`, `cpu,cpuacct`, `name=systemd`; empty for v2.
     pub controllers: String,
     pub mount_point: PathBuf,
@@ -32,13 +32,13 @@ pub(crate) struct Hierarchy {
 
 /// The cgroup layout that programs in a bed see.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Layout {
+pub(super) enum BedCgroupLayout {
     V1,
     V2,
 }
 
 /// Every mounted hierarchy.
-pub(crate) fn mounted() -> Result<Vec<Hierarchy>> {
+pub(crate) fn mounted() -> Result<Vec<CgroupHierarchy>> {
     let own = fs::read("/proc/self/cgroup").context("/proc/self/cgroup")?;
     let table = MountTable::read().context(mount_table::PATH)?;
     let found = parse(&String::from_utf8_lossy(&own), &table);
@@ -49,18 +49,25 @@ pub(crate) fn mounted() -> Result<Vec<Hierarchy>> {
 }
 
 /// The hierarchies that a bed gets: the v1 ones if any controller is on v1.
-pub(super) fn of_a_bed() -> Result<(Layout, Vec<Hierarchy>)> {
+pub(super) fn of_a_bed() -> Result<(BedCgroupLayout, Vec<CgroupHierarchy>)> {
     let all = mounted()?;
-    let has_controller =
-        |one: &Hierarchy| !one.controllers.is_empty() && !one.controllers.starts_with("name=");
+    let has_controller = |one: &CgroupHierarchy| {
+        !one.controllers.is_empty() && !one.controllers.starts_with("name=")
+    };
     if all.iter().any(has_controller) {
-        Ok((Layout::V1, all.into_iter().filter(|one| !one.controllers.is_empty()).collect()))
+        Ok((
+            BedCgroupLayout::V1,
+            all.into_iter().filter(|one| !one.controllers.is_empty()).collect(),
+        ))
     } else {
-        Ok((Layout::V2, all.into_iter().filter(|one| one.controllers.is_empty()).collect()))
+        Ok((
+            BedCgroupLayout::V2,
+            all.into_iter().filter(|one| one.controllers.is_empty()).collect(),
+        ))
     }
 }
 
-pub(super) fn parse(own_cgroups: &str, table: &MountTable) -> Vec<Hierarchy> {
+pub(super) fn parse(own_cgroups: &str, table: &MountTable) -> Vec<CgroupHierarchy> {
     let mut found = Vec::new();
     for line in own_cgroups.lines() {
         let mut fields = line.splitn(3, ':').skip(1);
@@ -72,13 +79,13 @@ pub(super) fn parse(own_cgroups: &str, table: &MountTable) -> Vec<Hierarchy> {
         // A mount may show only a part of its hierarchy; what is above it cannot be reached.
         let below = Path::new(path).strip_prefix(&mount.root).unwrap_or(Path::new(path));
         let own = mount_point.join(below.strip_prefix("/").unwrap_or(below));
-        found.push(Hierarchy { controllers: controllers.to_owned(), mount_point, own });
+        found.push(CgroupHierarchy { controllers: controllers.to_owned(), mount_point, own });
     }
     found
 }
 
 /// Whether this is the mount of the hierarchy with these controllers.
-fn has_controllers(mount: &Mount<'_>, controllers: &str) -> bool {
+fn has_controllers(mount: &MountInfo<'_>, controllers: &str) -> bool {
     if controllers.is_empty() {
         return mount.is_of_type("cgroup2");
     }
@@ -88,12 +95,12 @@ fn has_controllers(mount: &Mount<'_>, controllers: &str) -> bool {
 
 /// The cgroups that a bed will have: where it starts, and for v2 the leaf it moves to.
 #[derive(Debug)]
-pub(super) struct BedCgroups {
-    pub layout: Layout,
+pub(super) struct BedCgroupPlan {
+    pub layout: BedCgroupLayout,
     pub roots: Vec<PathBuf>,
 }
 
-impl BedCgroups {
+impl BedCgroupPlan {
     /// Chooses the paths without creating them: they are recorded on disk first.
     pub(super) fn plan(identity: &str) -> Result<Self> {
         let (layout, hierarchies) = of_a_bed()?;
@@ -101,8 +108,8 @@ impl BedCgroups {
             .iter()
             .map(|hierarchy| {
                 let parent = match layout {
-                    Layout::V1 => hierarchy.own.clone(),
-                    Layout::V2 => parent_with_controllers(hierarchy),
+                    BedCgroupLayout::V1 => hierarchy.own.clone(),
+                    BedCgroupLayout::V2 => parent_with_controllers(hierarchy),
                 };
                 parent.join(format!("{PREFIX}{identity}"))
             })
@@ -110,12 +117,12 @@ impl BedCgroups {
         Ok(Self { layout, roots })
     }
 
-    pub(super) fn make(&self) -> Result<()> {
+    pub(super) fn create(&self) -> Result<()> {
         for root in &self.roots {
             fs::create_dir(root).with_context(|| format!("make cgroup {}", root.display()))?;
             match self.layout {
-                Layout::V1 => copy_cpuset(root)?,
-                Layout::V2 => {
+                BedCgroupLayout::V1 => copy_cpuset(root)?,
+                BedCgroupLayout::V2 => {
                     let leaf = root.join(LEAF);
                     fs::create_dir(&leaf)
                         .with_context(|| format!("make cgroup {}", leaf.display()))?;
@@ -131,8 +138,8 @@ impl BedCgroups {
         let procs = |root: &PathBuf| root.join("cgroup.procs");
         let before = self.roots.iter().map(procs).collect();
         let after = match self.layout {
-            Layout::V1 => Vec::new(),
-            Layout::V2 => self.roots.iter().map(|root| procs(&root.join(LEAF))).collect(),
+            BedCgroupLayout::V1 => Vec::new(),
+            BedCgroupLayout::V2 => self.roots.iter().map(|root| procs(&root.join(LEAF))).collect(),
         };
         (before, after)
     }
@@ -155,7 +162,7 @@ fn copy_cpuset(root: &Path) -> Result<()> {
 
 /// The nearest cgroup, from our own upwards, that can give its children all of its controllers: one
 /// that holds processes cannot.
-fn parent_with_controllers(hierarchy: &Hierarchy) -> PathBuf {
+fn parent_with_controllers(hierarchy: &CgroupHierarchy) -> PathBuf {
     for candidate in hierarchy.own.ancestors() {
         if !candidate.starts_with(&hierarchy.mount_point) {
             break;

@@ -21,7 +21,7 @@ const ORDER: &str = "KEELSON_BED_ORDER";
 const DESCRIPTOR: &str = "KEELSON_BED_DESCRIPTOR";
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Role {
+pub(super) enum BedRole {
     Warden,
     Init,
     Inside,
@@ -38,7 +38,7 @@ pub enum CommandOutput {
 
 /// Everything that the warden and init need to know.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub(super) struct Order {
+pub(super) struct BedSpec {
     pub name: String,
     pub deadline_milliseconds: u64,
     pub command: Vec<String>,
@@ -52,37 +52,38 @@ pub(super) struct Order {
     pub owner: i32,
     /// Set by the warden: the bed's identity, and its directory on the host.
     pub identity: String,
-    pub folder: PathBuf,
+    #[serde(rename = "folder")]
+    pub dir: PathBuf,
 }
 
 /// The role and order of this process, if it has one.
-pub(super) fn received() -> Result<Option<(Role, Order)>> {
+pub(super) fn role_from_environment() -> Result<Option<(BedRole, BedSpec)>> {
     let Ok(role) = env::var(ROLE) else { return Ok(None) };
     let role = match role.as_str() {
-        "warden" => Role::Warden,
-        "init" => Role::Init,
-        "inside" => Role::Inside,
+        "warden" => BedRole::Warden,
+        "init" => BedRole::Init,
+        "inside" => BedRole::Inside,
         other => bail!("{ROLE}={other:?}: expected warden, init or inside"),
     };
-    let order = env::var(ORDER).with_context(|| format!("{ROLE} is set, but not {ORDER}"))?;
-    let order = serde_json::from_str(&order).with_context(|| format!("read {ORDER}"))?;
-    Ok(Some((role, order)))
+    let spec = env::var(ORDER).with_context(|| format!("{ROLE} is set, but not {ORDER}"))?;
+    let spec = serde_json::from_str(&spec).with_context(|| format!("read {ORDER}"))?;
+    Ok(Some((role, spec)))
 }
 
 /// Gives a command its role and order. `descriptor` is announced; the caller makes it inheritable
 /// in the child with [`keep_open`].
-pub(super) fn give(
+pub(super) fn set_role(
     command: &mut Command,
-    role: Role,
-    order: &Order,
+    role: BedRole,
+    spec: &BedSpec,
     descriptor: Option<RawFd>,
 ) -> Result<()> {
     let role = match role {
-        Role::Warden => "warden",
-        Role::Init => "init",
-        Role::Inside => "inside",
+        BedRole::Warden => "warden",
+        BedRole::Init => "init",
+        BedRole::Inside => "inside",
     };
-    command.env(ROLE, role).env(ORDER, serde_json::to_string(order)?);
+    command.env(ROLE, role).env(ORDER, serde_json::to_string(spec)?);
     match descriptor {
         Some(number) => command.env(DESCRIPTOR, number.to_string()),
         None => command.env_remove(DESCRIPTOR),

@@ -22,9 +22,9 @@ use rustix::mount::{
 use rustix::process::{Pid, WaitOptions, WaitStatus, wait};
 use rustix::system::sethostname;
 
-use super::cgroups::{self, Hierarchy, Layout};
-use super::handover::{self, Order, Role};
-use super::inside::{ENTERED, FOLDER, TEMPORARY};
+use super::cgroups::{self, BedCgroupLayout, CgroupHierarchy};
+use super::handover::{self, BedRole, BedSpec};
+use super::inside::{DIR, ENTERED, TEMPORARY};
 use super::{EXIT_NO_BED, network};
 
 /// Kernel file systems below `/sys` that a new sysfs would hide and programs ask for.
@@ -32,8 +32,8 @@ const BELOW_SYS: [(&str, &str); 2] =
     [("securityfs", "/sys/kernel/security"), ("bpf", "/sys/fs/bpf")];
 
 /// Runs init until the bed ends.
-pub(super) fn run(order: &Order) -> ! {
-    let status = match live(order) {
+pub(super) fn run(spec: &BedSpec) -> ! {
+    let status = match run_init(spec) {
         Ok(status) => status,
         Err(error) => {
             eprintln!("no bed: {error:#}");
@@ -43,18 +43,18 @@ pub(super) fn run(order: &Order) -> ! {
     std::process::exit(status)
 }
 
-fn live(order: &Order) -> Result<i32> {
+fn run_init(spec: &BedSpec) -> Result<i32> {
     watch_lifeline(handover::take_descriptor()?);
-    furnish(order)?;
-    let (program, arguments) = order.command.split_first().context("no command was given")?;
+    prepare_root(spec)?;
+    let (program, arguments) = spec.command.split_first().context("no command was given")?;
     let mut command = Command::new(program);
-    command.args(arguments).env("TMPDIR", Path::new(FOLDER).join(TEMPORARY));
-    handover::give(&mut command, Role::Inside, order, None)?;
+    command.args(arguments).env("TMPDIR", Path::new(DIR).join(TEMPORARY));
+    handover::set_role(&mut command, BedRole::Inside, spec, None)?;
     let child = command.spawn().with_context(|| format!("run {program}"))?;
     let child = i32::try_from(child.id()).ok().and_then(Pid::from_raw).context("child's id")?;
     let status = reap_until(child)?;
-    if status == 0 && order.must_enter && !Path::new(FOLDER).join(ENTERED).exists() {
-        anyhow::bail!("the test ended well without reaching its body: is {} its name?", order.name);
+    if status == 0 && spec.must_enter && !Path::new(DIR).join(ENTERED).exists() {
+        anyhow::bail!("the test ended well without reaching its body: is {} its name?", spec.name);
     }
     Ok(status)
 }
@@ -75,35 +75,35 @@ fn watch_lifeline(lifeline: OwnedFd) {
 fn reap_until(child: Pid) -> Result<i32> {
     loop {
         match wait(WaitOptions::empty()) {
-            Ok(Some((ended, status))) if ended == child => return Ok(plain_status(status)),
+            Ok(Some((ended, status))) if ended == child => return Ok(shell_status(status)),
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
             Err(error) => return Err(error).context("wait for the command"),
         }
     }
 }
 
-fn plain_status(status: WaitStatus) -> i32 {
+fn shell_status(status: WaitStatus) -> i32 {
     status.exit_status().or_else(|| status.terminating_signal().map(|one| 128 + one)).unwrap_or(-1)
 }
 
-fn furnish(order: &Order) -> Result<()> {
-    let name = format!("bed-{}", order.identity);
+fn prepare_root(spec: &BedSpec) -> Result<()> {
+    let name = format!("bed-{}", spec.identity);
     sethostname(name.as_bytes()).context("set the host name")?;
     // Read before the new /sys hides them.
     let (layout, hierarchies) = cgroups::of_a_bed()?;
-    let folder = OpenOptions::new()
+    let dir = OpenOptions::new()
         .read(true)
         .custom_flags(rustix::fs::OFlags::DIRECTORY.bits().cast_signed())
-        .open(&order.folder)
-        .with_context(|| format!("open {}", order.folder.display()))?;
+        .open(&spec.dir)
+        .with_context(|| format!("open {}", spec.dir.display()))?;
     // Nothing from here may reach the host's mount table.
     mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC)
         .context("part from the host's mounts")?;
     replace("proc", "/proc")?;
     mount_sys(layout, &hierarchies)?;
-    own_null()?;
+    mount_null_device()?;
     mount_new("tmpfs", "/dev/shm", "mode=1777")?;
-    mount_folders(&folder)?;
+    mount_dirs(&dir)?;
     write_etc(&name)?;
     network::bring_up()?;
     // Mounts of one part (a volume) must be seen by another (a container runtime).
@@ -113,7 +113,7 @@ fn furnish(order: &Order) -> Result<()> {
 
 /// Gives the bed its own `/dev/null`, so that a test or part that changes its mode does not change
 /// the host's.
-fn own_null() -> Result<()> {
+fn mount_null_device() -> Result<()> {
     let (table, node) = ("/dev/shm", "/dev/shm/null");
     mount_new("tmpfs", table, "mode=755")?;
     let number = rustix::fs::makedev(1, 3);
@@ -142,7 +142,7 @@ fn replace(kind: &str, target: &str) -> Result<()> {
 }
 
 /// A new sysfs shows this network namespace's links; cgroups show the bed's own as their roots.
-fn mount_sys(layout: Layout, hierarchies: &[Hierarchy]) -> Result<()> {
+fn mount_sys(layout: BedCgroupLayout, hierarchies: &[CgroupHierarchy]) -> Result<()> {
     let mounts = MountTable::read().context(mount_table::PATH)?;
     replace("sysfs", "/sys")?;
     for (kind, target) in BELOW_SYS {
@@ -150,7 +150,7 @@ fn mount_sys(layout: Layout, hierarchies: &[Hierarchy]) -> Result<()> {
             mount_new(kind, target, "")?;
         }
     }
-    if layout == Layout::V2 {
+    if layout == BedCgroupLayout::V2 {
         return mount_new("cgroup2", "/sys/fs/cgroup", "");
     }
     mount_new("tmpfs", "/sys/fs/cgroup", "mode=755")?;
@@ -165,7 +165,7 @@ fn mount_sys(layout: Layout, hierarchies: &[Hierarchy]) -> Result<()> {
 }
 
 /// Where controllers share a hierarchy (`cpu,cpuacct`), each also has a link of its own name.
-fn link_joint_controllers(hierarchy: &Hierarchy, target: &Path) -> Result<()> {
+fn link_joint_controllers(hierarchy: &CgroupHierarchy, target: &Path) -> Result<()> {
     let (Some(parent), Some(name)) = (target.parent(), target.file_name()) else { return Ok(()) };
     for controller in hierarchy.controllers.split(',') {
         if controller.starts_with("name=") || parent.join(controller).exists() {
@@ -178,16 +178,16 @@ fn link_joint_controllers(hierarchy: &Hierarchy, target: &Path) -> Result<()> {
 }
 
 /// `/run` is new; `/var`, `/etc` and `/usr` are overlays whose writes go to the bed's directory.
-fn mount_folders(folder: &File) -> Result<()> {
+fn mount_dirs(dir: &File) -> Result<()> {
     mount_new("tmpfs", "/run", "mode=755")?;
     let make =
         |path: &Path| fs::create_dir_all(path).with_context(|| format!("make {}", path.display()));
-    make(Path::new(FOLDER))?;
-    mount_bind(format!("/proc/self/fd/{}", folder.as_raw_fd()), FOLDER)
-        .with_context(|| format!("mount the bed's folder on {FOLDER}"))?;
+    make(Path::new(DIR))?;
+    mount_bind(format!("/proc/self/fd/{}", dir.as_raw_fd()), DIR)
+        .with_context(|| format!("mount the bed's folder on {DIR}"))?;
     make(Path::new("/run/lock"))?;
     for covered in ["var", "etc", "usr"] {
-        let layers = Path::new(FOLDER).join(".layers").join(covered);
+        let layers = Path::new(DIR).join(".layers").join(covered);
         let (upper, work) = (layers.join("upper"), layers.join("work"));
         make(&upper)?;
         make(&work)?;
@@ -197,7 +197,7 @@ fn mount_folders(folder: &File) -> Result<()> {
     }
     // A kubelet's root must be a plain file system: runtimes put overlays of their own on it.
     let kubelet = Path::new("/var/lib/kubelet");
-    let real: PathBuf = Path::new(FOLDER).join("var-lib-kubelet");
+    let real: PathBuf = Path::new(DIR).join("var-lib-kubelet");
     make(&real)?;
     make(kubelet)?;
     mount_bind(&real, kubelet).with_context(|| format!("mount {}", kubelet.display()))

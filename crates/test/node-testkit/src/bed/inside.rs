@@ -12,10 +12,10 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use rustix::mount::{MountFlags, mount};
 
-use super::handover::Order;
+use super::handover::BedSpec;
 
 /// Where the bed's directory is mounted inside.
-pub(crate) const FOLDER: &str = "/run/bed";
+pub(crate) const DIR: &str = "/run/bed";
 /// Written by the test's body when it is reached.
 pub(super) const ENTERED: &str = ".entered";
 /// The directory of logs within the bed's directory.
@@ -31,10 +31,10 @@ pub struct Bed {
 }
 
 impl Bed {
-    pub(super) fn new(order: &Order) -> Self {
+    pub(super) fn new(spec: &BedSpec) -> Self {
         // The warden's clock started earlier, and the warden enforces the deadline.
-        let deadline = Duration::from_millis(order.deadline_milliseconds);
-        Self { name: order.name.clone(), ends: Instant::now() + deadline }
+        let deadline = Duration::from_millis(spec.deadline_milliseconds);
+        Self { name: spec.name.clone(), ends: Instant::now() + deadline }
     }
 
     #[must_use]
@@ -44,16 +44,16 @@ impl Bed {
 
     /// The bed's own directory: on the host's file system, removed with the bed.
     #[must_use]
-    pub fn folder(&self) -> &'static Path {
-        Path::new(FOLDER)
+    pub fn dir(&self) -> &'static Path {
+        Path::new(DIR)
     }
 
     /// A directory in the bed's own directory, created if it does not exist.
     ///
     /// # Errors
     /// When it cannot be created.
-    pub fn make_folder(&self, name: &str) -> Result<PathBuf> {
-        let path = self.folder().join(name);
+    pub fn create_dir(&self, name: &str) -> Result<PathBuf> {
+        let path = self.dir().join(name);
         fs::create_dir_all(&path).with_context(|| format!("make {}", path.display()))?;
         Ok(path)
     }
@@ -65,7 +65,7 @@ impl Bed {
     /// When they cannot be mounted.
     pub fn mount_odd_names(&self) -> Result<()> {
         for name in [&b"\xff\xfe"[..], b"a b\\040\n\t#-"] {
-            let target = self.folder().join("odd").join(OsStr::from_bytes(name));
+            let target = self.dir().join("odd").join(OsStr::from_bytes(name));
             fs::create_dir_all(&target).with_context(|| format!("make {}", target.display()))?;
             mount("", &target, "tmpfs", MountFlags::empty(), None)
                 .with_context(|| format!("mount a tmpfs on {}", target.display()))?;
@@ -76,7 +76,7 @@ impl Bed {
     /// The directory whose files are kept when the test fails.
     #[must_use]
     pub fn logs(&self) -> PathBuf {
-        self.folder().join(LOGS)
+        self.dir().join(LOGS)
     }
 
     /// The time until the deadline.
@@ -86,7 +86,7 @@ impl Bed {
     }
 
     pub(super) fn mark_entered(&self) -> Result<()> {
-        let path = self.folder().join(ENTERED);
+        let path = self.dir().join(ENTERED);
         fs::write(&path, b"").with_context(|| format!("write {}", path.display()))
     }
 }

@@ -14,12 +14,12 @@ use anyhow::{Context, Result, bail};
 use rustix::process::{geteuid, getpid, setsid};
 use serde::{Deserialize, Serialize};
 
-use super::handover::{self, CommandOutput, Order, Role};
-use super::{EXIT_DEADLINE, EXIT_NO_BED, lodging, logs};
+use super::handover::{self, BedRole, BedSpec, CommandOutput};
+use super::{EXIT_DEADLINE, EXIT_NO_BED, host_dir, logs};
 
 /// A command to run in a bed.
 #[derive(Debug, Clone)]
-pub struct Request {
+pub struct BedRequest {
     pub name: String,
     pub deadline: Duration,
     pub command: Vec<String>,
@@ -34,7 +34,7 @@ pub struct Request {
 
 /// How a bed ended. `logs` is there when they were kept.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Outcome {
+pub enum BedOutcome {
     /// The command ended by itself; a signal counts as 128 and its number.
     Exited { status: i32, logs: Option<PathBuf> },
     /// The deadline passed and everything was killed.
@@ -43,7 +43,7 @@ pub enum Outcome {
     Failed { reason: String, logs: Option<PathBuf> },
 }
 
-impl Outcome {
+impl BedOutcome {
     /// The exit status for a program that ran the bed.
     #[must_use]
     pub fn exit_status(&self) -> i32 {
@@ -75,9 +75,9 @@ impl Outcome {
             }
             Self::Failed { reason, .. } => reason.clone(),
         };
-        let Some(folder) = self.logs() else { return what };
-        let kept = format!("{what}\nlogs kept in {}", folder.display());
-        let output = folder.join(logs::OUTPUT);
+        let Some(dir) = self.logs() else { return what };
+        let kept = format!("{what}\nlogs kept in {}", dir.display());
+        let output = dir.join(logs::OUTPUT);
         // Where the command's output went to the caller there is none to show.
         if output.exists() { format!("{kept}\n{}", logs::tail(&output, 60)) } else { kept }
     }
@@ -87,7 +87,7 @@ impl Outcome {
 ///
 /// # Errors
 /// When the caller is not root, or when the warden could not be started or died.
-pub fn launch(request: &Request) -> Result<Outcome> {
+pub fn launch(request: &BedRequest) -> Result<BedOutcome> {
     if !geteuid().is_root() {
         bail!("a bed needs root (namespaces, mounts, cgroups): run this as root");
     }
@@ -97,10 +97,10 @@ pub fn launch(request: &Request) -> Result<Outcome> {
             .with_context(|| format!("remove {}", request.keep_logs.display()))?;
     }
     let (mut reader, writer) = io::pipe().context("make the report's pipe")?;
-    let order = order_for(request);
+    let spec = spec_for(request);
     let mut warden = Command::new(std::env::current_exe().context("find this executable")?);
     warden.args(&request.reentry);
-    handover::give(&mut warden, Role::Warden, &order, Some(writer.as_raw_fd()))?;
+    handover::set_role(&mut warden, BedRole::Warden, &spec, Some(writer.as_raw_fd()))?;
     if request.output == CommandOutput::Log {
         // A test harness writes to its standard output, which a warden must not.
         warden.stdin(Stdio::null()).stdout(Stdio::null());
@@ -121,14 +121,14 @@ pub fn launch(request: &Request) -> Result<Outcome> {
     let status = warden.wait().context("wait for the bed's warden")?;
     if report.is_empty() {
         // Killed: the bed died with it; what lies on the disk is ours to clear now.
-        lodging::sweep().context("sweep after a dead warden")?;
+        host_dir::sweep().context("sweep after a dead warden")?;
         bail!("the bed's warden ended without a report ({status})");
     }
     serde_json::from_str(&report).with_context(|| format!("the warden's report: {report:?}"))
 }
 
-fn order_for(request: &Request) -> Order {
-    Order {
+fn spec_for(request: &BedRequest) -> BedSpec {
+    BedSpec {
         name: request.name.clone(),
         deadline_milliseconds: u64::try_from(request.deadline.as_millis()).unwrap_or(u64::MAX),
         command: request.command.clone(),
@@ -138,6 +138,6 @@ fn order_for(request: &Request) -> Order {
         must_enter: request.must_enter,
         owner: getpid().as_raw_nonzero().get(),
         identity: String::new(),
-        folder: PathBuf::new(),
+        dir: PathBuf::new(),
     }
 }

@@ -12,17 +12,17 @@ use anyhow::{Context, Result};
 pub(super) const OUTPUT: &str = "output.log";
 
 /// `target/bed-logs/<test>`, in the executable's own target directory.
-pub(super) fn folder_for(test: &str) -> Result<PathBuf> {
+pub(super) fn dir_for(test: &str) -> Result<PathBuf> {
     let executable = std::env::current_exe().context("find this executable")?;
-    Ok(folder_beside(&executable).join(test.replace("::", ".")))
+    Ok(dir_beside(&executable).join(test.replace("::", ".")))
 }
 
-fn folder_beside(executable: &Path) -> PathBuf {
+fn dir_beside(executable: &Path) -> PathBuf {
     // target/<profile>/deps/<test> or target/<profile>/<program>
     let profile = executable
         .ancestors()
         .skip(1)
-        .find(|folder| folder.file_name().is_some_and(|name| name != "deps"));
+        .find(|dir| dir.file_name().is_some_and(|name| name != "deps"));
     let target = profile.and_then(Path::parent).unwrap_or(Path::new("."));
     target.join("bed-logs")
 }
@@ -41,14 +41,14 @@ pub(crate) fn tail(path: &Path, lines: usize) -> String {
 }
 
 /// Copies a bed's logs out of its directory: regular files, one level of directories at a time.
-pub(super) fn keep(from: &Path, to: &Path) -> Result<()> {
+pub(super) fn copy_logs(from: &Path, to: &Path) -> Result<()> {
     fs::create_dir_all(to).with_context(|| format!("make {}", to.display()))?;
     for entry in fs::read_dir(from).with_context(|| from.display().to_string())? {
         let entry = entry?;
         let target = to.join(entry.file_name());
         let kind = entry.file_type()?;
         if kind.is_dir() {
-            keep(&entry.path(), &target)?;
+            copy_logs(&entry.path(), &target)?;
         } else if kind.is_file() {
             fs::copy(entry.path(), &target)
                 .with_context(|| format!("copy {} to {}", entry.path().display(), to.display()))?;

@@ -49,7 +49,7 @@ fn own_cgroups_are_found_in_every_hierarchy() {
 }
 
 #[test]
-fn a_mount_that_shows_a_part_of_its_hierarchy() {
+fn a_mount_of_part_of_a_hierarchy_resolves_to_the_full_path() {
     let mounts = "41 31 0:38 /machine /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n";
     let found = parse("0::/machine/unit\n", &mounts.into());
     assert_eq!(found[0].own, Path::new("/sys/fs/cgroup/unit"));

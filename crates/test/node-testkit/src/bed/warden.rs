@@ -19,23 +19,23 @@ use rustix::process::{
 };
 use rustix::thread::{UnshareFlags, unshare_unsafe};
 
-use super::cgroups::BedCgroups;
-use super::handover::{self, CommandOutput, Order, Role};
-use super::launch::Outcome;
-use super::lodging::{Lodging, Record};
+use super::cgroups::BedCgroupPlan;
+use super::handover::{self, BedRole, BedSpec, CommandOutput};
+use super::host_dir::{BedHostDir, BedRecord};
+use super::launch::BedOutcome;
 use super::logs;
 
 /// Why a bed ended.
-enum End {
+enum BedEnd {
     Command,
     Owner,
     Deadline,
 }
 
 /// Runs the warden until the bed is removed.
-pub(super) fn run(order: &Order) -> ! {
+pub(super) fn run(spec: &BedSpec) -> ! {
     let report = handover::take_descriptor();
-    let outcome = keep_watch(order).unwrap_or_else(|error| Outcome::Failed {
+    let outcome = watch_bed(spec).unwrap_or_else(|error| BedOutcome::Failed {
         reason: format!("no bed: {error:#}"),
         logs: None,
     });
@@ -51,38 +51,38 @@ pub(super) fn run(order: &Order) -> ! {
     std::process::exit(status)
 }
 
-fn keep_watch(order: &Order) -> Result<Outcome> {
-    let ends = Instant::now() + Duration::from_millis(order.deadline_milliseconds);
-    let owner = Pid::from_raw(order.owner).context("the owner has no process id")?;
+fn watch_bed(spec: &BedSpec) -> Result<BedOutcome> {
+    let ends = Instant::now() + Duration::from_millis(spec.deadline_milliseconds);
+    let owner = Pid::from_raw(spec.owner).context("the owner has no process id")?;
     let owner_descriptor =
         pidfd_open(owner, PidfdFlags::empty()).context("watch the test process")?;
     if getppid() != Some(owner) {
         bail!("the test process ended before its bed was made");
     }
-    let lodging = Lodging::take()?;
-    let outcome = make_and_run(order, &lodging, &owner_descriptor, ends);
+    let host_dir = BedHostDir::take()?;
+    let outcome = create_and_run(spec, &host_dir, &owner_descriptor, ends);
     let kept = match &outcome {
-        Ok(Outcome::Exited { status: 0, .. }) => None,
-        _ => match logs::keep(&lodging.logs(), &order.keep_logs) {
-            Ok(()) => Some(order.keep_logs.clone()),
+        Ok(BedOutcome::Exited { status: 0, .. }) => None,
+        _ => match logs::copy_logs(&host_dir.logs(), &spec.keep_logs) {
+            Ok(()) => Some(spec.keep_logs.clone()),
             Err(error) => {
                 eprintln!("bed: logs not kept: {error:#}");
                 None
             }
         },
     };
-    let cleared = lodging.clear();
+    let cleared = host_dir.clear();
     let outcome = match (outcome, cleared) {
         (Ok(outcome), Ok(())) => outcome.with_logs(kept),
         (Ok(_), Err(error)) => {
-            Outcome::Failed { reason: format!("the bed was not cleared: {error:#}"), logs: kept }
+            BedOutcome::Failed { reason: format!("the bed was not cleared: {error:#}"), logs: kept }
         }
-        (Err(error), _) => Outcome::Failed { reason: format!("no bed: {error:#}"), logs: kept },
+        (Err(error), _) => BedOutcome::Failed { reason: format!("no bed: {error:#}"), logs: kept },
     };
     Ok(outcome)
 }
 
-impl Outcome {
+impl BedOutcome {
     fn with_logs(self, kept: Option<PathBuf>) -> Self {
         match self {
             Self::Exited { status, .. } => Self::Exited { status, logs: kept },
@@ -94,56 +94,57 @@ impl Outcome {
     }
 }
 
-fn make_and_run(
-    order: &Order,
-    lodging: &Lodging,
+fn create_and_run(
+    spec: &BedSpec,
+    host_dir: &BedHostDir,
     owner: &OwnedFd,
     ends: Instant,
-) -> Result<Outcome> {
-    let cgroups = BedCgroups::plan(&lodging.identity)?;
-    lodging.write_down(&Record {
-        name: order.name.clone(),
-        owner: order.owner,
+) -> Result<BedOutcome> {
+    let cgroups = BedCgroupPlan::plan(&host_dir.identity)?;
+    host_dir.save_record(&BedRecord {
+        name: spec.name.clone(),
+        owner: spec.owner,
         cgroups: cgroups.roots.clone(),
     })?;
-    cgroups.make()?;
-    let order =
-        Order { identity: lodging.identity.clone(), folder: lodging.folder(), ..order.clone() };
+    cgroups.create()?;
+    let spec = BedSpec { identity: host_dir.identity.clone(), dir: host_dir.dir(), ..spec.clone() };
     // Held until the end of this function: its closing tells init that the warden is gone.
     let (lifeline, _held) = io::pipe().context("make the lifeline")?;
-    let mut init = start_init(&order, &cgroups, &lifeline.into(), &lodging.logs())?;
+    let mut init = start_init(&spec, &cgroups, &lifeline.into(), &host_dir.logs())?;
     let end = wait_for_end(&init, owner, ends);
-    if matches!(end, Ok(End::Deadline)) {
-        note_who_ran(&cgroups, &lodging.logs());
+    if matches!(end, Ok(BedEnd::Deadline)) {
+        log_running_processes(&cgroups, &host_dir.logs());
     }
     // Killing PID 1 kills everything in its namespace, and its end is only seen when all are gone.
     let _ = init.kill();
     let status = init.wait().context("wait for the bed's init")?;
     Ok(match end? {
-        End::Command => Outcome::Exited { status: plain_status(status), logs: None },
-        End::Deadline => {
-            Outcome::DeadlinePassed { milliseconds: order.deadline_milliseconds, logs: None }
+        BedEnd::Command => BedOutcome::Exited { status: shell_status(status), logs: None },
+        BedEnd::Deadline => {
+            BedOutcome::DeadlinePassed { milliseconds: spec.deadline_milliseconds, logs: None }
         }
-        End::Owner => Outcome::Failed { reason: "the test process ended".to_owned(), logs: None },
+        BedEnd::Owner => {
+            BedOutcome::Failed { reason: "the test process ended".to_owned(), logs: None }
+        }
     })
 }
 
 /// A status in the form of a shell's `$?`.
-fn plain_status(status: ExitStatus) -> i32 {
+fn shell_status(status: ExitStatus) -> i32 {
     status.code().or_else(|| status.signal().map(|signal| 128 + signal)).unwrap_or(-1)
 }
 
 fn start_init(
-    order: &Order,
-    cgroups: &BedCgroups,
+    spec: &BedSpec,
+    cgroups: &BedCgroupPlan,
     lifeline: &OwnedFd,
-    logs_folder: &Path,
+    logs_dir: &Path,
 ) -> Result<Child> {
     let mut init = Command::new(std::env::current_exe().context("find this executable")?);
-    init.args(&order.reentry);
-    handover::give(&mut init, Role::Init, order, Some(lifeline.as_raw_fd()))?;
-    if order.output == CommandOutput::Log {
-        let path = logs_folder.join(logs::OUTPUT);
+    init.args(&spec.reentry);
+    handover::set_role(&mut init, BedRole::Init, spec, Some(lifeline.as_raw_fd()))?;
+    if spec.output == CommandOutput::Log {
+        let path = logs_dir.join(logs::OUTPUT);
         let output = OpenOptions::new()
             .create(true)
             .append(true)
@@ -199,7 +200,7 @@ fn open_for_writing(paths: &[PathBuf]) -> Result<Vec<File>> {
         .collect()
 }
 
-fn wait_for_end(init: &Child, owner: &OwnedFd, ends: Instant) -> Result<End> {
+fn wait_for_end(init: &Child, owner: &OwnedFd, ends: Instant) -> Result<BedEnd> {
     let init = i32::try_from(init.id()).ok().and_then(Pid::from_raw).context("init's id")?;
     let init = pidfd_open(init, PidfdFlags::empty()).context("watch the bed's init")?;
     loop {
@@ -210,32 +211,31 @@ fn wait_for_end(init: &Child, owner: &OwnedFd, ends: Instant) -> Result<End> {
             PollFd::from_borrowed_fd(owner.as_fd(), PollFlags::IN),
         ];
         match poll(&mut watched, Some(&timeout)) {
-            Ok(0) if ends <= Instant::now() => return Ok(End::Deadline),
+            Ok(0) if ends <= Instant::now() => return Ok(BedEnd::Deadline),
             Ok(0) | Err(rustix::io::Errno::INTR) => {}
-            Ok(_) if !watched[0].revents().is_empty() => return Ok(End::Command),
-            Ok(_) => return Ok(End::Owner),
+            Ok(_) if !watched[0].revents().is_empty() => return Ok(BedEnd::Command),
+            Ok(_) => return Ok(BedEnd::Owner),
             Err(error) => return Err(error).context("watch the bed"),
         }
     }
 }
 
 /// Logs the processes that were still running when the deadline passed. Best effort.
-fn note_who_ran(cgroups: &BedCgroups, logs_folder: &Path) {
+fn log_running_processes(cgroups: &BedCgroupPlan, logs_dir: &Path) {
     let mut text = String::from("running when the deadline passed:\n");
-    let mut folders: Vec<PathBuf> = cgroups.roots.first().cloned().into_iter().collect();
-    while let Some(folder) = folders.pop() {
-        let held = fs::read_to_string(folder.join("cgroup.procs")).unwrap_or_default();
+    let mut dirs: Vec<PathBuf> = cgroups.roots.first().cloned().into_iter().collect();
+    while let Some(dir) = dirs.pop() {
+        let held = fs::read_to_string(dir.join("cgroup.procs")).unwrap_or_default();
         for process in held.split_whitespace() {
             let command = fs::read(format!("/proc/{process}/cmdline")).unwrap_or_default();
             let command = String::from_utf8_lossy(&command).replace('\0', " ");
             text.push_str(&format!("{process} {command}\n"));
         }
-        if let Ok(entries) = fs::read_dir(&folder) {
-            folders
-                .extend(entries.flatten().map(|entry| entry.path()).filter(|path| path.is_dir()));
+        if let Ok(entries) = fs::read_dir(&dir) {
+            dirs.extend(entries.flatten().map(|entry| entry.path()).filter(|path| path.is_dir()));
         }
     }
-    if let Err(error) = fs::write(logs_folder.join("deadline.log"), text) {
+    if let Err(error) = fs::write(logs_dir.join("deadline.log"), text) {
         eprintln!("bed: deadline.log: {error}");
     }
 }

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use node_testkit::bed::{self, CommandOutput, EXIT_NO_BED, Outcome, Request};
+use node_testkit::bed::{self, BedOutcome, BedRequest, CommandOutput, EXIT_NO_BED};
 
 const USAGE: &str = "\
 usage: bed run [--name NAME] [--deadline 60s] [--logs FOLDER] -- COMMAND [ARGUMENT…]
@@ -49,7 +49,7 @@ fn run() -> Result<i32> {
 }
 
 fn run_in_bed(arguments: &[String]) -> Result<i32> {
-    let mut request = Request {
+    let mut request = BedRequest {
         name: "bed".to_owned(),
         deadline: Duration::from_hours(1),
         command: Vec::new(),
@@ -78,8 +78,8 @@ fn run_in_bed(arguments: &[String]) -> Result<i32> {
         logs.unwrap_or_else(|| PathBuf::from("target/bed-logs").join(&request.name));
     let outcome = bed::launch(&request)?;
     match &outcome {
-        Outcome::Exited { .. } => {}
-        Outcome::DeadlinePassed { .. } | Outcome::Failed { .. } => {
+        BedOutcome::Exited { .. } => {}
+        BedOutcome::DeadlinePassed { .. } | BedOutcome::Failed { .. } => {
             eprintln!("bed: {}", outcome.describe());
         }
     }

@@ -16,7 +16,7 @@ use sha2::{Digest as _, Sha256};
 use tar::{EntryType, Header};
 
 use super::output::write_whole;
-use super::{Content, File, Image, RunConfig};
+use super::{FileContent, ImageFile, RunConfig, TestImage};
 
 pub(super) const MANIFEST_TYPE: &str = "application/vnd.oci.image.manifest.v1+json";
 pub(super) const CONFIG_TYPE: &str = "application/vnd.oci.image.config.v1+json";
@@ -42,7 +42,7 @@ impl Blob {
 
 /// An image as content: what a registry would hold.
 #[derive(Clone, Debug)]
-pub struct Built {
+pub struct BuiltImage {
     pub name: String,
     /// The layer as a plain tar, as docker archives carry it; its digest is the diff id.
     pub layer_tar: Blob,
@@ -52,7 +52,7 @@ pub struct Built {
 }
 
 #[derive(Serialize)]
-struct ImageConfig<'a> {
+struct ImageConfigDocument<'a> {
     created: &'a str,
     architecture: &'a str,
     os: &'a str,
@@ -60,13 +60,13 @@ struct ImageConfig<'a> {
     rootfs: Value,
 }
 
-impl Image {
+impl TestImage {
     /// Builds the image; reads the host files that it names.
-    pub fn build(&self) -> Result<Built> {
+    pub fn build(&self) -> Result<BuiltImage> {
         let layer_tar =
             Blob::new(self.layer().with_context(|| format!("layer of image {}", self.name))?);
         let layer = Blob::new(compressed(&layer_tar)?);
-        let config = Blob::new(serde_json::to_vec(&ImageConfig {
+        let config = Blob::new(serde_json::to_vec(&ImageConfigDocument {
             created: "1970-01-01T00:00:00Z",
             architecture: architecture(),
             os: "linux",
@@ -79,7 +79,7 @@ impl Image {
             "config": descriptor(CONFIG_TYPE, &config),
             "layers": [descriptor(LAYER_TYPE, &layer)],
         }))?);
-        Ok(Built { name: self.name.clone(), layer_tar, layer, config, manifest })
+        Ok(BuiltImage { name: self.name.clone(), layer_tar, layer, config, manifest })
     }
 
     fn layer(&self) -> Result<Vec<u8>> {
@@ -91,7 +91,7 @@ impl Image {
     }
 }
 
-fn append(archive: &mut tar::Builder<Vec<u8>>, path: &str, file: &File) -> Result<()> {
+fn append(archive: &mut tar::Builder<Vec<u8>>, path: &str, file: &ImageFile) -> Result<()> {
     let mut header = Header::new_ustar();
     header.set_mode(file.mode);
     header.set_uid(file.owner.0.into());
@@ -99,15 +99,15 @@ fn append(archive: &mut tar::Builder<Vec<u8>>, path: &str, file: &File) -> Resul
     header.set_mtime(0);
     header.set_size(0);
     match &file.content {
-        Content::Directory => {
+        FileContent::Directory => {
             header.set_entry_type(EntryType::Directory);
             archive.append_data(&mut header, format!("{path}/"), std::io::empty())?;
         }
-        Content::Link(target) => {
+        FileContent::Link(target) => {
             header.set_entry_type(EntryType::Symlink);
             archive.append_link(&mut header, path, target)?;
         }
-        Content::Bytes(_) | Content::HostFile(_) => {
+        FileContent::Bytes(_) | FileContent::HostFile(_) => {
             let bytes = bytes_of(&file.content)?;
             header.set_entry_type(EntryType::Regular);
             header.set_size(bytes.len() as u64);
@@ -117,22 +117,22 @@ fn append(archive: &mut tar::Builder<Vec<u8>>, path: &str, file: &File) -> Resul
     Ok(())
 }
 
-fn bytes_of(content: &Content) -> Result<Cow<'_, [u8]>> {
+fn bytes_of(content: &FileContent) -> Result<Cow<'_, [u8]>> {
     match content {
-        Content::HostFile(path) => {
+        FileContent::HostFile(path) => {
             Ok(Cow::Owned(fs::read(path).with_context(|| format!("reading {}", path.display()))?))
         }
-        Content::Bytes(bytes) => Ok(Cow::Borrowed(bytes)),
-        Content::Directory | Content::Link(_) => Ok(Cow::Borrowed(&[])),
+        FileContent::Bytes(bytes) => Ok(Cow::Borrowed(bytes)),
+        FileContent::Directory | FileContent::Link(_) => Ok(Cow::Borrowed(&[])),
     }
 }
 
 /// Below this size, compressing is faster than a cache lookup.
-const WORTH_KEEPING: usize = 64 << 10;
+const CACHE_THRESHOLD: usize = 64 << 10;
 
 /// The gzip form of a layer, from the cache if it was made before.
 fn compressed(layer_tar: &Blob) -> Result<Vec<u8>> {
-    if layer_tar.bytes.len() < WORTH_KEEPING {
+    if layer_tar.bytes.len() < CACHE_THRESHOLD {
         return gzip(&layer_tar.bytes);
     }
     let kept = crate::cache::root()?.join("images/layers").join(format!("{}.gz", layer_tar.hex()));

@@ -13,7 +13,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail, ensure};
 
-use super::Image;
+use super::TestImage;
 use super::build::digest;
 use super::output::write_whole;
 
@@ -37,9 +37,9 @@ const PASSWD: &str = "root:x:0:0:root:/root:/bin/sh\n\
 const GROUP: &str = "root:x:0:\ndaemon:x:1:\ntty:x:5:\nnogroup:x:65534:\n";
 
 /// The pause image, named [`PAUSE`].
-pub fn pause() -> Result<Image> {
+pub fn pause() -> Result<TestImage> {
     let program = pause_program()?;
-    let image = Image::new(PAUSE).with_host_file("/pause", 0o755, &program);
+    let image = TestImage::new(PAUSE).with_host_file("/pause", 0o755, &program);
     Ok(image.configured(|config| {
         config.user = "65535:65535".to_owned();
         config.env = vec![SEARCH_PATH.to_owned()];
@@ -48,26 +48,26 @@ pub fn pause() -> Result<Image> {
 }
 
 /// A small userland from this machine's static busybox, named [`BUSYBOX`].
-pub fn busybox() -> Result<Image> {
+pub fn busybox() -> Result<TestImage> {
     busybox_from(Path::new(BUSYBOX_PROGRAM))
 }
 
 /// The same from another static busybox.
-pub fn busybox_from(program: &Path) -> Result<Image> {
-    Ok(userland(Image::new(BUSYBOX), program)?.configured(|config| {
+pub fn busybox_from(program: &Path) -> Result<TestImage> {
+    Ok(userland(TestImage::new(BUSYBOX), program)?.configured(|config| {
         config.env = vec![SEARCH_PATH.to_owned()];
         config.cmd = vec!["sh".to_owned()];
     }))
 }
 
 /// The Kubernetes test image from a static `agnhost`, with busybox beside it, named [`AGNHOST`].
-pub fn agnhost(program: &Path) -> Result<Image> {
+pub fn agnhost(program: &Path) -> Result<TestImage> {
     ensure_static(program, "agnhost")?;
     let users = format!("{PASSWD}user-defined-in-image:x:1000:1000::/home/user:/bin/sh\n");
     let groups = format!(
         "{GROUP}user-defined-in-image:x:1000:\ngroup-defined-in-image:x:50000:user-defined-in-image\n"
     );
-    let image = userland(Image::new(AGNHOST), Path::new(BUSYBOX_PROGRAM))?
+    let image = userland(TestImage::new(AGNHOST), Path::new(BUSYBOX_PROGRAM))?
         .with_host_file("/agnhost", 0o755, program)
         .with_link("/agnhost-2", "agnhost")
         .with_bytes("/etc/passwd", 0o644, users)
@@ -80,7 +80,7 @@ pub fn agnhost(program: &Path) -> Result<Image> {
 }
 
 /// Busybox with a link for each applet it lists, users, and the directories that programs expect.
-fn userland(mut image: Image, program: &Path) -> Result<Image> {
+fn userland(mut image: TestImage, program: &Path) -> Result<TestImage> {
     ensure_static(program, "busybox-static")?;
     let listed = run(Command::new(program).arg("--list"))?;
     for applet in listed.lines().filter(|&applet| applet != "busybox") {
@@ -116,16 +116,16 @@ pub fn static_program(name: &str, source: &str) -> Result<PathBuf> {
         return Ok(kept);
     }
     add_target(&compiler, &target)?;
-    let folder = tempfile::tempdir().with_context(|| format!("a folder for compiling {name}"))?;
+    let dir = tempfile::tempdir().with_context(|| format!("a folder for compiling {name}"))?;
     let file = format!("{name}.rs");
-    fs::write(folder.path().join(&file), source)?;
+    fs::write(dir.path().join(&file), source)?;
     run(Command::new(&compiler)
-        .current_dir(folder.path())
+        .current_dir(dir.path())
         .args(["--edition=2024", "--crate-name", name, "--target", &target])
         .args(["-Copt-level=s", "-Cpanic=abort", "-Cstrip=symbols"])
         .args(["-Crelocation-model=static", "-Ctarget-feature=+crt-static"])
         .args(["-o", name, &file]))?;
-    let bytes = fs::read(folder.path().join(name))?;
+    let bytes = fs::read(dir.path().join(name))?;
     write_whole(&kept, |file| {
         std::io::Write::write_all(file, &bytes)?;
         Ok(file.set_permissions(fs::Permissions::from_mode(0o755))?)
@@ -135,9 +135,9 @@ pub fn static_program(name: &str, source: &str) -> Result<PathBuf> {
 
 /// Adds the musl target, a rustup download, if it is missing.
 fn add_target(compiler: &OsString, target: &str) -> Result<()> {
-    let folder =
+    let dir =
         run(Command::new(compiler).args(["--print=target-libdir", &format!("--target={target}")]))?;
-    if Path::new(folder.trim()).is_dir() {
+    if Path::new(dir.trim()).is_dir() {
         return Ok(());
     }
     eprintln!("installing the Rust target {target} for the pause image");

@@ -12,16 +12,16 @@ use anyhow::{Context, Result};
 use serde_json::{Value, json};
 use tar::{EntryType, Header};
 
-use super::build::{Blob, Built, MANIFEST_TYPE, architecture, descriptor};
-use super::{Image, Reference};
+use super::build::{Blob, BuiltImage, MANIFEST_TYPE, architecture, descriptor};
+use super::{TestImage, TestImageName};
 
 type Archive<'a> = tar::Builder<BufWriter<&'a mut fs::File>>;
 
-impl Image {
+impl TestImage {
     /// The OCI archive of this image in the cache; written if it is missing.
     pub fn oci_archive(&self) -> Result<PathBuf> {
         let built = self.build()?;
-        let path = kept(&built, "oci")?;
+        let path = cached_archive(&built, "oci")?;
         if !path.exists() {
             built.write_oci_archive(&path)?;
         }
@@ -31,7 +31,7 @@ impl Image {
     /// The docker archive of this image in the cache; written if it is missing.
     pub fn docker_archive(&self) -> Result<PathBuf> {
         let built = self.build()?;
-        let path = kept(&built, "docker")?;
+        let path = cached_archive(&built, "docker")?;
         if !path.exists() {
             built.write_docker_archive(&path)?;
         }
@@ -39,26 +39,26 @@ impl Image {
     }
 }
 
-fn kept(built: &Built, form: &str) -> Result<PathBuf> {
+fn cached_archive(built: &BuiltImage, form: &str) -> Result<PathBuf> {
     let archives = crate::cache::root()?.join("images/archives");
     Ok(archives.join(format!("{}.{form}.tar", built.manifest.hex())))
 }
 
-impl Built {
-    /// Writes an OCI image layout; `folder` must not exist.
-    pub fn write_oci_layout(&self, folder: &Path) -> Result<()> {
+impl BuiltImage {
+    /// Writes an OCI image layout; `dir` must not exist.
+    pub fn write_oci_layout(&self, dir: &Path) -> Result<()> {
         let beside = tempfile::Builder::new()
             .prefix(".layout-")
-            .tempdir_in(parent_of(folder)?)
-            .with_context(|| format!("a folder beside {}", folder.display()))?;
+            .tempdir_in(parent_of(dir)?)
+            .with_context(|| format!("a folder beside {}", dir.display()))?;
         let blobs = beside.path().join("blobs/sha256");
         fs::create_dir_all(&blobs)?;
         for (path, bytes) in self.layout()? {
             fs::write(beside.path().join(&path), bytes)
-                .with_context(|| format!("writing {path} of {}", folder.display()))?;
+                .with_context(|| format!("writing {path} of {}", dir.display()))?;
         }
-        fs::rename(beside.path(), folder)
-            .with_context(|| format!("placing the layout at {}", folder.display()))?;
+        fs::rename(beside.path(), dir)
+            .with_context(|| format!("placing the layout at {}", dir.display()))?;
         Ok(())
     }
 
@@ -67,8 +67,8 @@ impl Built {
         let files = self.layout()?;
         write_whole(path, |file| {
             let mut archive = tar::Builder::new(BufWriter::new(file));
-            append_folder(&mut archive, "blobs/")?;
-            append_folder(&mut archive, "blobs/sha256/")?;
+            append_dir(&mut archive, "blobs/")?;
+            append_dir(&mut archive, "blobs/sha256/")?;
             for (path, bytes) in &files {
                 append_file(&mut archive, path, bytes)?;
             }
@@ -86,7 +86,7 @@ impl Built {
         write_whole(path, |file| {
             let mut archive = tar::Builder::new(BufWriter::new(file));
             append_file(&mut archive, &config, &self.config.bytes)?;
-            append_folder(&mut archive, &format!("{}/", self.layer_tar.hex()))?;
+            append_dir(&mut archive, &format!("{}/", self.layer_tar.hex()))?;
             append_file(&mut archive, &layer, &self.layer_tar.bytes)?;
             append_file(&mut archive, "manifest.json", &manifest)?;
             finish(archive)
@@ -113,7 +113,7 @@ impl Built {
         // The first annotation is the standard's and holds a tag; the second is how containerd
         // learns the whole name of what it imports.
         manifest["annotations"] = json!({
-            "org.opencontainers.image.ref.name": Reference::parse(&self.name)?.tag,
+            "org.opencontainers.image.ref.name": TestImageName::parse(&self.name)?.tag,
             "io.containerd.image.name": &self.name,
         });
         Ok(json!({
@@ -124,7 +124,7 @@ impl Built {
     }
 }
 
-fn append_folder(archive: &mut Archive<'_>, path: &str) -> Result<()> {
+fn append_dir(archive: &mut Archive<'_>, path: &str) -> Result<()> {
     let mut header = plain_header(0o755, 0);
     header.set_entry_type(EntryType::Directory);
     Ok(archive.append_data(&mut header, path, std::io::empty())?)

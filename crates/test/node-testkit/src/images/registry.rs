@@ -11,15 +11,15 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::{Value, json};
 
-use super::Image;
+use super::TestImage;
 use super::build::{Blob, CONFIG_TYPE, LAYER_TYPE, MANIFEST_TYPE, descriptor};
 
 const DEADLINE: Duration = Duration::from_secs(60);
 /// Responses are lists and errors; a larger one is refused.
-const LARGEST_ANSWER: u64 = 4 << 20;
+const MAX_RESPONSE: u64 = 4 << 20;
 
 /// Pushes the image under its repository and tag; returns the manifest's digest.
-pub fn push(registry: SocketAddr, image: &Image) -> Result<String> {
+pub fn push(registry: SocketAddr, image: &TestImage) -> Result<String> {
     let built = image.build()?;
     let reference = image.reference()?;
     for blob in [&built.config, &built.layer] {
@@ -27,15 +27,19 @@ pub fn push(registry: SocketAddr, image: &Image) -> Result<String> {
             .with_context(|| format!("pushing {} of {} to {registry}", blob.digest, built.name))?;
     }
     let path = format!("/v2/{}/manifests/{}", reference.repository, reference.tag);
-    let put =
-        Request { method: "PUT", path: &path, body: &built.manifest.bytes, kind: MANIFEST_TYPE };
+    let put = RegistryRequest {
+        method: "PUT",
+        path: &path,
+        body: &built.manifest.bytes,
+        kind: MANIFEST_TYPE,
+    };
     put.send(registry)?.expect(201)?;
     Ok(built.manifest.digest)
 }
 
 /// Pushes one image whose layers are those of the given images, the lowest first; its name and
 /// configuration are the first one's. Returns the manifest's digest.
-pub fn push_stack(registry: SocketAddr, stack: &[Image]) -> Result<String> {
+pub fn push_stack(registry: SocketAddr, stack: &[TestImage]) -> Result<String> {
     let first = stack.first().context("an image of no layers")?;
     let reference = first.reference()?;
     let (mut layers, mut diff_ids) = (Vec::new(), Vec::new());
@@ -59,7 +63,8 @@ pub fn push_stack(registry: SocketAddr, stack: &[Image]) -> Result<String> {
         "layers": layers,
     }))?);
     let path = format!("/v2/{}/manifests/{}", reference.repository, reference.tag);
-    let put = Request { method: "PUT", path: &path, body: &manifest.bytes, kind: MANIFEST_TYPE };
+    let put =
+        RegistryRequest { method: "PUT", path: &path, body: &manifest.bytes, kind: MANIFEST_TYPE };
     put.send(registry)?.expect(201)?;
     Ok(manifest.digest)
 }
@@ -76,7 +81,7 @@ pub fn tags(registry: SocketAddr, repository: &str) -> Result<Vec<String>> {
 
 fn listed(registry: SocketAddr, path: &str, field: &str) -> Result<Vec<String>> {
     let answer =
-        Request { method: "GET", path, body: &[], kind: "" }.send(registry)?.expect(200)?;
+        RegistryRequest { method: "GET", path, body: &[], kind: "" }.send(registry)?.expect(200)?;
     let value: Value = serde_json::from_slice(&answer.body)
         .with_context(|| format!("{path} of {registry}: expected JSON"))?;
     let list = value[field]
@@ -87,20 +92,27 @@ fn listed(registry: SocketAddr, path: &str, field: &str) -> Result<Vec<String>> 
 
 fn push_blob(registry: SocketAddr, repository: &str, blob: &Blob) -> Result<()> {
     let path = format!("/v2/{repository}/blobs/{}", blob.digest);
-    if (Request { method: "HEAD", path: &path, body: &[], kind: "" }).send(registry)?.status == 200
+    if (RegistryRequest { method: "HEAD", path: &path, body: &[], kind: "" }).send(registry)?.status
+        == 200
     {
         return Ok(());
     }
     let path = format!("/v2/{repository}/blobs/uploads/");
-    let begun =
-        Request { method: "POST", path: &path, body: &[], kind: "" }.send(registry)?.expect(202)?;
+    let begun = RegistryRequest { method: "POST", path: &path, body: &[], kind: "" }
+        .send(registry)?
+        .expect(202)?;
     let location = begun.header("location").context("the registry gave no upload location")?;
     let place = upload_path(location)?;
     let joint = if place.contains('?') { '&' } else { '?' };
     let path = format!("{place}{joint}digest={}", blob.digest.replace(':', "%3A"));
-    Request { method: "PUT", path: &path, body: &blob.bytes, kind: "application/octet-stream" }
-        .send(registry)?
-        .expect(201)?;
+    RegistryRequest {
+        method: "PUT",
+        path: &path,
+        body: &blob.bytes,
+        kind: "application/octet-stream",
+    }
+    .send(registry)?
+    .expect(201)?;
     Ok(())
 }
 
@@ -116,7 +128,7 @@ pub(super) fn upload_path(location: &str) -> Result<&str> {
     Ok(&rest[slash..])
 }
 
-struct Request<'a> {
+struct RegistryRequest<'a> {
     method: &'a str,
     path: &'a str,
     body: &'a [u8],
@@ -124,8 +136,8 @@ struct Request<'a> {
     kind: &'a str,
 }
 
-impl Request<'_> {
-    fn send(&self, registry: SocketAddr) -> Result<Answer> {
+impl RegistryRequest<'_> {
+    fn send(&self, registry: SocketAddr) -> Result<RegistryResponse> {
         let what = || format!("{} http://{registry}{}", self.method, self.path);
         ensure!(
             registry.ip().is_loopback(),
@@ -147,21 +159,21 @@ impl Request<'_> {
         head.push_str("\r\n");
         stream.write_all(head.as_bytes()).with_context(what)?;
         stream.write_all(self.body).with_context(what)?;
-        let mut answer =
-            Answer::read(BufReader::new(stream), self.method == "HEAD").with_context(what)?;
+        let mut answer = RegistryResponse::read(BufReader::new(stream), self.method == "HEAD")
+            .with_context(what)?;
         answer.of = what();
         Ok(answer)
     }
 }
 
-pub(super) struct Answer {
+pub(super) struct RegistryResponse {
     of: String,
     pub(super) status: u16,
     headers: Vec<(String, String)>,
     pub(super) body: Vec<u8>,
 }
 
-impl Answer {
+impl RegistryResponse {
     /// Reads one HTTP/1.1 answer; `bodiless` when the request was a HEAD.
     pub(super) fn read(mut stream: impl BufRead, bodiless: bool) -> Result<Self> {
         let first = line(&mut stream)?;
@@ -195,7 +207,7 @@ impl Answer {
                 let size = line.split(';').next().unwrap_or_default();
                 let size = u64::from_str_radix(size, 16)
                     .with_context(|| format!("chunk size {line:?}: expected hexadecimal"))?;
-                ensure!(size + body.len() as u64 <= LARGEST_ANSWER, "the answer is too long");
+                ensure!(size + body.len() as u64 <= MAX_RESPONSE, "the answer is too long");
                 if size == 0 {
                     return Ok(body);
                 }
@@ -207,9 +219,9 @@ impl Answer {
         }
         let length = match self.header("content-length") {
             Some(text) => text.parse().with_context(|| format!("content-length {text:?}"))?,
-            None => LARGEST_ANSWER,
+            None => MAX_RESPONSE,
         };
-        ensure!(length <= LARGEST_ANSWER, "the answer is too long: {length} bytes");
+        ensure!(length <= MAX_RESPONSE, "the answer is too long: {length} bytes");
         stream.take(length).read_to_end(&mut body)?;
         Ok(body)
     }

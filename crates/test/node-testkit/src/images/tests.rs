@@ -11,11 +11,11 @@ use serde_json::Value;
 
 use super::build::{digest, gzip};
 use super::known::names_interpreter;
-use super::registry::{Answer, upload_path};
-use super::{Image, NAME_LABEL, Reference};
+use super::registry::{RegistryResponse, upload_path};
+use super::{NAME_LABEL, TestImage, TestImageName};
 
-fn sample(name: &str) -> Image {
-    Image::new(name)
+fn sample(name: &str) -> TestImage {
+    TestImage::new(name)
         .with_bytes("/etc/motd", 0o644, "hello\n")
         .with_link("/bin/sh", "busybox")
         .with_directory("/tmp", 0o1777)
@@ -33,11 +33,11 @@ fn digest_is_sha256_in_hexadecimal() {
 #[test]
 fn layout_leads_from_index_to_every_blob() -> Result<()> {
     let place = tempfile::tempdir()?;
-    let folder = place.path().join("layout");
-    sample("example.test/one:1").build()?.write_oci_layout(&folder)?;
+    let dir = place.path().join("layout");
+    sample("example.test/one:1").build()?.write_oci_layout(&dir)?;
 
     let read = |path: &str| -> Result<Value> {
-        Ok(serde_json::from_slice(&fs::read(folder.join(path)).context(path.to_owned())?)?)
+        Ok(serde_json::from_slice(&fs::read(dir.join(path)).context(path.to_owned())?)?)
     };
     assert_eq!(read("oci-layout")?["imageLayoutVersion"], "1.0.0");
     let index = read("index.json")?;
@@ -45,9 +45,9 @@ fn layout_leads_from_index_to_every_blob() -> Result<()> {
     assert_eq!(top["annotations"]["io.containerd.image.name"], "example.test/one:1");
     assert_eq!(top["annotations"]["org.opencontainers.image.ref.name"], "1");
 
-    let manifest: Value = serde_json::from_slice(&checked(&folder, top)?)?;
-    let config: Value = serde_json::from_slice(&checked(&folder, &manifest["config"])?)?;
-    let layer = checked(&folder, &manifest["layers"][0])?;
+    let manifest: Value = serde_json::from_slice(&checked(&dir, top)?)?;
+    let config: Value = serde_json::from_slice(&checked(&dir, &manifest["config"])?)?;
+    let layer = checked(&dir, &manifest["layers"][0])?;
     let mut plain = Vec::new();
     GzDecoder::new(layer.as_slice()).read_to_end(&mut plain)?;
     assert_eq!(config["rootfs"]["diff_ids"][0], digest(&plain).as_str());
@@ -55,16 +55,16 @@ fn layout_leads_from_index_to_every_blob() -> Result<()> {
     assert_eq!(config["config"]["Labels"][NAME_LABEL], "example.test/one:1");
     assert_eq!(config["os"], "linux");
 
-    let blobs = fs::read_dir(folder.join("blobs/sha256"))?.count();
+    let blobs = fs::read_dir(dir.join("blobs/sha256"))?.count();
     assert_eq!(blobs, 3, "a layout holds its three blobs and no other");
     Ok(())
 }
 
 /// The content that a descriptor names; its size and digest are what the descriptor says.
-fn checked(folder: &Path, descriptor: &Value) -> Result<Vec<u8>> {
+fn checked(dir: &Path, descriptor: &Value) -> Result<Vec<u8>> {
     let name = descriptor["digest"].as_str().context("a descriptor has a digest")?;
     let hex = name.strip_prefix("sha256:").context("a sha256 digest")?;
-    let bytes = fs::read(folder.join("blobs/sha256").join(hex))?;
+    let bytes = fs::read(dir.join("blobs/sha256").join(hex))?;
     assert_eq!(descriptor["size"], bytes.len());
     assert_eq!(digest(&bytes), name);
     Ok(bytes)
@@ -147,19 +147,19 @@ fn docker_archive_names_files_that_it_holds() -> Result<()> {
 
 #[test]
 fn names_are_split_or_refused() {
-    let parsed = Reference::parse("registry.test:5000/group/thing:1.0-2").ok();
+    let parsed = TestImageName::parse("registry.test:5000/group/thing:1.0-2").ok();
     let wanted =
-        Reference { registry: "registry.test:5000", repository: "group/thing", tag: "1.0-2" };
+        TestImageName { registry: "registry.test:5000", repository: "group/thing", tag: "1.0-2" };
     assert_eq!(parsed, Some(wanted));
     for short in
         ["busybox", "busybox:1", "library/busybox:1", "docker.io/library/busybox", "a.b/:1"]
     {
-        assert!(Reference::parse(short).is_err(), "{short} is no whole name");
+        assert!(TestImageName::parse(short).is_err(), "{short} is no whole name");
     }
 }
 
 #[test]
-fn a_loader_is_seen_in_a_program() -> Result<()> {
+fn an_interpreter_is_detected_in_a_program() -> Result<()> {
     let own = fs::read(std::env::current_exe()?)?;
     assert_eq!(names_interpreter(&own), Some(true), "this test is dynamically linked");
     let mut header = own[..64].to_vec();
@@ -171,9 +171,9 @@ fn a_loader_is_seen_in_a_program() -> Result<()> {
 }
 
 #[test]
-fn answers_are_read_in_each_form() -> Result<()> {
+fn responses_are_read_in_each_form() -> Result<()> {
     let body = |text: &str, bodiless| -> Result<(u16, Vec<u8>)> {
-        let answer = Answer::read(text.as_bytes(), bodiless)?;
+        let answer = RegistryResponse::read(text.as_bytes(), bodiless)?;
         Ok((answer.status, answer.body))
     };
     let length = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nokrest";

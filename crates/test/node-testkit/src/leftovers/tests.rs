@@ -3,26 +3,26 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-use super::marks::{
-    Ground, bed_in, is_foreign_cgroup, is_our_link, is_our_network_namespace, is_our_process,
+use super::ownership::{
+    SearchScope, bed_in, is_foreign_cgroup, is_our_link, is_our_network_namespace, is_our_process,
     is_our_rule_set, is_ours_in_temp,
 };
-use super::{Snapshot, traces};
+use super::{HostSnapshot, traces};
 
-fn snapshot(things: &[(&str, &str)]) -> Snapshot {
+fn snapshot(things: &[(&str, &str)]) -> HostSnapshot {
     let mut kinds: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     for (kind, thing) in things {
         kinds.entry((*kind).to_owned()).or_default().insert((*thing).to_owned());
     }
-    Snapshot { kinds }
+    HostSnapshot { kinds }
 }
 
 #[test]
-fn only_what_is_new_was_left() {
+fn only_new_things_are_leftovers() {
     let before = snapshot(&[("link", "lo"), ("mount", "/a"), ("mount", "/gone")]);
     let after = snapshot(&[("link", "lo"), ("mount", "/a"), ("mount", "/b"), ("cgroup", "/x")]);
-    assert_eq!(after.beyond(&before), ["cgroup: /x", "mount: /b"]);
-    assert!(before.beyond(&before).is_empty());
+    assert_eq!(after.added_since(&before), ["cgroup: /x", "mount: /b"]);
+    assert!(before.added_since(&before).is_empty());
 }
 
 #[test]
@@ -35,25 +35,29 @@ fn beds_are_known_by_their_cgroups() {
 #[test]
 fn parts_are_known_by_their_programs() {
     for program in ["containerd-shim-runc-v2", "kube-apiserver", "etcd", "keelson"] {
-        assert!(is_our_process(Ground::Bed, program, "0::/\n"), "{program}");
+        assert!(is_our_process(SearchScope::Bed, program, "0::/\n"), "{program}");
     }
     for program in ["bash", "cargo", "go"] {
-        assert!(!is_our_process(Ground::Bed, program, "0::/\n"), "{program}");
+        assert!(!is_our_process(SearchScope::Bed, program, "0::/\n"), "{program}");
     }
 }
 
 #[test]
 fn cgroups_of_others_are_not_left_by_us() {
-    assert!(is_foreign_cgroup(Ground::Bed, "/system.slice/cron.service", "/user.slice/a.scope"));
-    assert!(is_foreign_cgroup(Ground::Bed, "/jobs/b", "/jobs/a"), "a neighbour's");
+    assert!(is_foreign_cgroup(
+        SearchScope::Bed,
+        "/system.slice/cron.service",
+        "/user.slice/a.scope"
+    ));
+    assert!(is_foreign_cgroup(SearchScope::Bed, "/jobs/b", "/jobs/a"), "a neighbour's");
     assert!(
-        !is_foreign_cgroup(Ground::Bed, "/jobs/b/keelson-bed-1-0", "/jobs/a"),
+        !is_foreign_cgroup(SearchScope::Bed, "/jobs/b/keelson-bed-1-0", "/jobs/a"),
         "a bed, wherever"
     );
-    assert!(!is_foreign_cgroup(Ground::Bed, "/kubepods.slice", "/jobs/a"));
-    assert!(!is_foreign_cgroup(Ground::Bed, "/default", "/jobs/a"));
+    assert!(!is_foreign_cgroup(SearchScope::Bed, "/kubepods.slice", "/jobs/a"));
+    assert!(!is_foreign_cgroup(SearchScope::Bed, "/default", "/jobs/a"));
     assert!(
-        !is_foreign_cgroup(Ground::Bed, "/default", "/"),
+        !is_foreign_cgroup(SearchScope::Bed, "/default", "/"),
         "a judge at the root has no neighbours"
     );
 }
@@ -61,29 +65,29 @@ fn cgroups_of_others_are_not_left_by_us() {
 #[test]
 fn a_process_in_a_pods_cgroup_is_a_containers() {
     assert!(is_our_process(
-        Ground::Bed,
+        SearchScope::Bed,
         "sh",
         "3:cpu:/\n2:memory:/kubepods/burstable/podx/y\n0::/\n"
     ));
     assert!(is_our_process(
-        Ground::Bed,
+        SearchScope::Bed,
         "sh",
         "0::/kubepods.slice/kubepods-podx.slice/cri-containerd-y.scope\n"
     ));
-    assert!(!is_our_process(Ground::Bed, "sh", "2:memory:/jobs/a\n0::/user.slice\n"));
+    assert!(!is_our_process(SearchScope::Bed, "sh", "2:memory:/jobs/a\n0::/user.slice\n"));
 }
 
 #[test]
 fn temp_entries_of_others_are_not_ours() {
     assert!(
-        is_ours_in_temp(Ground::Bed, "keelson-bed-x")
-            && is_ours_in_temp(Ground::Bed, "runc-process123")
+        is_ours_in_temp(SearchScope::Bed, "keelson-bed-x")
+            && is_ours_in_temp(SearchScope::Bed, "runc-process123")
     );
-    assert!(!is_ours_in_temp(Ground::Bed, "tmp.Xyz"));
+    assert!(!is_ours_in_temp(SearchScope::Bed, "tmp.Xyz"));
 }
 
 fn mounts(lines: &[&str]) -> BTreeSet<String> {
-    traces::mounts(&lines.join("\n").into(), (Ground::Bed, Path::new("/tmp")), |identity| {
+    traces::mounts(&lines.join("\n").into(), (SearchScope::Bed, Path::new("/tmp")), |identity| {
         identity == "busy"
     })
 }
@@ -162,7 +166,7 @@ fn links_are_known_by_their_names_and_bridges() {
         ("keel-0123abcd", None),
         ("keel5a4db0c5a4d", Some("keelson0")),
     ] {
-        assert!(is_our_link(Ground::Bed, name, master), "{name}");
+        assert!(is_our_link(SearchScope::Bed, name, master), "{name}");
     }
     for (name, master) in [
         ("lo", None),
@@ -176,12 +180,12 @@ fn links_are_known_by_their_names_and_bridges() {
         ("tap0", None),
         ("bed", None),
     ] {
-        assert!(!is_our_link(Ground::Bed, name, master), "{name} on {master:?}");
+        assert!(!is_our_link(SearchScope::Bed, name, master), "{name} on {master:?}");
     }
 }
 
 fn our_link(name: &str) -> bool {
-    is_our_link(Ground::Bed, name, (name == "vethdocker").then_some("docker0"))
+    is_our_link(SearchScope::Bed, name, (name == "vethdocker").then_some("docker0"))
 }
 
 #[test]
@@ -204,12 +208,12 @@ fn addresses_count_on_our_links_and_the_nodes_anywhere() {
 #[test]
 fn network_namespaces_are_known_by_their_names() {
     assert!(
-        is_our_network_namespace(Ground::Bed, "cni-6f1e")
-            && is_our_network_namespace(Ground::Bed, "keelson-1")
+        is_our_network_namespace(SearchScope::Bed, "cni-6f1e")
+            && is_our_network_namespace(SearchScope::Bed, "keelson-1")
     );
     assert!(
-        !is_our_network_namespace(Ground::Bed, "blue")
-            && !is_our_network_namespace(Ground::Bed, "qdhcp-1")
+        !is_our_network_namespace(SearchScope::Bed, "blue")
+            && !is_our_network_namespace(SearchScope::Bed, "qdhcp-1")
     );
 }
 
@@ -262,37 +266,37 @@ table ip cni_hostport {
         "table ip nat, chain KUBE-MARK-MASQ: meta mark set 0x4000",
         "table ip nat, chain POSTROUTING: ip saddr 10.88.0.0/16 jump CNI-1f2e comment \"name: bed\"",
     ];
-    assert_eq!(traces::rules(Ground::Bed, text, our_link), expected.map(str::to_owned).into());
+    assert_eq!(traces::rules(SearchScope::Bed, text, our_link), expected.map(str::to_owned).into());
     let foreign =
         "table inet firewalld {\n\tchain input {\n\t\tct state established accept\n\t}\n}\n";
-    assert_eq!(traces::rules(Ground::Bed, foreign, our_link), BTreeSet::new());
+    assert_eq!(traces::rules(SearchScope::Bed, foreign, our_link), BTreeSet::new());
 }
 
 /// On the host other programs have pods, parts and roots, also Keelson's; only a bed's own mark
 /// counts there. Each row: the results inside a bed and on the host.
 #[test]
 fn on_the_machine_only_the_marks_of_beds_count() {
-    let on = |rule: &dyn Fn(Ground) -> bool| (rule(Ground::Bed), rule(Ground::Machine));
+    let on = |rule: &dyn Fn(SearchScope) -> bool| (rule(SearchScope::Bed), rule(SearchScope::Host));
     let pod = "0::/keelson/0123abcd/kubepods/podx/y\n";
     let rows = [
-        ("a pod's process", on(&|ground| is_our_process(ground, "sh", pod)), (true, false)),
-        ("an agent", on(&|ground| is_our_process(ground, "keelson", "0::/\n")), (true, false)),
-        ("a bed's link", on(&|ground| is_our_link(ground, "bed0", None)), (true, true)),
-        ("a pod's link", on(&|ground| is_our_link(ground, "keel5a4db0c", None)), (true, false)),
-        ("a bridge", on(&|ground| is_our_link(ground, "keelson0", None)), (true, false)),
-        ("a namespace", on(&|ground| is_our_network_namespace(ground, "cni-1")), (true, false)),
-        ("a bed's", on(&|ground| is_our_network_namespace(ground, "bed-1")), (true, true)),
-        ("rules", on(&|ground| is_our_rule_set(ground, "keelson-keelson0")), (true, false)),
-        ("a trial", on(&|ground| is_ours_in_temp(ground, "keelson-trial")), (true, false)),
-        ("cgroups", on(&|ground| !is_foreign_cgroup(ground, "/kubepods", "/")), (true, false)),
-        ("a bed's", on(&|ground| !is_foreign_cgroup(ground, "/keelson-bed-1", "/")), (true, true)),
+        ("a pod's process", on(&|scope| is_our_process(scope, "sh", pod)), (true, false)),
+        ("an agent", on(&|scope| is_our_process(scope, "keelson", "0::/\n")), (true, false)),
+        ("a bed's link", on(&|scope| is_our_link(scope, "bed0", None)), (true, true)),
+        ("a pod's link", on(&|scope| is_our_link(scope, "keel5a4db0c", None)), (true, false)),
+        ("a bridge", on(&|scope| is_our_link(scope, "keelson0", None)), (true, false)),
+        ("a namespace", on(&|scope| is_our_network_namespace(scope, "cni-1")), (true, false)),
+        ("a bed's", on(&|scope| is_our_network_namespace(scope, "bed-1")), (true, true)),
+        ("rules", on(&|scope| is_our_rule_set(scope, "keelson-keelson0")), (true, false)),
+        ("a trial", on(&|scope| is_ours_in_temp(scope, "keelson-trial")), (true, false)),
+        ("cgroups", on(&|scope| !is_foreign_cgroup(scope, "/kubepods", "/")), (true, false)),
+        ("a bed's", on(&|scope| !is_foreign_cgroup(scope, "/keelson-bed-1", "/")), (true, true)),
     ];
     for (what, found, expected) in rows {
         assert_eq!(found, expected, "{what}");
     }
-    let mounts = |ground, line: &str| {
+    let mounts = |scope, line: &str| {
         let occupied = |identity: &str| identity == "busy";
-        traces::mounts(&line.to_owned().into(), (ground, Path::new("/tmp")), occupied).len()
+        traces::mounts(&line.to_owned().into(), (scope, Path::new("/tmp")), occupied).len()
     };
     for (line, counts) in [
         ("40 1 0:30 / /run/containerd/x rw - overlay overlay rw", 0),
@@ -302,7 +306,7 @@ fn on_the_machine_only_the_marks_of_beds_count() {
         ("40 1 0:30 / /tmp/keelson-beds/1f-0 rw - tmpfs tmpfs rw", 1),
     ] {
         assert_eq!(
-            (mounts(Ground::Bed, line), mounts(Ground::Machine, line)),
+            (mounts(SearchScope::Bed, line), mounts(SearchScope::Host, line)),
             (1, counts),
             "{line}"
         );
@@ -318,13 +322,13 @@ fn a_foreign_pod_is_no_leftover_and_a_beds_own_is() {
         return;
     }
     let own = std::process::id();
-    let before = Snapshot::take().expect("look");
+    let before = HostSnapshot::take().expect("look");
     let foreign = Planted::foreign(own);
-    let found = Snapshot::take().expect("look").beyond(&before);
+    let found = HostSnapshot::take().expect("look").added_since(&before);
     let found: Vec<_> = found.iter().filter(|it| foreign.is_named_in(it)).collect();
     assert!(found.is_empty(), "a foreign pod was counted: {found:?}");
     let left = Planted::of_a_bed(own);
-    let found = Snapshot::take().expect("look").beyond(&before);
+    let found = HostSnapshot::take().expect("look").added_since(&before);
     for kind in ["process: ", "cgroup: "] {
         let is_found = |it: &&String| it.starts_with(kind) && left.is_named_in(it);
         assert!(found.iter().any(|it| is_found(&it)), "no {kind} of {left:?} in {found:?}");
@@ -335,7 +339,7 @@ fn a_foreign_pod_is_no_leftover_and_a_beds_own_is() {
 #[derive(Debug)]
 struct Planted {
     process: std::process::Child,
-    _folder: tempfile::TempDir,
+    _dir: tempfile::TempDir,
     names: Vec<String>,
     undo: Vec<Vec<String>>,
     cgroup: Option<std::path::PathBuf>,
@@ -344,8 +348,8 @@ struct Planted {
 impl Planted {
     /// What `keelson run` of another root would have.
     fn foreign(own: u32) -> Self {
-        let folder = tempfile::Builder::new().prefix("keelson-foreign-").tempdir().unwrap();
-        let program = folder.path().join("keelson");
+        let dir = tempfile::Builder::new().prefix("keelson-foreign-").tempdir().unwrap();
+        let program = dir.path().join("keelson");
         std::fs::copy("/bin/sleep", &program).unwrap();
         let (netns, link) = (format!("cni-foreign-{own}"), format!("keel{own}"));
         ip(&["netns", "add", &netns]);
@@ -355,19 +359,19 @@ impl Planted {
         let undo = undo.map(|words| words.map(str::to_owned).to_vec()).to_vec();
         let names =
             vec![format!("{} started", process.id()), netns, link, "keelson-foreign-".into()];
-        Self { process, _folder: folder, names, undo, cgroup: None }
+        Self { process, _dir: dir, names, undo, cgroup: None }
     }
 
     /// What a bed would have left behind.
     fn of_a_bed(own: u32) -> Self {
-        let folder = tempfile::tempdir().unwrap();
+        let dir = tempfile::tempdir().unwrap();
         let process = sleeping(Path::new("/bin/sleep"), Some("inside"));
         let hierarchies = crate::bed::mounted_hierarchies().unwrap();
         let name = format!("{}left-{own}", crate::bed::CGROUP_PREFIX);
         let cgroup = hierarchies.first().unwrap().own.join(&name);
         std::fs::create_dir(&cgroup).unwrap();
         let names = vec![format!("{} started", process.id()), name];
-        Self { process, _folder: folder, names, undo: Vec::new(), cgroup: Some(cgroup) }
+        Self { process, _dir: dir, names, undo: Vec::new(), cgroup: Some(cgroup) }
     }
 
     fn is_named_in(&self, found: &str) -> bool {

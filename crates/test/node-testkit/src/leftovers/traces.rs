@@ -6,12 +6,12 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use mount_table::{Mount, MountTable};
+use mount_table::{MountInfo, MountTable};
 
-use super::marks::{self, Ground};
+use super::ownership::{self, SearchScope};
 use crate::bed::{CGROUP_PREFIX, NODE_ADDRESS};
 
-type Things = BTreeSet<String>;
+type LineSet = BTreeSet<String>;
 
 /// The name of the directory of all beds.
 const BEDS: &str = "keelson-beds";
@@ -19,15 +19,15 @@ const BEDS: &str = "keelson-beds";
 /// The mounts of a mount table that a bed could have made.
 pub(super) fn mounts(
     table: &MountTable,
-    place: (Ground, &Path),
+    place: (SearchScope, &Path),
     is_occupied: impl Fn(&str) -> bool,
-) -> Things {
+) -> LineSet {
     table.mounts().filter_map(|mount| our_mount(&mount, place, &is_occupied)).collect()
 }
 
 fn our_mount(
-    mount: &Mount<'_>,
-    (ground, temp): (Ground, &Path),
+    mount: &MountInfo<'_>,
+    (scope, temp): (SearchScope, &Path),
     is_occupied: &impl Fn(&str) -> bool,
 ) -> Option<String> {
     let (root, target) = (mount.root.to_string_lossy(), mount.point.to_string_lossy());
@@ -41,9 +41,9 @@ fn our_mount(
     if paths().filter_map(bed_of_path).any(is_occupied) {
         return None;
     }
-    let ours = paths().any(|path| bed_of_path(path).is_some() || is_in_parts_folder(ground, path))
-        || is_ours_below(ground, target, temp)
-        || is_our_namespace_mount(ground, target);
+    let ours = paths().any(|path| bed_of_path(path).is_some() || is_in_parts_dir(scope, path))
+        || is_ours_below(scope, target, temp)
+        || is_our_namespace_mount(scope, target);
     ours.then(|| format!("{target} ({kind}, {source}, {root})"))
 }
 
@@ -57,25 +57,25 @@ fn bed_of_path(path: &str) -> Option<&str> {
     path.split('/').find_map(|step| step.strip_prefix(CGROUP_PREFIX))
 }
 
-fn is_in_parts_folder(ground: Ground, path: &str) -> bool {
-    marks::parts_folders(ground).iter().any(|folder| Path::new(path).starts_with(folder))
+fn is_in_parts_dir(scope: SearchScope, path: &str) -> bool {
+    ownership::parts_dirs(scope).iter().any(|dir| Path::new(path).starts_with(dir))
 }
 
 /// Whether a path is in a directory of ours in the temporary directory.
-fn is_ours_below(ground: Ground, path: &str, temp: &Path) -> bool {
+fn is_ours_below(scope: SearchScope, path: &str, temp: &Path) -> bool {
     let below = Path::new(path).strip_prefix(temp).ok();
     below
         .and_then(|below| below.iter().next())
-        .is_some_and(|name| marks::is_ours_in_temp(ground, &name.to_string_lossy()))
+        .is_some_and(|name| ownership::is_ours_in_temp(scope, &name.to_string_lossy()))
 }
 
-fn is_our_namespace_mount(ground: Ground, path: &str) -> bool {
-    let name = Path::new(path).strip_prefix(marks::NETWORK_NAMESPACES).ok();
-    name.is_some_and(|name| marks::is_our_network_namespace(ground, &name.to_string_lossy()))
+fn is_our_namespace_mount(scope: SearchScope, path: &str) -> bool {
+    let name = Path::new(path).strip_prefix(ownership::NETWORK_NAMESPACES).ok();
+    name.is_some_and(|name| ownership::is_our_network_namespace(scope, &name.to_string_lossy()))
 }
 
 /// The addresses in the output of `ip -oneline address show` that a bed could have assigned.
-pub(super) fn addresses(text: &str, is_our_link: impl Fn(&str) -> bool) -> Things {
+pub(super) fn addresses(text: &str, is_our_link: impl Fn(&str) -> bool) -> LineSet {
     // "5: veth1@if4    inet 10.0.0.2/24 ... valid_lft 86000sec": the times at the end run.
     let ours = text.lines().filter_map(|line| {
         let mut words = line.split_whitespace().skip(1);
@@ -89,8 +89,8 @@ pub(super) fn addresses(text: &str, is_our_link: impl Fn(&str) -> bool) -> Thing
 
 /// The tables, chains and rules in the output of `nft list ruleset` that a bed could have made, each
 /// with its table and chain.
-pub(super) fn rules(ground: Ground, text: &str, is_our_link: impl Fn(&str) -> bool) -> Things {
-    let mut found = Things::new();
+pub(super) fn rules(scope: SearchScope, text: &str, is_our_link: impl Fn(&str) -> bool) -> LineSet {
+    let mut found = LineSet::new();
     let (mut table, mut chain) = (String::new(), String::new());
     let mut depth = 0_usize;
     for line in text.lines().map(str::trim).filter(|line| !line.is_empty()) {
@@ -101,9 +101,9 @@ pub(super) fn rules(ground: Ground, text: &str, is_our_link: impl Fn(&str) -> bo
             _ => {}
         }
         let bare = line == "}";
-        let ours = is_our_heading(ground, &table)
-            || depth > 0 && is_our_heading(ground, &chain)
-            || depth > 1 && words(line).any(|word| is_our_word(ground, word, &is_our_link));
+        let ours = is_our_heading(scope, &table)
+            || depth > 0 && is_our_heading(scope, &chain)
+            || depth > 1 && words(line).any(|word| is_our_token(scope, word, &is_our_link));
         if ours && !bare {
             found.insert(match depth {
                 0 => table.clone(),
@@ -126,14 +126,14 @@ pub(super) fn rules(ground: Ground, text: &str, is_our_link: impl Fn(&str) -> bo
 }
 
 /// Whether a heading such as `table ip nat` or `chain KUBE-FIREWALL` ends in a name of ours.
-fn is_our_heading(ground: Ground, heading: &str) -> bool {
-    heading.rsplit(' ').next().is_some_and(|name| marks::is_our_rule_set(ground, name))
+fn is_our_heading(scope: SearchScope, heading: &str) -> bool {
+    heading.rsplit(' ').next().is_some_and(|name| ownership::is_our_rule_set(scope, name))
 }
 
 fn words(line: &str) -> impl Iterator<Item = &str> {
     line.split(|letter: char| letter.is_whitespace() || "\",{}".contains(letter))
 }
 
-fn is_our_word(ground: Ground, word: &str, is_our_link: &impl Fn(&str) -> bool) -> bool {
-    marks::is_our_rule_set(ground, word) || is_our_link(word) || word == NODE_ADDRESS
+fn is_our_token(scope: SearchScope, word: &str, is_our_link: &impl Fn(&str) -> bool) -> bool {
+    ownership::is_our_rule_set(scope, word) || is_our_link(word) || word == NODE_ADDRESS
 }

@@ -16,15 +16,15 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use rustix::process::{Signal, getppid, set_parent_process_death_signal};
 
-use super::payload::own_path;
+use super::payload::fd_path;
 use super::recipe::{file, search_path};
-use super::{Machine, Outcome, Payload};
+use super::{EmulatedMachine, MachineRun, Payload};
 
 const KERNEL_ARGUMENTS: &str = "root=/dev/vda rw console=ttyS0 quiet systemd.show_status=0 psi=1 \
     swapaccount=1 mitigations=off net.ifnames=0";
 
 /// The unnamed files that the emulator reads and writes.
-struct Lines<'a> {
+struct MachineFiles<'a> {
     payload: &'a File,
     swap: Option<File>,
     status: File,
@@ -33,20 +33,20 @@ struct Lines<'a> {
 
 /// Boots the machine and waits for its end.
 pub(super) fn run(
-    machine: &Machine,
+    machine: &EmulatedMachine,
     payload: &Payload,
     disk: &File,
     sink: &mut dyn Write,
-) -> Result<Outcome> {
+) -> Result<MachineRun> {
     let unnamed = || tempfile::tempfile().context("a file for the machine's lines");
     let swap = if payload.swap_mb == 0 { None } else { Some(unnamed()?) };
     if let Some(swap) = &swap {
         swap.set_len(u64::from(payload.swap_mb) << 20).context("the machine's swap")?;
     }
-    let mut lines = Lines { payload: disk, swap, status: unnamed()?, console: unnamed()? };
+    let mut lines = MachineFiles { payload: disk, swap, status: unnamed()?, console: unnamed()? };
     let started = Instant::now();
-    let mut emulator = Running(
-        die_with_caller(&mut command(machine, payload, &lines)?)
+    let mut emulator = Emulator(
+        kill_with_caller(&mut command(machine, payload, &lines)?)
             .spawn()
             .context("starting qemu-system-x86_64")?,
     );
@@ -55,7 +55,7 @@ pub(super) fn run(
     let in_time = elapsed < payload.deadline;
     drop(emulator);
     match exit_status(&text_of(&mut lines.status)?) {
-        Some(status) => Ok(Outcome { output, status, elapsed }),
+        Some(status) => Ok(MachineRun { output, status, elapsed }),
         None => bail!(
             "the machine {} after {:.0} s without an exit status\nend of its console:\n{}\n\
              end of the payload's output:\n{}",
@@ -68,9 +68,9 @@ pub(super) fn run(
 }
 
 /// The emulator, stopped on drop.
-struct Running(Child);
+struct Emulator(Child);
 
-impl Drop for Running {
+impl Drop for Emulator {
     fn drop(&mut self) {
         // Fails only when it has ended already.
         let _ = self.0.kill();
@@ -78,8 +78,12 @@ impl Drop for Running {
     }
 }
 
-fn command(machine: &Machine, payload: &Payload, lines: &Lines<'_>) -> Result<Command> {
-    let folder: &Path = &machine.folder;
+fn command(
+    machine: &EmulatedMachine,
+    payload: &Payload,
+    lines: &MachineFiles<'_>,
+) -> Result<Command> {
+    let dir: &Path = &machine.dir;
     let arguments = format!("{KERNEL_ARGUMENTS} {}", machine.variant.kernel_arguments());
     let mut command = Command::new("qemu-system-x86_64");
     command
@@ -89,25 +93,25 @@ fn command(machine: &Machine, payload: &Payload, lines: &Lines<'_>) -> Result<Co
         .args(["-nodefaults", "-no-user-config", "-no-reboot"])
         .args(["-display", "none", "-monitor", "none"])
         .arg("-kernel")
-        .arg(file(folder, "vmlinuz")?)
+        .arg(file(dir, "vmlinuz")?)
         .arg("-initrd")
-        .arg(file(folder, "initrd")?)
+        .arg(file(dir, "initrd")?)
         .args(["-append", arguments.trim_end()]);
-    let root = file(folder, "rootfs.img")?;
+    let root = file(dir, "rootfs.img")?;
     drive(&mut command, "root", &root.to_string_lossy(), ",snapshot=on");
-    drive(&mut command, "payload", &own_path(lines.payload), ",readonly=on");
+    drive(&mut command, "payload", &fd_path(lines.payload), ",readonly=on");
     if let Some(swap) = &lines.swap {
-        drive(&mut command, "swap", &own_path(swap), "");
+        drive(&mut command, "swap", &fd_path(swap), "");
     }
     command.args(["-device", "virtio-serial-pci"]);
     for (name, path) in
-        [("output", "/proc/self/fd/1".to_owned()), ("status", own_path(&lines.status))]
+        [("output", "/proc/self/fd/1".to_owned()), ("status", fd_path(&lines.status))]
     {
         command.args(["-chardev", &format!("file,id={name},path={path}")]);
         command.args(["-device", &format!("virtserialport,chardev={name},name=keelson.{name}")]);
     }
     command
-        .args(["-chardev", &format!("file,id=console,path={}", own_path(&lines.console))])
+        .args(["-chardev", &format!("file,id=console,path={}", fd_path(&lines.console))])
         .args(["-serial", "chardev:console"])
         // Leads nowhere: it gives the guest a link for its address and default route.
         .args(["-netdev", "user,id=link,restrict=on"])
@@ -181,7 +185,7 @@ pub(super) fn tail(text: &str) -> String {
 }
 
 /// Makes the child die when the thread that starts it does.
-pub(super) fn die_with_caller(command: &mut Command) -> &mut Command {
+pub(super) fn kill_with_caller(command: &mut Command) -> &mut Command {
     let caller = rustix::process::getpid();
     // SAFETY: between fork and exec only two system calls are made; nothing is allocated.
     unsafe {

@@ -15,7 +15,7 @@ use anyhow::{Context, Result, ensure};
 use rustix::process::geteuid;
 
 use super::Payload;
-use super::boot::die_with_caller;
+use super::boot::kill_with_caller;
 use super::recipe::search_path;
 
 /// Arguments: the disk, the directory (or nothing), then pairs of target and source; the script is
@@ -44,8 +44,8 @@ mkfs.ext4 -q -F -L payload -O ^has_journal -d /mnt/tree "$disk"
 pub(super) fn pack(payload: &Payload) -> Result<File> {
     let disk = tempfile::tempfile().context("a file for the payload's disk")?;
     let mut arguments: Vec<OsString> = vec![
-        own_path(&disk).into(),
-        payload.folder.as_ref().map(|folder| folder.as_os_str().to_owned()).unwrap_or_default(),
+        fd_path(&disk).into(),
+        payload.dir.as_ref().map(|dir| dir.as_os_str().to_owned()).unwrap_or_default(),
     ];
     for (inside, outside) in &payload.files {
         ensure!(
@@ -69,7 +69,7 @@ pub(super) fn pack(payload: &Payload) -> Result<File> {
         .stdin(Stdio::piped())
         .stdout(Stdio::null())
         .stderr(Stdio::piped());
-    let mut packing = die_with_caller(&mut command).spawn().context("starting unshare")?;
+    let mut packing = kill_with_caller(&mut command).spawn().context("starting unshare")?;
     if let Some(mut input) = packing.stdin.take() {
         // A packer that failed early reads nothing; its own words are the better error.
         let _ = input.write_all(payload.script.as_deref().unwrap_or_default().as_bytes());
@@ -85,7 +85,7 @@ pub(super) fn pack(payload: &Payload) -> Result<File> {
 }
 
 /// A path by which a child of this process can open an unnamed file.
-pub(super) fn own_path(file: &File) -> String {
+pub(super) fn fd_path(file: &File) -> String {
     format!("/proc/{}/fd/{}", std::process::id(), file.as_raw_fd())
 }
 

@@ -11,10 +11,10 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, ensure as require};
 
-use super::{Machine, mirror};
+use super::{EmulatedMachine, mirror};
 use crate::cache;
 use crate::images::digest;
-use crate::machine::boot::die_with_caller;
+use crate::machine::boot::kill_with_caller;
 
 /// What must be installed on this machine to build and boot the emulated one.
 pub const HOST_PACKAGES: &[&str] = &["debootstrap", "e2fsprogs", "qemu-system-x86", "util-linux"];
@@ -48,13 +48,13 @@ const POLICY: &str = include_str!("guest/container.cil");
 
 /// What confines programs in the machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Variant {
+pub enum MachineVariant {
     AppArmor,
     /// Debian's reference policy, permissive: it logs denials and allows everything.
     Selinux,
 }
 
-impl Variant {
+impl MachineVariant {
     fn packages(self) -> String {
         let more: &[&str] = match self {
             Self::AppArmor => &[],
@@ -75,15 +75,15 @@ impl Variant {
 ///
 /// # Errors
 /// When a program of [`HOST_PACKAGES`] is missing, or the build fails; the log's path is named.
-pub fn ensure() -> Result<Machine> {
-    ensure_variant(Variant::AppArmor)
+pub fn ensure() -> Result<EmulatedMachine> {
+    ensure_variant(MachineVariant::AppArmor)
 }
 
 /// The same for a variant of it.
 ///
 /// # Errors
 /// As [`ensure`].
-pub fn ensure_variant(variant: Variant) -> Result<Machine> {
+pub fn ensure_variant(variant: MachineVariant) -> Result<EmulatedMachine> {
     require!(
         std::env::consts::ARCH == "x86_64",
         "the cgroup v2 machine is made for x86_64 only, this is {}",
@@ -91,28 +91,28 @@ pub fn ensure_variant(variant: Variant) -> Result<Machine> {
     );
     require_programs(&["qemu-system-x86_64", "mkfs.ext4", "unshare"])?;
     let machines = cache::root()?.join("machines");
-    let folder = machines.join(format!("{SUITE}-{}", &key(variant)[..16]));
-    if folder.is_dir() {
-        return Ok(Machine { folder, variant });
+    let dir = machines.join(format!("{SUITE}-{}", &key(variant)[..16]));
+    if dir.is_dir() {
+        return Ok(EmulatedMachine { dir, variant });
     }
     fs::create_dir_all(&machines).with_context(|| format!("making {}", machines.display()))?;
     let lock_path = machines.join("lock");
     let lock = File::create(&lock_path).with_context(|| lock_path.display().to_string())?;
     lock.lock().with_context(|| format!("locking {}", lock_path.display()))?;
-    if !folder.is_dir() {
+    if !dir.is_dir() {
         remove_unfinished(&machines)?;
-        build(&machines, &folder, variant)?;
+        build(&machines, &dir, variant)?;
     }
-    Ok(Machine { folder, variant })
+    Ok(EmulatedMachine { dir, variant })
 }
 
 /// A digest over everything that shapes the machine, except the mirror's state.
-fn key(variant: Variant) -> String {
+fn key(variant: MachineVariant) -> String {
     let recipe = [SUITE, &variant.packages(), &DISK_MB.to_string(), BUILD, UNIT, ENTRY, POLICY];
     digest(recipe.join("\0").as_bytes()).trim_start_matches("sha256:").to_owned()
 }
 
-fn build(machines: &Path, folder: &Path, variant: Variant) -> Result<()> {
+fn build(machines: &Path, dir: &Path, variant: MachineVariant) -> Result<()> {
     require_programs(&["debootstrap"])?;
     let log_path = machines.join("build.log");
     let log = File::create(&log_path).with_context(|| log_path.display().to_string())?;
@@ -141,10 +141,10 @@ fn build(machines: &Path, folder: &Path, variant: Variant) -> Result<()> {
     if let Some(proxy) = apt_proxy() {
         command.env("http_proxy", proxy);
     }
-    let status = die_with_caller(&mut command).status().context("starting unshare")?;
+    let status = kill_with_caller(&mut command).status().context("starting unshare")?;
     require!(status.success(), "building the machine: {status}, see {}", log_path.display());
-    fs::rename(unfinished.path(), folder)
-        .with_context(|| format!("placing the machine at {}", folder.display()))?;
+    fs::rename(unfinished.path(), dir)
+        .with_context(|| format!("placing the machine at {}", dir.display()))?;
     // The log of a successful build is not needed.
     let _ = fs::remove_file(&log_path);
     eprintln!("machine: built in {:.0} s", started.elapsed().as_secs_f64());
@@ -176,7 +176,7 @@ fn require_programs(programs: &[&str]) -> Result<()> {
     let missing: Vec<&str> = programs
         .iter()
         .copied()
-        .filter(|program| !path.split(':').any(|folder| Path::new(folder).join(program).exists()))
+        .filter(|program| !path.split(':').any(|dir| Path::new(dir).join(program).exists()))
         .collect();
     require!(
         missing.is_empty(),
@@ -194,8 +194,8 @@ pub(super) fn search_path() -> String {
 }
 
 /// The path of a file in the machine's directory.
-pub(super) fn file(folder: &Path, name: &str) -> Result<PathBuf> {
-    let path = folder.join(name);
+pub(super) fn file(dir: &Path, name: &str) -> Result<PathBuf> {
+    let path = dir.join(name);
     require!(path.is_file(), "{} is missing: remove its folder to build again", path.display());
     Ok(path)
 }

@@ -11,12 +11,12 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
 
-use super::table::{How, Part};
-use super::{BuiltPart, modules_folder, pin};
+use super::table::{GoBuildMode, RealPart};
+use super::{BuiltPart, modules_dir, pin};
 use crate::cache;
 
 /// Where a part is, or would be, in the cache.
-pub(super) fn place(part: &Part) -> Result<BuiltPart> {
+pub(super) fn location(part: &RealPart) -> Result<BuiltPart> {
     let version = part.version()?;
     let key = key(part, &version)?;
     let bin = cache::root()?.join("parts").join(key).join("bin");
@@ -24,8 +24,8 @@ pub(super) fn place(part: &Part) -> Result<BuiltPart> {
 }
 
 /// `<name>-<version>-<hash>`; the hash covers flags and every pinned dependency.
-fn key(part: &Part, version: &str) -> Result<String> {
-    let module = modules_folder()?.join(part.folder);
+fn key(part: &RealPart, version: &str) -> Result<String> {
+    let module = modules_dir()?.join(part.dir);
     let shape = format!("{part:?} {}", part.linker_arguments(version));
     let mut pinned = Vec::new();
     for file in ["go.mod", "go.sum"] {
@@ -37,8 +37,8 @@ fn key(part: &Part, version: &str) -> Result<String> {
 }
 
 /// The part, built if it is missing.
-pub(super) fn ensure(part: &'static Part) -> Result<BuiltPart> {
-    let built = place(part)?;
+pub(super) fn ensure(part: &'static RealPart) -> Result<BuiltPart> {
+    let built = location(part)?;
     if built.bin.is_dir() {
         return Ok(built);
     }
@@ -83,7 +83,7 @@ fn remove_abandoned(finished: &Path) -> Result<()> {
     Ok(())
 }
 
-fn build(part: &Part, version: &str, unfinished: &Path) -> Result<()> {
+fn build(part: &RealPart, version: &str, unfinished: &Path) -> Result<()> {
     let bin = unfinished.join("bin");
     fs::create_dir_all(&bin).with_context(|| format!("make {}", bin.display()))?;
     let log_path = unfinished
@@ -103,7 +103,12 @@ fn build(part: &Part, version: &str, unfinished: &Path) -> Result<()> {
         log.write_all(&output.stdout)?;
         log.write_all(&output.stderr)?;
         if !output.status.success() || !bin.join(program).is_file() {
-            bail!(failure(part, version, &String::from_utf8_lossy(&output.stderr), &log_path));
+            bail!(failure_message(
+                part,
+                version,
+                &String::from_utf8_lossy(&output.stderr),
+                &log_path
+            ));
         }
     }
     eprintln!("parts: built {} {version} in {:.0} s", part.name, began.elapsed().as_secs_f64());
@@ -111,11 +116,11 @@ fn build(part: &Part, version: &str, unfinished: &Path) -> Result<()> {
     Ok(())
 }
 
-fn go_command(part: &Part, version: &str, package: &str, output: &Path) -> Result<Command> {
+fn go_command(part: &RealPart, version: &str, package: &str, output: &Path) -> Result<Command> {
     let mut go = Command::new("go");
     match part.how {
-        How::Program => go.arg("build"),
-        How::TestProgram => go.args(["test", "-c"]),
+        GoBuildMode::Program => go.arg("build"),
+        GoBuildMode::TestProgram => go.args(["test", "-c"]),
     };
     go.args(["-mod=readonly", "-buildvcs=false", "-trimpath"]);
     if !part.tags.is_empty() {
@@ -123,14 +128,14 @@ fn go_command(part: &Part, version: &str, package: &str, output: &Path) -> Resul
     }
     go.arg("-ldflags").arg(part.linker_arguments(version));
     go.arg("-o").arg(output).arg(package);
-    go.current_dir(modules_folder()?.join(part.folder))
+    go.current_dir(modules_dir()?.join(part.dir))
         .env("CGO_ENABLED", if part.cgo { "1" } else { "0" })
         .env("GOWORK", "off");
     Ok(go)
 }
 
 /// One line with what failed, what may be missing and where the log is.
-fn failure(part: &Part, version: &str, output: &str, log: &Path) -> String {
+fn failure_message(part: &RealPart, version: &str, output: &str, log: &Path) -> String {
     let reason = output
         .lines()
         .map(str::trim)

@@ -5,19 +5,19 @@
 
 use anyhow::{Context, Result};
 
-use super::{modules_folder, pin};
+use super::{modules_dir, pin};
 
 /// One part.
 #[derive(Debug)]
-pub struct Part {
+pub struct RealPart {
     pub name: &'static str,
     /// The directory of its Go module under `tests/real-parts`.
-    pub folder: &'static str,
+    pub dir: &'static str,
     /// The required module whose version is the part's version.
     pub module: &'static str,
     /// Its programs: file name, and the Go package it is built from.
     pub programs: &'static [(&'static str, &'static str)],
-    pub how: How,
+    pub how: GoBuildMode,
     pub cgo: bool,
     pub tags: &'static [&'static str],
     /// Link flags beside `-s -w`; `{version}` stands for the version with its `v`.
@@ -28,7 +28,7 @@ pub struct Part {
 
 /// Which of Go's verbs makes the programs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum How {
+pub enum GoBuildMode {
     /// `go build`
     Program,
     /// `go test -c`
@@ -41,13 +41,16 @@ const KUBERNETES_VERSION: &str = "-X k8s.io/component-base/version.gitVersion={v
 const KUBERNETES: &str = "k8s.io/kubernetes";
 
 /// A part from the Kubernetes module.
-const fn kubernetes(name: &'static str, programs: &'static [(&'static str, &'static str)]) -> Part {
-    Part {
+const fn kubernetes(
+    name: &'static str,
+    programs: &'static [(&'static str, &'static str)],
+) -> RealPart {
+    RealPart {
         name,
-        folder: "kubernetes",
+        dir: "kubernetes",
         module: KUBERNETES,
         programs,
-        how: How::Program,
+        how: GoBuildMode::Program,
         cgo: false,
         tags: &[],
         link_flags: KUBERNETES_VERSION,
@@ -60,13 +63,13 @@ const fn own_module(
     name: &'static str,
     module: &'static str,
     programs: &'static [(&'static str, &'static str)],
-) -> Part {
-    Part {
+) -> RealPart {
+    RealPart {
         name,
-        folder: name,
+        dir: name,
         module,
         programs,
-        how: How::Program,
+        how: GoBuildMode::Program,
         cgo: false,
         tags: &[],
         link_flags: "",
@@ -75,8 +78,8 @@ const fn own_module(
 }
 
 /// Every part, the quick ones first.
-pub const TABLE: &[Part] = &[
-    Part {
+pub const TABLE: &[RealPart] = &[
+    RealPart {
         link_flags: "-X github.com/containerd/containerd/v2/version.Version={version}",
         ..own_module(
             "containerd",
@@ -92,7 +95,7 @@ pub const TABLE: &[Part] = &[
         )
     },
     // What nodes had before there was a stream of events.
-    Part {
+    RealPart {
         link_flags: "-X github.com/containerd/containerd/version.Version={version}",
         ..own_module(
             "containerd-1.6",
@@ -107,7 +110,7 @@ pub const TABLE: &[Part] = &[
             ],
         )
     },
-    Part {
+    RealPart {
         // Static, so that the same program runs in the cgroup v2 machine.
         cgo: true,
         tags: &["seccomp", "netgo", "osusergo"],
@@ -140,7 +143,7 @@ pub const TABLE: &[Part] = &[
         "github.com/kubernetes-csi/csi-test/v5",
         &[("csi-sanity", "github.com/kubernetes-csi/csi-test/v5/cmd/csi-sanity")],
     ),
-    Part {
+    RealPart {
         module: "github.com/onsi/ginkgo/v2",
         link_flags: "",
         ..kubernetes("ginkgo", &[("ginkgo", "github.com/onsi/ginkgo/v2/ginkgo")])
@@ -157,27 +160,27 @@ pub const TABLE: &[Part] = &[
         &[("sample-device-plugin", "k8s.io/kubernetes/test/images/sample-device-plugin")],
     ),
     kubernetes("agnhost", &[("agnhost", "k8s.io/kubernetes/test/images/agnhost")]),
-    Part {
-        how: How::TestProgram,
+    RealPart {
+        how: GoBuildMode::TestProgram,
         ..kubernetes("e2e-node-test", &[("e2e_node.test", "k8s.io/kubernetes/test/e2e_node")])
     },
 ];
 
 /// Looks a part up by name.
-pub(super) fn find(name: &str) -> Result<&'static Part> {
+pub(super) fn find(name: &str) -> Result<&'static RealPart> {
     TABLE.iter().find(|part| part.name == name).with_context(|| {
         let known: Vec<_> = TABLE.iter().map(|part| part.name).collect();
         format!("there is no part {name:?}; there are: {}", known.join(", "))
     })
 }
 
-impl Part {
+impl RealPart {
     /// The pinned version, as `v1.2.3`.
     ///
     /// # Errors
     /// When the go.mod cannot be read or does not require the module.
     pub fn version(&self) -> Result<String> {
-        pin::required_version(&modules_folder()?.join(self.folder).join("go.mod"), self.module)
+        pin::required_version(&modules_dir()?.join(self.dir).join("go.mod"), self.module)
     }
 
     /// The whole `-ldflags` value.

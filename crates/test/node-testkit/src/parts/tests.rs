@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::fs;
 
 use super::pin::{find_requirement, short_hash};
-use super::{TABLE, build, debian_packages, ensure, modules_folder, program};
+use super::{TABLE, build, debian_packages, ensure, modules_dir, program};
 
 const GO_MOD: &str = "\
 // require example.org/commented v0.0.1
@@ -35,12 +35,12 @@ fn versions_come_from_require_lines_only() {
 fn every_part_has_a_pinned_version_and_a_place_of_its_own() {
     let mut places = BTreeSet::new();
     for part in TABLE {
-        let built = build::place(part).expect(part.name);
+        let built = build::location(part).expect(part.name);
         assert!(built.version.starts_with('v'), "{}: {}", part.name, built.version);
-        let folder = built.bin.parent().expect("a parent").to_owned();
-        let name = folder.file_name().expect("a name").to_string_lossy().into_owned();
+        let dir = built.bin.parent().expect("a parent").to_owned();
+        let name = dir.file_name().expect("a name").to_string_lossy().into_owned();
         assert!(name.starts_with(&format!("{}-{}-", part.name, built.version)), "{name}");
-        assert!(places.insert(folder), "{} shares its folder", part.name);
+        assert!(places.insert(dir), "{} shares its folder", part.name);
     }
 }
 
@@ -48,7 +48,7 @@ fn every_part_has_a_pinned_version_and_a_place_of_its_own() {
 #[test]
 fn every_package_is_named_in_its_modules_programs() {
     for part in TABLE {
-        let path = modules_folder().expect("modules").join(part.folder).join("programs.go");
+        let path = modules_dir().expect("modules").join(part.dir).join("programs.go");
         let text = fs::read_to_string(&path).expect("programs.go");
         for (_, package) in part.programs {
             assert!(text.contains(&format!("\"{package}\"")), "{package} in {}", path.display());

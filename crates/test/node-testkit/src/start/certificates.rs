@@ -15,7 +15,7 @@ use rcgen::{
 /// The subject of a certificate, as Kubernetes reads it: the common name is the user's name,
 /// organizations are the user's groups.
 #[derive(Debug, Clone, Default)]
-pub struct Subject<'a> {
+pub struct CertificateSubject<'a> {
     pub common_name: &'a str,
     pub organization: Option<&'a str>,
     /// Names and addresses that a server serves under; empty for a client.
@@ -31,19 +31,19 @@ pub struct KeyAndCertificate {
 
 /// A certificate authority with its files.
 #[derive(Debug)]
-pub struct Authority {
+pub struct CertificateAuthority {
     issuer: CertifiedIssuer<'static, KeyPair>,
-    folder: PathBuf,
+    dir: PathBuf,
     pub files: KeyAndCertificate,
 }
 
-impl Authority {
+impl CertificateAuthority {
     /// Creates an authority; its files, and those of the certificates it signs, are in the
     /// directory.
     ///
     /// # Errors
     /// When keys cannot be generated or written.
-    pub fn make(folder: &Path, name: &str) -> Result<Self> {
+    pub fn make(dir: &Path, name: &str) -> Result<Self> {
         let mut parameters = CertificateParams::default();
         parameters.distinguished_name = DistinguishedName::new();
         parameters.distinguished_name.push(DnType::CommonName, name);
@@ -55,16 +55,15 @@ impl Authority {
         ];
         let key = KeyPair::generate().context("make a key")?;
         let issuer = CertifiedIssuer::self_signed(parameters, key).context("sign an authority")?;
-        let files =
-            write(folder, "authority", &issuer.key().serialize_pem(), &issuer.as_ref().pem())?;
-        Ok(Self { issuer, folder: folder.to_owned(), files })
+        let files = write(dir, "authority", &issuer.key().serialize_pem(), &issuer.as_ref().pem())?;
+        Ok(Self { issuer, dir: dir.to_owned(), files })
     }
 
     /// Signs a certificate and writes `<file>.key` and `<file>.crt`.
     ///
     /// # Errors
     /// When an alternative name is invalid, or files cannot be written.
-    pub fn issue(&self, file: &str, subject: &Subject<'_>) -> Result<KeyAndCertificate> {
+    pub fn issue(&self, file: &str, subject: &CertificateSubject<'_>) -> Result<KeyAndCertificate> {
         let names: Vec<String> =
             subject.alternative_names.iter().map(|&name| name.to_owned()).collect();
         let mut parameters = CertificateParams::new(names)
@@ -82,7 +81,7 @@ impl Authority {
         let key = KeyPair::generate().context("make a key")?;
         let certificate =
             parameters.signed_by(&key, &self.issuer).with_context(|| format!("sign {file}"))?;
-        write(&self.folder, file, &key.serialize_pem(), &certificate.pem())
+        write(&self.dir, file, &key.serialize_pem(), &certificate.pem())
     }
 }
 
@@ -93,10 +92,10 @@ pub(super) fn write_signing_key(private: &Path, public: &Path) -> Result<()> {
     fs::write(public, key.public_key_pem()).with_context(|| format!("write {}", public.display()))
 }
 
-fn write(folder: &Path, file: &str, key: &str, certificate: &str) -> Result<KeyAndCertificate> {
+fn write(dir: &Path, file: &str, key: &str, certificate: &str) -> Result<KeyAndCertificate> {
     let files = KeyAndCertificate {
-        key: folder.join(format!("{file}.key")),
-        certificate: folder.join(format!("{file}.crt")),
+        key: dir.join(format!("{file}.key")),
+        certificate: dir.join(format!("{file}.crt")),
     };
     write_private(&files.key, key)?;
     fs::write(&files.certificate, certificate)

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 
-use super::process::{Running, output_of};
+use super::process::{RunningPart, output_of};
 use crate::bed::Bed;
 use crate::parts;
 
@@ -29,14 +29,14 @@ pub struct Mirror {
 
 /// Which containerd.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Generation {
+pub enum ContainerdGeneration {
     #[default]
     Pinned,
     /// 1.6: it has no event stream and does not report its cgroup driver. By verb only.
     Old,
 }
 
-impl Generation {
+impl ContainerdGeneration {
     fn part(self) -> &'static str {
         match self {
             Self::Pinned => "containerd",
@@ -48,7 +48,7 @@ impl Generation {
 /// Options of a containerd.
 #[derive(Debug, Clone, Default)]
 pub struct ContainerdOptions {
-    pub generation: Generation,
+    pub generation: ContainerdGeneration,
     pub mirrors: Vec<Mirror>,
     /// A second runtime handler named `test-handler`, the same runc under another name.
     pub test_handler: bool,
@@ -61,15 +61,15 @@ pub struct ContainerdOptions {
 /// A containerd that answers.
 #[derive(Debug)]
 pub struct Containerd {
-    running: Running,
-    folder: PathBuf,
+    running: RunningPart,
+    dir: PathBuf,
     part: &'static str,
 }
 
 impl Containerd {
     /// The parts to name in a test's needs.
     pub const NEEDS: &'static [&'static str] = &PARTS;
-    /// The same for [`Generation::Old`].
+    /// The same for [`ContainerdGeneration::Old`].
     pub const OLD_NEEDS: &'static [&'static str] = &["containerd-1.6", "runc", "cni-plugins"];
 
     /// Starts containerd and waits until it answers.
@@ -77,26 +77,26 @@ impl Containerd {
     /// # Errors
     /// When a part is missing or containerd does not come up, with the end of its log.
     pub fn start(bed: &Bed, options: &ContainerdOptions) -> Result<Self> {
-        let folder = bed.make_folder("containerd")?;
-        let configuration = folder.join("config.toml");
+        let dir = bed.create_dir("containerd")?;
+        let configuration = dir.join("config.toml");
         let text = match options.generation {
-            Generation::Pinned => configure(&folder, options)?,
-            Generation::Old => configure_old(&folder, options)?,
+            ContainerdGeneration::Pinned => configure(&dir, options)?,
+            ContainerdGeneration::Old => configure_old(&dir, options)?,
         };
         write(&configuration, &text)?;
-        write(&folder.join("cni/net.d/10-bed.conflist"), BRIDGE)?;
+        write(&dir.join("cni/net.d/10-bed.conflist"), BRIDGE)?;
         for mirror in &options.mirrors {
             let hosts = format!(
                 "server = \"{at}\"\n[host.\"{at}\"]\n  capabilities = [\"pull\", \"resolve\"]\n",
                 at = mirror.at
             );
-            write(&folder.join("certs.d").join(&mirror.of).join("hosts.toml"), &hosts)?;
+            write(&dir.join("certs.d").join(&mirror.of).join("hosts.toml"), &hosts)?;
         }
         let part = options.generation.part();
         let mut command = Command::new(parts::program(part, "containerd")?);
         command.arg("--config").arg(&configuration).env("PATH", search_path(part)?);
-        let running = Running::start(bed, "containerd", &mut command)?;
-        let mut containerd = Self { running, folder, part };
+        let running = RunningPart::start(bed, "containerd", &mut command)?;
+        let mut containerd = Self { running, dir, part };
         let mut version = containerd.ctr()?;
         version.arg("version");
         containerd.running.wait_until("answer", READY, || output_of(&mut version))?;
@@ -106,7 +106,7 @@ impl Containerd {
     /// Its socket, for gRPC: CRI and containerd's own services.
     #[must_use]
     pub fn socket(&self) -> PathBuf {
-        self.folder.join("containerd.sock")
+        self.dir.join("containerd.sock")
     }
 
     /// Its socket as kubelets and CRI clients want it.
@@ -142,41 +142,41 @@ impl Containerd {
     }
 
     /// The process and its log.
-    pub fn process(&mut self) -> &mut Running {
+    pub fn process(&mut self) -> &mut RunningPart {
         &mut self.running
     }
 }
 
 /// containerd finds its shim, and the shim finds runc, by PATH.
 fn search_path(containerd: &str) -> Result<std::ffi::OsString> {
-    let mut folders = Vec::new();
+    let mut dirs = Vec::new();
     for (part, program) in [(containerd, "ctr"), ("runc", "runc")] {
-        folders.extend(parts::program(part, program)?.parent().map(Path::to_owned));
+        dirs.extend(parts::program(part, program)?.parent().map(Path::to_owned));
     }
-    folders.extend(std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default()));
-    std::env::join_paths(folders).context("put PATH together")
+    dirs.extend(std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default()));
+    std::env::join_paths(dirs).context("put PATH together")
 }
 
 fn write(path: &Path, text: &str) -> Result<()> {
-    if let Some(folder) = path.parent() {
-        fs::create_dir_all(folder).with_context(|| format!("make {}", folder.display()))?;
+    if let Some(dir) = path.parent() {
+        fs::create_dir_all(dir).with_context(|| format!("make {}", dir.display()))?;
     }
     fs::write(path, text).with_context(|| format!("write {}", path.display()))
 }
 
-fn configure(folder: &Path, options: &ContainerdOptions) -> Result<String> {
-    let folder = folder.display();
+fn configure(dir: &Path, options: &ContainerdOptions) -> Result<String> {
+    let dir = dir.display();
     let runc = parts::program("runc", "runc")?;
     let plugins = parts::program("cni-plugins", "bridge")?;
     let plugins = plugins.parent().unwrap_or(Path::new("/"));
     let mut text = format!(
         "version = 3\n\
-         root = \"{folder}/root\"\n\
-         state = \"{folder}/state\"\n\
-         [grpc]\n  address = \"{folder}/containerd.sock\"\n\
-         [plugins.'io.containerd.internal.v1.opt']\n  path = \"{folder}/opt\"\n\
+         root = \"{dir}/root\"\n\
+         state = \"{dir}/state\"\n\
+         [grpc]\n  address = \"{dir}/containerd.sock\"\n\
+         [plugins.'io.containerd.internal.v1.opt']\n  path = \"{dir}/opt\"\n\
          [plugins.'io.containerd.nri.v1.nri']\n  disable = true\n\
-         [plugins.'io.containerd.cri.v1.images'.registry]\n  config_path = \"{folder}/certs.d\"\n"
+         [plugins.'io.containerd.cri.v1.images'.registry]\n  config_path = \"{dir}/certs.d\"\n"
     );
     if let Some(image) = &options.sandbox_image {
         write!(
@@ -190,7 +190,7 @@ fn configure(folder: &Path, options: &ContainerdOptions) -> Result<String> {
            # a bed may lack the capability to lower its score\n  \
            restrict_oom_score_adj = true\n\
          [plugins.'io.containerd.cri.v1.runtime'.cni]\n  \
-           bin_dirs = [\"{}\"]\n  conf_dir = \"{folder}/cni/net.d\"\n\
+           bin_dirs = [\"{}\"]\n  conf_dir = \"{dir}/cni/net.d\"\n\
          [plugins.'io.containerd.cri.v1.runtime'.containerd]\n  default_runtime_name = \"runc\"\n",
         plugins.display()
     )?;
@@ -210,18 +210,18 @@ fn configure(folder: &Path, options: &ContainerdOptions) -> Result<String> {
 }
 
 /// A configuration in version 2 of the format; one handler, no second one.
-fn configure_old(folder: &Path, options: &ContainerdOptions) -> Result<String> {
-    let folder = folder.display();
+fn configure_old(dir: &Path, options: &ContainerdOptions) -> Result<String> {
+    let dir = dir.display();
     let runc = parts::program("runc", "runc")?;
     let plugins = parts::program("cni-plugins", "bridge")?;
     let plugins = plugins.parent().unwrap_or(Path::new("/"));
     let table = "plugins.'io.containerd.grpc.v1.cri'";
     let mut text = format!(
         "version = 2\n\
-         root = \"{folder}/root\"\n\
-         state = \"{folder}/state\"\n\
-         [grpc]\n  address = \"{folder}/containerd.sock\"\n\
-         [plugins.'io.containerd.internal.v1.opt']\n  path = \"{folder}/opt\"\n\
+         root = \"{dir}/root\"\n\
+         state = \"{dir}/state\"\n\
+         [grpc]\n  address = \"{dir}/containerd.sock\"\n\
+         [plugins.'io.containerd.internal.v1.opt']\n  path = \"{dir}/opt\"\n\
          [{table}]\n  restrict_oom_score_adj = true\n"
     );
     if let Some(image) = &options.sandbox_image {
@@ -229,8 +229,8 @@ fn configure_old(folder: &Path, options: &ContainerdOptions) -> Result<String> {
     }
     write!(
         text,
-        "[{table}.registry]\n  config_path = \"{folder}/certs.d\"\n\
-         [{table}.cni]\n  bin_dir = \"{}\"\n  conf_dir = \"{folder}/cni/net.d\"\n\
+        "[{table}.registry]\n  config_path = \"{dir}/certs.d\"\n\
+         [{table}.cni]\n  bin_dir = \"{}\"\n  conf_dir = \"{dir}/cni/net.d\"\n\
          [{table}.containerd]\n  default_runtime_name = \"runc\"\n\
          [{table}.containerd.runtimes.runc]\n  runtime_type = \"io.containerd.runc.v2\"\n\
          [{table}.containerd.runtimes.runc.options]\n  BinaryName = \"{}\"\n  \

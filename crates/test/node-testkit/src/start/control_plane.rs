@@ -12,9 +12,11 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use serde_json::json;
 
-use super::certificates::{Authority, KeyAndCertificate, Subject, write_signing_key};
+use super::certificates::{
+    CertificateAuthority, CertificateSubject, KeyAndCertificate, write_signing_key,
+};
 use super::http;
-use super::process::{Running, output_of};
+use super::process::{RunningPart, output_of};
 use crate::bed::{Bed, NODE_ADDRESS, free_port};
 use crate::parts;
 
@@ -29,11 +31,11 @@ const SIGNING_KEY_PUBLIC: &str = "service-account.pub";
 /// A running control plane. Fields are dropped, and so stopped, in this order.
 #[derive(Debug)]
 pub struct ControlPlane {
-    controller_manager: Running,
-    api_server: Running,
-    _etcd: Running,
-    folder: PathBuf,
-    authority: Authority,
+    controller_manager: RunningPart,
+    api_server: RunningPart,
+    _etcd: RunningPart,
+    dir: PathBuf,
+    authority: CertificateAuthority,
     port: u16,
     admin: PathBuf,
     admin_files: KeyAndCertificate,
@@ -69,26 +71,26 @@ impl ControlPlane {
     /// # Errors
     /// As [`ControlPlane::start`].
     pub fn start_with_flags(bed: &Bed, controllers: &str, flags: &[String]) -> Result<Self> {
-        let folder = bed.make_folder("control-plane")?;
-        let authority = Authority::make(&folder, "bed authority")?;
-        write_signing_key(&folder.join(SIGNING_KEY), &folder.join(SIGNING_KEY_PUBLIC))?;
-        let (etcd, etcd_url) = start_etcd(bed, &folder)?;
+        let dir = bed.create_dir("control-plane")?;
+        let authority = CertificateAuthority::make(&dir, "bed authority")?;
+        write_signing_key(&dir.join(SIGNING_KEY), &dir.join(SIGNING_KEY_PUBLIC))?;
+        let (etcd, etcd_url) = start_etcd(bed, &dir)?;
         let port = free_port()?;
         let admin_files = authority.issue("admin", &client("bed-admin", Some("system:masters")))?;
-        let admin = write_kubeconfig(&folder, "admin", port, &authority, &admin_files)?;
-        let mut api_server = start_api_server(bed, &folder, &authority, &etcd_url, (port, flags))?;
+        let admin = write_kubeconfig(&dir, "admin", port, &authority, &admin_files)?;
+        let mut api_server = start_api_server(bed, &dir, &authority, &etcd_url, (port, flags))?;
         api_server.wait_until("readiness", READY, || {
             let answer = output_of(kubectl(&admin)?.args(["get", "--raw", "/readyz"]))?;
             ensure!(answer.trim() == "ok", "/readyz: {answer}");
             Ok(())
         })?;
         let controller_manager =
-            start_controller_manager(bed, &folder, &authority, port, controllers)?;
+            start_controller_manager(bed, &dir, &authority, port, controllers)?;
         let mut plane = Self {
             controller_manager,
             api_server,
             _etcd: etcd,
-            folder,
+            dir,
             authority,
             port,
             admin,
@@ -140,7 +142,7 @@ impl ControlPlane {
 
     /// The authority that all its clients and servers trust.
     #[must_use]
-    pub fn authority(&self) -> &Authority {
+    pub fn authority(&self) -> &CertificateAuthority {
         &self.authority
     }
 
@@ -152,7 +154,7 @@ impl ControlPlane {
         let user = format!("system:node:{node}");
         let file = format!("node-{node}");
         let files = self.authority.issue(&file, &client(&user, Some("system:nodes")))?;
-        write_kubeconfig(&self.folder, &file, self.port, &self.authority, &files)
+        write_kubeconfig(&self.dir, &file, self.port, &self.authority, &files)
     }
 
     /// A kubeconfig of a user of this name, whose rights come from RBAC.
@@ -162,17 +164,17 @@ impl ControlPlane {
     pub fn user_kubeconfig(&self, user: &str) -> Result<PathBuf> {
         let file = format!("user-{}", user.replace(':', "-"));
         let files = self.authority.issue(&file, &client(user, None))?;
-        write_kubeconfig(&self.folder, &file, self.port, &self.authority, &files)
+        write_kubeconfig(&self.dir, &file, self.port, &self.authority, &files)
     }
 
     /// The API server's process and its log.
-    pub fn api_server(&mut self) -> &mut Running {
+    pub fn api_server(&mut self) -> &mut RunningPart {
         &mut self.api_server
     }
 }
 
-fn client<'a>(user: &'a str, group: Option<&'a str>) -> Subject<'a> {
-    Subject { common_name: user, organization: group, alternative_names: &[] }
+fn client<'a>(user: &'a str, group: Option<&'a str>) -> CertificateSubject<'a> {
+    CertificateSubject { common_name: user, organization: group, alternative_names: &[] }
 }
 
 fn url(port: u16) -> String {
@@ -189,10 +191,10 @@ fn kubectl(kubeconfig: &Path) -> Result<Command> {
 }
 
 fn write_kubeconfig(
-    folder: &Path,
+    dir: &Path,
     name: &str,
     port: u16,
-    authority: &Authority,
+    authority: &CertificateAuthority,
     files: &KeyAndCertificate,
 ) -> Result<PathBuf> {
     let content = json!({
@@ -209,26 +211,26 @@ fn write_kubeconfig(
         "contexts": [{"name": "bed", "context": {"cluster": "bed", "user": name}}],
         "current-context": "bed",
     });
-    let path = folder.join(format!("{name}.kubeconfig"));
+    let path = dir.join(format!("{name}.kubeconfig"));
     fs::write(&path, serde_json::to_vec_pretty(&content)?)
         .with_context(|| format!("write {}", path.display()))?;
     Ok(path)
 }
 
-fn start_etcd(bed: &Bed, folder: &Path) -> Result<(Running, String)> {
+fn start_etcd(bed: &Bed, dir: &Path) -> Result<(RunningPart, String)> {
     let (client_port, peer_port) = (free_port()?, free_port()?);
     let client_url = format!("http://127.0.0.1:{client_port}");
     let peer_url = format!("http://127.0.0.1:{peer_port}");
     let mut command = Command::new(parts::program("etcd", "etcd")?);
     command
         .args(["--name=bed", "--unsafe-no-fsync", "--log-level=warn"])
-        .arg(format!("--data-dir={}", folder.join("etcd").display()))
+        .arg(format!("--data-dir={}", dir.join("etcd").display()))
         .arg(format!("--listen-client-urls={client_url}"))
         .arg(format!("--advertise-client-urls={client_url}"))
         .arg(format!("--listen-peer-urls={peer_url}"))
         .arg(format!("--initial-advertise-peer-urls={peer_url}"))
         .arg(format!("--initial-cluster=bed={peer_url}"));
-    let mut etcd = Running::start(bed, "etcd", &mut command)?;
+    let mut etcd = RunningPart::start(bed, "etcd", &mut command)?;
     let address = format!("127.0.0.1:{client_port}").parse().context("etcd's address")?;
     etcd.wait_until("health", READY, || {
         let answer = http::get(address, "/health")?;
@@ -240,14 +242,14 @@ fn start_etcd(bed: &Bed, folder: &Path) -> Result<(Running, String)> {
 
 fn start_api_server(
     bed: &Bed,
-    folder: &Path,
-    authority: &Authority,
+    dir: &Path,
+    authority: &CertificateAuthority,
     etcd_url: &str,
     (port, flags): (u16, &[String]),
-) -> Result<Running> {
+) -> Result<RunningPart> {
     let serving = authority.issue(
         "kube-apiserver",
-        &Subject {
+        &CertificateSubject {
             common_name: "kube-apiserver",
             alternative_names: &[
                 NODE_ADDRESS,
@@ -258,7 +260,7 @@ fn start_api_server(
                 "kubernetes.default",
                 "kubernetes.default.svc",
             ],
-            ..Subject::default()
+            ..CertificateSubject::default()
         },
     )?;
     let to_kubelets = authority
@@ -275,25 +277,25 @@ fn start_api_server(
         .arg(format!("--tls-cert-file={}", serving.certificate.display()))
         .arg(format!("--tls-private-key-file={}", serving.key.display()))
         .arg(format!("--client-ca-file={}", authority.files.certificate.display()))
-        .arg(format!("--service-account-key-file={}", folder.join(SIGNING_KEY_PUBLIC).display()))
-        .arg(format!("--service-account-signing-key-file={}", folder.join(SIGNING_KEY).display()))
+        .arg(format!("--service-account-key-file={}", dir.join(SIGNING_KEY_PUBLIC).display()))
+        .arg(format!("--service-account-signing-key-file={}", dir.join(SIGNING_KEY).display()))
         .arg(format!("--kubelet-client-certificate={}", to_kubelets.certificate.display()))
         .arg(format!("--kubelet-client-key={}", to_kubelets.key.display()))
-        .arg(format!("--cert-dir={}", folder.join("apiserver-certificates").display()))
+        .arg(format!("--cert-dir={}", dir.join("apiserver-certificates").display()))
         .args(flags);
-    Running::start(bed, "kube-apiserver", &mut command)
+    RunningPart::start(bed, "kube-apiserver", &mut command)
 }
 
 fn start_controller_manager(
     bed: &Bed,
-    folder: &Path,
-    authority: &Authority,
+    dir: &Path,
+    authority: &CertificateAuthority,
     port: u16,
     controllers: &str,
-) -> Result<Running> {
+) -> Result<RunningPart> {
     let name = "kube-controller-manager";
     let files = authority.issue(name, &client("system:kube-controller-manager", None))?;
-    let kubeconfig = write_kubeconfig(folder, name, port, authority, &files)?;
+    let kubeconfig = write_kubeconfig(dir, name, port, authority, &files)?;
     let mut command = Command::new(parts::program(name, name)?);
     command
         .args(["--leader-elect=false", "--use-service-account-credentials=true"])
@@ -304,6 +306,6 @@ fn start_controller_manager(
         .arg(format!("--root-ca-file={}", authority.files.certificate.display()))
         .arg(format!("--cluster-signing-cert-file={}", authority.files.certificate.display()))
         .arg(format!("--cluster-signing-key-file={}", authority.files.key.display()))
-        .arg(format!("--service-account-private-key-file={}", folder.join(SIGNING_KEY).display()));
-    Running::start(bed, name, &mut command)
+        .arg(format!("--service-account-private-key-file={}", dir.join(SIGNING_KEY).display()));
+    RunningPart::start(bed, name, &mut command)
 }

@@ -12,7 +12,7 @@ const LIMIT: Duration = Duration::from_secs(5);
 
 /// A server's response.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Answer {
+pub struct PlainHttpResponse {
     pub status: u16,
     pub head: String,
     pub body: String,
@@ -22,7 +22,7 @@ pub struct Answer {
 ///
 /// # Errors
 /// No connection, no response in time, or a response that is not HTTP.
-pub fn get(address: SocketAddr, path: &str) -> Result<Answer> {
+pub fn get(address: SocketAddr, path: &str) -> Result<PlainHttpResponse> {
     let ask = || -> Result<String> {
         let mut connection = TcpStream::connect_timeout(&address, LIMIT)?;
         connection.set_read_timeout(Some(LIMIT))?;
@@ -38,8 +38,8 @@ pub fn get(address: SocketAddr, path: &str) -> Result<Answer> {
     parse(&text).with_context(|| format!("GET http://{address}{path}: not HTTP: {text:?}"))
 }
 
-fn parse(text: &str) -> Option<Answer> {
+fn parse(text: &str) -> Option<PlainHttpResponse> {
     let (head, body) = text.split_once("\r\n\r\n")?;
     let status = head.lines().next()?.strip_prefix("HTTP/1.")?.split(' ').nth(1)?.parse().ok()?;
-    Some(Answer { status, head: head.to_owned(), body: body.to_owned() })
+    Some(PlainHttpResponse { status, head: head.to_owned(), body: body.to_owned() })
 }

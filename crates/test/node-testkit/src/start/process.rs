@@ -21,13 +21,13 @@ const PAUSE: Duration = Duration::from_millis(25);
 
 /// A process of a part.
 #[derive(Debug)]
-pub struct Running {
+pub struct RunningPart {
     name: String,
     child: Child,
     log: PathBuf,
 }
 
-impl Running {
+impl RunningPart {
     /// Starts a command with its output in `<name>.log` among the bed's logs.
     ///
     /// # Errors
@@ -127,7 +127,7 @@ impl Running {
     }
 }
 
-impl Drop for Running {
+impl Drop for RunningPart {
     fn drop(&mut self) {
         self.stop();
     }

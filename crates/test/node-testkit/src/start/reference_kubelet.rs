@@ -13,7 +13,7 @@ use anyhow::{Context, Result, ensure};
 
 use super::certificates::KeyAndCertificate;
 use super::http;
-use super::process::{Running, output_of};
+use super::process::{RunningPart, output_of};
 use crate::bed::{Bed, NODE_ADDRESS};
 use crate::parts;
 
@@ -39,7 +39,7 @@ pub struct KubeletOptions {
 /// A reference kubelet that was healthy.
 #[derive(Debug)]
 pub struct ReferenceKubelet {
-    running: Running,
+    running: RunningPart,
     credentials: Option<KeyAndCertificate>,
 }
 
@@ -52,8 +52,8 @@ impl ReferenceKubelet {
     /// # Errors
     /// When it ends, or is not healthy in time; with the end of its log.
     pub fn start(bed: &Bed, options: &KubeletOptions) -> Result<Self> {
-        let folder = bed.make_folder("reference-kubelet")?;
-        let configuration = folder.join("config.yaml");
+        let dir = bed.create_dir("reference-kubelet")?;
+        let configuration = dir.join("config.yaml");
         fs::write(&configuration, &options.configuration)
             .with_context(|| format!("write {}", configuration.display()))?;
         let (program, first) = match options.program.clone() {
@@ -72,7 +72,7 @@ impl ReferenceKubelet {
         if let Some(endpoint) = &options.runtime_endpoint {
             command.arg(format!("--container-runtime-endpoint={endpoint}"));
         }
-        let running = Running::start(bed, "reference-kubelet", &mut command)?;
+        let running = RunningPart::start(bed, "reference-kubelet", &mut command)?;
         let mut kubelet = Self { running, credentials: options.credentials.clone() };
         kubelet.running.wait_until("health", READY, || {
             let answer = healthz()?;
@@ -120,7 +120,7 @@ impl ReferenceKubelet {
     }
 
     /// The process and its log.
-    pub fn process(&mut self) -> &mut Running {
+    pub fn process(&mut self) -> &mut RunningPart {
         &mut self.running
     }
 }

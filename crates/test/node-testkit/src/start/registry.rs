@@ -11,9 +11,9 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 
-use super::certificates::{Authority, Subject};
+use super::certificates::{CertificateAuthority, CertificateSubject};
 use super::http;
-use super::process::Running;
+use super::process::RunningPart;
 use crate::bed::{Bed, free_port};
 use crate::parts;
 
@@ -34,13 +34,13 @@ pub struct RegistryOptions {
 
 /// A running registry.
 #[derive(Debug)]
-pub struct Registry {
-    running: Running,
+pub struct RegistryServer {
+    running: RunningPart,
     address: SocketAddr,
     authority: Option<PathBuf>,
 }
 
-impl Registry {
+impl RegistryServer {
     /// The parts to name in a test's needs.
     pub const NEEDS: &'static [&'static str] = &["registry"];
 
@@ -51,21 +51,21 @@ impl Registry {
     pub fn start(bed: &Bed, options: RegistryOptions) -> Result<Self> {
         let port = free_port()?;
         let name = format!("registry-{port}");
-        let folder = bed.make_folder(&name)?;
+        let dir = bed.create_dir(&name)?;
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
         let mut text = format!(
             "version: 0.1\nlog: {{level: info, accesslog: {{disabled: false}}}}\n\
              storage: {{filesystem: {{rootdirectory: {}/data}}, delete: {{enabled: true}}}}\n\
              http:\n  addr: {address}\n  secret: only-in-this-bed\n",
-            folder.display()
+            dir.display()
         );
         let mut authority_file = None;
         if options.tls {
-            let authority = Authority::make(&folder, "bed registry authority")?;
-            let subject = Subject {
+            let authority = CertificateAuthority::make(&dir, "bed registry authority")?;
+            let subject = CertificateSubject {
                 common_name: "registry",
                 alternative_names: &["127.0.0.1", "localhost"],
-                ..Subject::default()
+                ..CertificateSubject::default()
             };
             let files = authority.issue("registry", &subject)?;
             writeln!(
@@ -77,17 +77,17 @@ impl Registry {
             authority_file = Some(authority.files.certificate);
         }
         if options.password {
-            let path = folder.join("passwords");
+            let path = dir.join("passwords");
             fs::write(&path, PASSWORD_LINE).with_context(|| format!("write {}", path.display()))?;
             writeln!(text, "auth: {{htpasswd: {{realm: bed, path: {}}}}}", path.display())?;
         }
-        let configuration = folder.join("config.yml");
+        let configuration = dir.join("config.yml");
         fs::write(&configuration, text)
             .with_context(|| format!("write {}", configuration.display()))?;
         let mut command = Command::new(parts::program("registry", "registry")?);
         // Traces would be sent to a collector that is not there.
         command.arg("serve").arg(&configuration).env("OTEL_TRACES_EXPORTER", "none");
-        let mut running = Running::start(bed, &name, &mut command)?;
+        let mut running = RunningPart::start(bed, &name, &mut command)?;
         running.wait_until("answer", READY, || {
             if options.tls {
                 TcpStream::connect_timeout(&address, READY).map(drop).context("connect")
@@ -120,7 +120,7 @@ impl Registry {
     }
 
     /// The process and its log.
-    pub fn process(&mut self) -> &mut Running {
+    pub fn process(&mut self) -> &mut RunningPart {
         &mut self.running
     }
 }

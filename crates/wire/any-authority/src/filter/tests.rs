@@ -25,10 +25,14 @@ fn conversation(authority: &str) -> Vec<u8> {
 }
 
 fn filtered(input: &[u8], piece: usize) -> Result<Vec<u8>, FilterError> {
-    filtered_by(&mut Filter::default(), input, piece)
+    filtered_by(&mut AuthorityFilter::default(), input, piece)
 }
 
-fn filtered_by(filter: &mut Filter, input: &[u8], piece: usize) -> Result<Vec<u8>, FilterError> {
+fn filtered_by(
+    filter: &mut AuthorityFilter,
+    input: &[u8],
+    piece: usize,
+) -> Result<Vec<u8>, FilterError> {
     let mut output = Vec::new();
     for part in input.chunks(piece) {
         let mut rest = part;
@@ -40,7 +44,7 @@ fn filtered_by(filter: &mut Filter, input: &[u8], piece: usize) -> Result<Vec<u8
 }
 
 #[test]
-fn an_authority_that_is_no_host_becomes_localhost_however_the_bytes_come() {
+fn an_authority_that_is_no_host_becomes_localhost_in_any_chunking() {
     for authority in ["/run/a.sock", "%2Frun%2Fa.sock", "", "unix:/x", "a b", "host:port"] {
         for piece in [1, 7, 10_000] {
             let output = filtered(&conversation(authority), piece).unwrap();
@@ -50,14 +54,14 @@ fn an_authority_that_is_no_host_becomes_localhost_however_the_bytes_come() {
 }
 
 #[test]
-fn hosts_pass_byte_by_byte() {
+fn valid_authorities_pass_unchanged_in_any_chunking() {
     for authority in ["localhost", "127.0.0.1:10250", "[::1]:80", "[::1]", "node-1.example"] {
         assert_eq!(filtered(&conversation(authority), 5).unwrap(), conversation(authority));
     }
 }
 
 #[test]
-fn later_blocks_are_written_anew_because_the_server_lacks_the_table() {
+fn after_one_rewrite_all_later_blocks_are_rewritten() {
     let mut input = conversation("/run/a.sock");
     // A field that enters the dynamic table, and then a reference to it.
     let mut remembered = encode(&request("/run/a.sock"));
@@ -96,7 +100,7 @@ fn a_block_that_outgrows_a_frame_is_split() {
     fields.push((b"long".to_vec(), vec![b'x'; 40_000]));
     let block = encode(&fields);
     let mut input = PREFACE.to_vec();
-    let parts: Vec<_> = block.chunks(LARGEST_FRAME).collect();
+    let parts: Vec<_> = block.chunks(MAX_FRAME_BYTES).collect();
     for (at, part) in parts.iter().enumerate() {
         let kind = if at == 0 { HEADERS } else { CONTINUATION };
         let flags = if at + 1 == parts.len() { END_HEADERS } else { 0 };
@@ -104,14 +108,14 @@ fn a_block_that_outgrows_a_frame_is_split() {
     }
     let output = filtered(&input, 1000).unwrap();
     fields[1].1 = b"localhost".to_vec();
-    let kinds: Vec<u8> = [3, 9 + LARGEST_FRAME + 3, 2 * (9 + LARGEST_FRAME) + 3]
+    let kinds: Vec<u8> = [3, 9 + MAX_FRAME_BYTES + 3, 2 * (9 + MAX_FRAME_BYTES) + 3]
         .map(|at| output[PREFACE.len() + at])
         .to_vec();
     assert_eq!(kinds, [HEADERS, CONTINUATION, CONTINUATION]);
 }
 
 #[test]
-fn wrong_orders_and_blocks_end_the_connection() {
+fn invalid_frame_order_or_blocks_end_the_connection() {
     let mut interrupted = PREFACE.to_vec();
     interrupted.extend(frame(HEADERS, 0, 1, b""));
     let mut other_stream = interrupted.clone();
@@ -136,27 +140,27 @@ fn a_block_ends_the_connection_by_its_bytes_and_by_its_frames() {
     let further = |size: usize, count: usize| {
         let mut input = open.clone();
         (0..count).for_each(|_| input.extend(frame(CONTINUATION, 0, 1, &vec![0; size])));
-        let mut filter = Filter::default();
+        let mut filter = AuthorityFilter::default();
         let pushed = filtered_by(&mut filter, &input, 1000).map(|output| output.len());
         (pushed, filter.open.map_or(0, |open| open.block.len() + open.frames.len()))
     };
     for (size, count, error) in [
-        (0, MOST_CONTINUATIONS, None),
-        (0, MOST_CONTINUATIONS + 1, Some(FilterError::Continuations)),
+        (0, MAX_CONTINUATIONS, None),
+        (0, MAX_CONTINUATIONS + 1, Some(FilterError::Continuations)),
         (0, 100_000, Some(FilterError::Continuations)),
         (1, 100_000, Some(FilterError::Continuations)),
-        (LARGEST_FRAME, 3, None),
-        (LARGEST_FRAME, 4, Some(BlockError::TooLarge.into())),
+        (MAX_FRAME_BYTES, 3, None),
+        (MAX_FRAME_BYTES, 4, Some(BlockError::TooLarge.into())),
     ] {
-        let (pushed, held) = further(size, count);
+        let (pushed, buffered) = further(size, count);
         let expected = error.map_or(Ok(PREFACE.len()), Err);
         assert_eq!(pushed, expected, "{count} of {size} bytes");
-        assert!(held <= 2 * (BLOCK_BYTES + LARGEST_FRAME), "{held} bytes are held");
+        assert!(buffered <= 2 * (MAX_BLOCK_BYTES + MAX_FRAME_BYTES), "{buffered} bytes are held");
     }
 }
 
 #[test]
-fn one_call_writes_one_block_however_many_were_sent() {
+fn one_push_writes_one_header_block_however_many_were_sent() {
     let mut remembered = encode(&request("/a"));
     // 4000 bytes in the table; each of the later blocks is 16 references to them.
     let long = vec![b'x'; 3900];
@@ -167,11 +171,11 @@ fn one_call_writes_one_block_however_many_were_sent() {
     let mut input = PREFACE.to_vec();
     input.extend(frame(HEADERS, END_HEADERS, 1, &remembered));
     (0..500).for_each(|_| input.extend(frame(HEADERS, END_HEADERS, 3, &[0xbe; 16])));
-    let (mut filter, mut rest, mut calls) = (Filter::default(), &*input, 0);
+    let (mut filter, mut rest, mut calls) = (AuthorityFilter::default(), &*input, 0);
     while !rest.is_empty() {
         let mut output = Vec::new();
         rest = &rest[filter.push(rest, &mut output).unwrap()..];
-        assert!(output.len() < 2 * BLOCK_BYTES, "{}", output.len());
+        assert!(output.len() < 2 * MAX_BLOCK_BYTES, "{}", output.len());
         calls += 1;
     }
     assert!(calls > 500, "{calls}");
@@ -181,7 +185,7 @@ fn one_call_writes_one_block_however_many_were_sent() {
 }
 
 #[test]
-fn what_is_not_http2_passes() {
+fn a_connection_that_is_not_http2_passes_unchanged() {
     let other = b"GET / HTTP/1.1\r\nhost: /run/a.sock\r\n\r\n";
     assert_eq!(filtered(other, 1).unwrap(), other);
     assert_eq!(filtered(b"PRX and more bytes than a preface has", 2).unwrap().len(), 37);
@@ -189,7 +193,7 @@ fn what_is_not_http2_passes() {
 
 proptest::proptest! {
     #[test]
-    fn any_bytes_pass_or_are_refused(bytes: Vec<u8>, piece in 1_usize..20) {
+    fn arbitrary_bytes_pass_or_give_an_error(bytes: Vec<u8>, piece in 1_usize..20) {
         let mut input = PREFACE.to_vec();
         input.extend(bytes);
         let _ = filtered(&input, piece);

@@ -24,7 +24,7 @@ fn first_request() -> Vec<Field> {
 }
 
 #[test]
-fn requests_of_the_standard_decode_with_and_without_letter_codes() {
+fn rfc_7541_requests_decode_with_and_without_huffman_codes() {
     let plain = [
         "8286 8441 0f77 7777 2e65 7861 6d70 6c65 2e63 6f6d",
         "8286 84be 5808 6e6f 2d63 6163 6865",
@@ -36,7 +36,7 @@ fn requests_of_the_standard_decode_with_and_without_letter_codes() {
         "8287 85bf 4088 25a8 49e9 5ba9 7d7f 8925 a849 e95b b8e8 b4bf",
     ];
     for blocks in [plain, coded] {
-        let mut decoder = Decoder::default();
+        let mut decoder = HpackDecoder::default();
         assert_eq!(decoder.decode(&bytes(blocks[0])), Ok(first_request()));
         let mut second = first_request();
         second.push(field("cache-control", "no-cache"));
@@ -54,16 +54,16 @@ fn requests_of_the_standard_decode_with_and_without_letter_codes() {
 }
 
 #[test]
-fn what_is_encoded_decodes_the_same() {
+fn encoded_fields_decode_to_the_same_fields() {
     let mut fields = first_request();
     fields.push((b"long".to_vec(), vec![b'x'; 60_000]));
     fields.push((b"edge".to_vec(), vec![b'y'; 127]));
     fields.push((b"".to_vec(), vec![]));
-    assert_eq!(Decoder::default().decode(&encode(&fields)), Ok(fields));
+    assert_eq!(HpackDecoder::default().decode(&encode(&fields)), Ok(fields));
 }
 
 #[test]
-fn wrong_blocks_are_refused() {
+fn invalid_header_blocks_are_refused() {
     for (block, expected) in [
         (&[0x80][..], BlockError::Reference),
         (&[0xbe], BlockError::Reference),
@@ -71,16 +71,16 @@ fn wrong_blocks_are_refused() {
         (&[0x00, 0x05, b'a'], BlockError::Short),
         (&[0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x01], BlockError::Number),
         (&[0x3f, 0xe2, 0x1f], BlockError::TableSize),
-        (&[0x00, 0x81, 0x00, 0x00], BlockError::Letters),
-        (&[0x00, 0x82, 0xff, 0xff, 0x00], BlockError::Letters),
+        (&[0x00, 0x81, 0x00, 0x00], BlockError::Huffman),
+        (&[0x00, 0x82, 0xff, 0xff, 0x00], BlockError::Huffman),
     ] {
-        assert_eq!(Decoder::default().decode(block), Err(expected), "{block:02x?}");
+        assert_eq!(HpackDecoder::default().decode(block), Err(expected), "{block:02x?}");
     }
 }
 
 #[test]
 fn a_block_of_references_cannot_grow_without_end() {
-    let mut decoder = Decoder::default();
+    let mut decoder = HpackDecoder::default();
     let mut block = vec![0x40];
     write_length(&mut block, 1);
     block.push(b'n');
@@ -91,8 +91,8 @@ fn a_block_of_references_cannot_grow_without_end() {
 }
 
 #[test]
-fn a_smaller_table_forgets() {
-    let mut decoder = Decoder::default();
+fn a_smaller_dynamic_table_evicts_entries() {
+    let mut decoder = HpackDecoder::default();
     decoder.decode(&bytes("4001 6101 62")).unwrap();
     assert_eq!(decoder.decode(&[0xbe]), Ok(vec![field("a", "b")]));
     assert_eq!(decoder.decode(&[0x20, 0x3f, 0xe1, 0x1f, 0xbe]), Err(BlockError::Reference));
@@ -100,7 +100,7 @@ fn a_smaller_table_forgets() {
 
 proptest::proptest! {
     #[test]
-    fn any_bytes_are_decoded_or_refused(block: Vec<u8>) {
-        let _ = Decoder::default().decode(&block);
+    fn arbitrary_bytes_decode_or_give_an_error(block: Vec<u8>) {
+        let _ = HpackDecoder::default().decode(&block);
     }
 }

@@ -28,7 +28,7 @@ async fn several_blocks_in_one_read_all_come_in_order() {
     let (mut client, server) = tokio::io::duplex(4096);
     client.write_all(&input).await.unwrap();
     drop(client);
-    let mut stream = AnyAuthority::new(server);
+    let mut stream = AuthorityFilterStream::new(server);
     let mut piece = [0; 7];
     let mut output = Vec::new();
     loop {
@@ -49,6 +49,6 @@ async fn a_block_that_never_ends_is_an_error_of_the_stream() {
     (0..1000).for_each(|_| input.extend(frame(9, 0, b"")));
     client.write_all(&input).await.unwrap();
     drop(client);
-    let error = AnyAuthority::new(server).read_to_end(&mut Vec::new()).await.unwrap_err();
+    let error = AuthorityFilterStream::new(server).read_to_end(&mut Vec::new()).await.unwrap_err();
     assert_eq!(error.kind(), io::ErrorKind::InvalidData);
 }

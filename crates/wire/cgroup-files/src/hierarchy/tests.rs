@@ -11,10 +11,10 @@ const HYBRID: &str = "\
 ";
 
 #[test]
-fn a_hybrid_machine_counts_as_version_1() {
-    let machine =
-        Hierarchy::from_mounts(&HYBRID.into(), Path::new("/sys/fs/cgroup")).expect("mounted");
-    assert_eq!(machine.version(), Version::V1);
+fn a_hybrid_hierarchy_counts_as_version_1() {
+    let machine = CgroupHierarchies::from_mounts(&HYBRID.into(), Path::new("/sys/fs/cgroup"))
+        .expect("mounted");
+    assert_eq!(machine.version(), CgroupVersion::V1);
     assert_eq!(machine.point(Controller::Cpu), machine.point(Controller::CpuAccounting));
     assert_eq!(machine.points().len(), 3);
     assert_eq!(machine.point(Controller::Pids), None);
@@ -23,11 +23,12 @@ fn a_hybrid_machine_counts_as_version_1() {
 }
 
 #[test]
-fn names_that_are_not_utf_8_hide_no_hierarchy() {
-    let odd = b"24 20 0:21 / /mnt/\xff\xfe rw shared:1 - tmpfs tmpfs rw\n";
-    let table = [odd, HYBRID.as_bytes(), odd].concat().into();
-    let machine = Hierarchy::from_mounts(&table, Path::new("/sys/fs/cgroup")).expect("mounted");
-    let plain = Hierarchy::from_mounts(&HYBRID.into(), Path::new("/sys/fs/cgroup"));
+fn non_utf_8_mount_points_hide_no_hierarchy() {
+    let invalid = b"24 20 0:21 / /mnt/\xff\xfe rw shared:1 - tmpfs tmpfs rw\n";
+    let table = [invalid, HYBRID.as_bytes(), invalid].concat().into();
+    let machine =
+        CgroupHierarchies::from_mounts(&table, Path::new("/sys/fs/cgroup")).expect("mounted");
+    let plain = CgroupHierarchies::from_mounts(&HYBRID.into(), Path::new("/sys/fs/cgroup"));
     assert_eq!(machine, plain.expect("mounted"));
     for (text, path) in [
         (&b"5:pids:/\xff\n4:memory:/a\n0::/\xfe\n"[..], Some("/a")),
@@ -39,18 +40,18 @@ fn names_that_are_not_utf_8_hide_no_hierarchy() {
 }
 
 #[test]
-fn no_mounts_is_told() {
-    let error =
-        Hierarchy::from_mounts(&"".into(), Path::new("/sys/fs/cgroup")).expect_err("nothing");
+fn no_cgroup_mounts_is_an_error() {
+    let error = CgroupHierarchies::from_mounts(&"".into(), Path::new("/sys/fs/cgroup"))
+        .expect_err("nothing");
     assert!(error.to_string().contains("/sys/fs/cgroup"), "{error}");
 }
 
 #[test]
-fn paths_that_lead_elsewhere_are_refused() {
-    let machine =
-        Hierarchy::from_mounts(&HYBRID.into(), Path::new("/sys/fs/cgroup")).expect("mounted");
-    for odd in ["", "a", "/a/../b", "/./a", "/a\nb"] {
-        assert!(machine.group(odd).is_err(), "{odd:?}");
+fn cgroup_paths_with_dot_segments_are_refused() {
+    let machine = CgroupHierarchies::from_mounts(&HYBRID.into(), Path::new("/sys/fs/cgroup"))
+        .expect("mounted");
+    for invalid in ["", "a", "/a/../b", "/./a", "/a\nb"] {
+        assert!(machine.group(invalid).is_err(), "{invalid:?}");
     }
     assert_eq!(machine.group("//a//b/").expect("a path").path(), "/a/b");
 }

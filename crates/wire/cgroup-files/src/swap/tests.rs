@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn the_file_of_the_limit_decides() {
+fn the_swap_limit_file_decides_whether_swap_can_be_limited() {
     let rows: [(&str, &[&str], bool); 9] = [
         ("1:memory:/\n", &[], false),
         ("1:memory:/a\n", &["memory/memory.limit_in_bytes"], false),
@@ -28,7 +28,7 @@ fn the_file_of_the_limit_decides() {
 }
 
 #[test]
-fn the_limit_is_found_where_another_hierarchys_path_is_not_utf_8() {
+fn the_swap_limit_is_found_beside_a_non_utf_8_path_of_another_hierarchy() {
     let root = tempfile::tempdir().unwrap();
     let group = root.path().join(TREE).join(OsStr::from_bytes(b"\xfe"));
     fs::create_dir_all(&group).unwrap();

@@ -2,13 +2,13 @@
 
 use super::*;
 
-fn parsed(fields: &str) -> Result<Configuration, String> {
+fn parsed(fields: &str) -> Result<NetworkConfigList, String> {
     let text = format!(r#"{{"name":"n","plugins":[{{"type":"x"}}]{fields}}}"#);
-    Configuration::parse("x", text.as_bytes()).map_err(|error| error.to_string())
+    NetworkConfigList::parse("x", text.as_bytes()).map_err(|error| error.to_string())
 }
 
 #[test]
-fn the_highest_version_that_is_offered_and_known_is_spoken() {
+fn the_highest_version_both_sides_know_is_used() {
     for (fields, expected) in [
         ("", "0.1.0"),
         (r#","cniVersion":"0.4.0""#, "0.4.0"),
@@ -22,8 +22,8 @@ fn the_highest_version_that_is_offered_and_known_is_spoken() {
     ] {
         let list = parsed(fields).expect(fields);
         let input = list.plugins[0].input(&list, None, &Map::new());
-        let told: Value = serde_json::from_slice(&input).expect("JSON");
-        assert_eq!(told["cniVersion"], expected, "{fields}");
+        let input_json: Value = serde_json::from_slice(&input).expect("JSON");
+        assert_eq!(input_json["cniVersion"], expected, "{fields}");
     }
     for wrong in [r#","cniVersions":"1.0.0""#, r#","cniVersions":[1]"#] {
         assert!(parsed(wrong).expect_err(wrong).contains("cniVersions"), "{wrong}");
@@ -31,7 +31,7 @@ fn the_highest_version_that_is_offered_and_known_is_spoken() {
 }
 
 #[test]
-fn garbage_is_kept_where_the_configuration_says_so() {
+fn disable_gc_is_read_from_the_configuration() {
     for (fields, expected) in [
         ("", false),
         (r#","disableGC":false"#, false),
@@ -39,7 +39,7 @@ fn garbage_is_kept_where_the_configuration_says_so() {
         (r#","disableGC":"True""#, true),
         (r#","disableGC":"false""#, false),
     ] {
-        assert_eq!(parsed(fields).expect(fields).is_garbage_kept, expected, "{fields}");
+        assert_eq!(parsed(fields).expect(fields).gc_disabled, expected, "{fields}");
     }
     for wrong in [r#","disableGC":1"#, r#","disableGC":"yes""#] {
         assert!(parsed(wrong).expect_err(wrong).contains("disableGC"), "{wrong}");

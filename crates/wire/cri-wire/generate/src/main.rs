@@ -30,9 +30,9 @@ const USAGE: &str = "usage: cri-wire-generate write | check | define FILE";
 
 fn main() -> Result<ExitCode> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let crate_folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-    let definition = crate_folder.join("proto").join(DEFINITION);
-    let generated = crate_folder.join("src/generated");
+    let crate_dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let definition = crate_dir.join("proto").join(DEFINITION);
+    let generated = crate_dir.join("src/generated");
     match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         ["define", file] => define(Path::new(file), &definition)?,
         ["write"] => generate(&definition, &generated)?,
@@ -51,17 +51,17 @@ fn define(foreign: &Path, definition: &Path) -> Result<()> {
 
 /// Parses one `.proto` into descriptors that carry no comments and no positions.
 fn compile(file: &Path) -> Result<FileDescriptorSet> {
-    let folder = file.parent().unwrap_or(Path::new("."));
+    let dir = file.parent().unwrap_or(Path::new("."));
     let name = file.file_name().with_context(|| format!("{} names no file", file.display()))?;
-    let mut compiler = protox::Compiler::new([folder])?;
+    let mut compiler = protox::Compiler::new([dir])?;
     compiler.include_source_info(false).include_imports(true).open_file(name)?;
     Ok(compiler.file_descriptor_set())
 }
 
-fn generate(definition: &Path, folder: &Path) -> Result<()> {
-    fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
+fn generate(definition: &Path, dir: &Path) -> Result<()> {
+    fs::create_dir_all(dir).with_context(|| format!("cannot make {}", dir.display()))?;
     let descriptors = compile(definition)?;
-    fs::write(folder.join(DESCRIPTORS), descriptors.encode_to_vec())
+    fs::write(dir.join(DESCRIPTORS), descriptors.encode_to_vec())
         .with_context(|| format!("cannot write {DESCRIPTORS}"))?;
     let mut messages = tonic_prost_build::Config::new();
     // Every message knows its full name, so that it is not written down beside its type.
@@ -76,7 +76,7 @@ fn generate(definition: &Path, folder: &Path) -> Result<()> {
         // Holds credentials; its Debug is written by hand, without them.
         .skip_debug([".runtime.v1.AuthConfig"])
         .emit_rerun_if_changed(false)
-        .out_dir(folder)
+        .out_dir(dir)
         .compile_fds_with_config(descriptors, messages)
         .context("cannot generate the Rust code")
 }
@@ -99,9 +99,9 @@ fn check(definition: &Path, checked_in: &Path) -> Result<ExitCode> {
 /// Names of the files that are in only one of the directories or whose bytes differ.
 fn differences(fresh: &Path, checked_in: &Path) -> Result<Vec<PathBuf>> {
     let mut names: Vec<PathBuf> = Vec::new();
-    for folder in [fresh, checked_in] {
+    for dir in [fresh, checked_in] {
         for entry in
-            fs::read_dir(folder).with_context(|| format!("cannot read {}", folder.display()))?
+            fs::read_dir(dir).with_context(|| format!("cannot read {}", dir.display()))?
         {
             names.push(entry?.file_name().into());
         }
@@ -109,7 +109,7 @@ fn differences(fresh: &Path, checked_in: &Path) -> Result<Vec<PathBuf>> {
     names.sort();
     names.dedup();
     names.retain(|name| {
-        let read = |folder: &Path| fs::read(folder.join(name)).ok();
+        let read = |dir: &Path| fs::read(dir.join(name)).ok();
         read(fresh) != read(checked_in)
     });
     Ok(names)

@@ -16,7 +16,7 @@ fn credentials() -> AuthConfig {
 }
 
 #[test]
-fn debug_shows_who_and_where_but_no_secret() {
+fn debug_output_shows_user_and_server_but_no_secret() {
     let request = PullImageRequest {
         image: Some(ImageSpec { image: "busybox".into(), ..Default::default() }),
         auth: Some(credentials()),
@@ -28,7 +28,7 @@ fn debug_shows_who_and_where_but_no_secret() {
 }
 
 #[test]
-fn the_wire_still_carries_the_secrets() {
+fn encoded_messages_still_contain_the_secrets() {
     let bytes = credentials().encode_to_vec();
     let decoded = AuthConfig::decode(bytes.as_slice()).expect("own bytes decode");
     assert_eq!(decoded, credentials());

@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn urls_are_taken_apart() {
+fn urls_are_parsed_into_their_parts() {
     let rows = [
         ("http://a", "http://a/", 80, None),
         ("https://a.b/x?y=1#z", "https://a.b/x?y=1", 443, None),
@@ -16,24 +16,24 @@ fn urls_are_taken_apart() {
         ("http://a/ü", "http://a/%C3%BC", 80, None),
     ];
     for (given, url, port, user) in rows {
-        let target = Target::parse(given).unwrap();
+        let target = RequestTarget::parse(given).unwrap();
         assert_eq!((target.url().as_str(), target.port()), (url, port), "{given}");
         assert_eq!(target.user.as_deref(), user, "{given}");
     }
     for bad in ["", "a/b", "ftp://a/", "http://", "http:///x", "http://a:99999/", "http://::1/"] {
-        assert!(Target::parse(bad).is_err(), "{bad}");
+        assert!(RequestTarget::parse(bad).is_err(), "{bad}");
     }
 }
 
 #[test]
-fn secrets_are_not_shown() {
-    let target = Target::parse("https://user:pass@a/x?token=s").unwrap();
-    assert_eq!(target.without_secrets(), "https://a/x");
+fn secrets_are_not_in_redacted_urls() {
+    let target = RequestTarget::parse("https://user:pass@a/x?token=s").unwrap();
+    assert_eq!(target.redacted_url(), "https://a/x");
 }
 
 #[test]
-fn redirects_lead_where_the_standard_says() {
-    let base = Target::parse("http://a:8080/b/c/d?q").unwrap();
+fn redirects_resolve_as_in_rfc_3986() {
+    let base = RequestTarget::parse("http://a:8080/b/c/d?q").unwrap();
     let rows = [
         ("http://x/y", "http://x/y"),
         ("https://x", "https://x/"),
@@ -73,7 +73,7 @@ fn a_path_is_sent_as_it_was_given() {
         ("?q", "/?q"),
     ];
     for (given, path) in rows {
-        assert_eq!(Target::at(false, "h", 1, given).path, path, "{given}");
+        assert_eq!(RequestTarget::from_parts(false, "h", 1, given).path, path, "{given}");
     }
-    assert_eq!(Target::at(true, "::1", 443, "/").url(), "https://[::1]:443/");
+    assert_eq!(RequestTarget::from_parts(true, "::1", 443, "/").url(), "https://[::1]:443/");
 }

@@ -1,7 +1,7 @@
 //! The server over streams in memory, in virtual time.
 
 use super::*;
-use crate::{BodySender, Places, ReadBodyError, read_body, stream_of};
+use crate::{BodySender, ReadBodyError, WorkPermits, read_body, stream_of};
 use bytes::Bytes;
 use hyper::StatusCode;
 use hyper::header::{CONNECTION, HeaderValue, UPGRADE};
@@ -12,9 +12,9 @@ use tokio::time::Instant;
 
 const HOUR: Duration = Duration::from_secs(3600);
 
-struct Memory(tokio::sync::Mutex<mpsc::Receiver<DuplexStream>>);
+struct MemoryListener(tokio::sync::Mutex<mpsc::Receiver<DuplexStream>>);
 
-impl Listener for Memory {
+impl ConnectionListener for MemoryListener {
     type Accepted = DuplexStream;
     type Stream = DuplexStream;
     type Peer = &'static str;
@@ -32,8 +32,8 @@ impl Listener for Memory {
 }
 
 /// Answers by path.
-struct Paths {
-    followers: Places,
+struct PathHandler {
+    followers: WorkPermits,
     senders: mpsc::Sender<BodySender>,
 }
 
@@ -43,19 +43,19 @@ fn text(status: StatusCode, text: impl Into<String>) -> Response<Body> {
     response
 }
 
-impl Handler<&'static str> for Paths {
-    async fn answer(&self, peer: &&'static str, request: Request) -> Answer {
+impl HttpRequestHandler<&'static str> for PathHandler {
+    async fn answer(&self, peer: &&'static str, request: Request) -> HandlerResponse {
         match request.uri().path() {
-            "/peer" => Answer::new(text(StatusCode::OK, *peer)),
-            "/large" => Answer::new(Response::new(Body::whole(vec![b'x'; 1 << 20]))),
+            "/peer" => HandlerResponse::new(text(StatusCode::OK, *peer)),
+            "/large" => HandlerResponse::new(Response::new(Body::whole(vec![b'x'; 1 << 20]))),
             "/slow" => {
                 sleep(Duration::from_secs(3)).await;
-                Answer::new(text(StatusCode::OK, "slow"))
+                HandlerResponse::new(text(StatusCode::OK, "slow"))
             }
             "/never" => std::future::pending().await,
             "/body" => {
                 let body = read_body(request.into_body(), 10, Duration::from_secs(5)).await;
-                Answer::new(match body {
+                HandlerResponse::new(match body {
                     Ok(body) => Response::new(Body::whole(body)),
                     Err(error @ ReadBodyError::TooLarge { .. }) => {
                         text(StatusCode::PAYLOAD_TOO_LARGE, error.to_string())
@@ -64,24 +64,24 @@ impl Handler<&'static str> for Paths {
                 })
             }
             "/follow" => {
-                let Some(place) = self.followers.try_take() else {
-                    return Answer::new(text(StatusCode::SERVICE_UNAVAILABLE, "full"));
+                let Some(permit) = self.followers.try_acquire() else {
+                    return HandlerResponse::new(text(StatusCode::SERVICE_UNAVAILABLE, "full"));
                 };
                 let (sender, body) = Body::parts();
                 self.senders.send(sender).await.expect("the test listens");
-                Answer::new(Response::new(body)).within(HOUR).holding(place)
+                HandlerResponse::new(Response::new(body)).within(HOUR).with_permit(permit)
             }
             "/stream" => {
-                let Some(place) = self.followers.try_take() else {
-                    return Answer::new(text(StatusCode::SERVICE_UNAVAILABLE, "full"));
+                let Some(permit) = self.followers.try_acquire() else {
+                    return HandlerResponse::new(text(StatusCode::SERVICE_UNAVAILABLE, "full"));
                 };
                 let mut response = text(StatusCode::SWITCHING_PROTOCOLS, "");
                 response.headers_mut().insert(CONNECTION, HeaderValue::from_static("Upgrade"));
                 response.headers_mut().insert(UPGRADE, HeaderValue::from_static("echo"));
                 let echo: UpgradeTask = Box::new(|upgraded| Box::pin(echo(upgraded)));
-                Answer::upgrade(response, HOUR, echo).holding(place)
+                HandlerResponse::upgrade(response, HOUR, echo).with_permit(permit)
             }
-            _ => Answer::new(text(StatusCode::NOT_FOUND, "none")),
+            _ => HandlerResponse::new(text(StatusCode::NOT_FOUND, "none")),
         }
     }
 }
@@ -93,24 +93,24 @@ async fn echo(upgraded: hyper::upgrade::Upgraded) {
     tokio::io::copy(&mut read, &mut write).await.expect("copies");
 }
 
-struct Bed {
+struct ServerFixture {
     connections: mpsc::Sender<DuplexStream>,
     senders: mpsc::Receiver<BodySender>,
     end: Option<oneshot::Sender<()>>,
     server: tokio::task::JoinHandle<()>,
 }
 
-fn limits() -> Limits {
-    Limits { connections: 4, ..Limits::default() }
+fn limits() -> ServerLimits {
+    ServerLimits { connections: 4, ..ServerLimits::default() }
 }
 
-impl Bed {
-    fn new(limits: Limits) -> Self {
+impl ServerFixture {
+    fn new(limits: ServerLimits) -> Self {
         let (connections, accepted) = mpsc::channel(64);
         let (senders, listened) = mpsc::channel(64);
         let (end, ended) = oneshot::channel();
-        let paths = Arc::new(Paths { followers: Places::new(2), senders });
-        let memory = Memory(tokio::sync::Mutex::new(accepted));
+        let paths = Arc::new(PathHandler { followers: WorkPermits::new(2), senders });
+        let memory = MemoryListener(tokio::sync::Mutex::new(accepted));
         let server = tokio::spawn(serve(memory, paths, limits, async {
             let _ = ended.await;
         }));
@@ -123,7 +123,7 @@ impl Bed {
         client
     }
 
-    async fn asking(&self, path: &str) -> DuplexStream {
+    async fn requests(&self, path: &str) -> DuplexStream {
         let mut client = self.connect().await;
         ask(&mut client, path).await;
         client
@@ -164,37 +164,37 @@ fn near(elapsed: Duration, expected: Duration) -> bool {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_connection_answers_many_requests_and_ends_when_idle() {
-    let bed = Bed::new(limits());
-    let mut client = bed.asking("/peer").await;
+async fn a_connection_serves_many_requests_and_closes_when_idle() {
+    let fixture = ServerFixture::new(limits());
+    let mut client = fixture.requests("/peer").await;
     assert_eq!(answer(&mut client).await, (200, "peer".to_owned()));
     sleep(Duration::from_secs(80)).await;
     ask(&mut client, "/other").await;
     assert_eq!(answer(&mut client).await, (404, "none".to_owned()));
     let (left, elapsed) = rest(&mut client).await;
-    assert!(left.is_empty() && near(elapsed, limits().idle_time), "{left:?} {elapsed:?}");
+    assert!(left.is_empty() && near(elapsed, limits().idle_timeout), "{left:?} {elapsed:?}");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_head_that_does_not_come_in_time_ends_the_connection() {
-    let bed = Bed::new(limits());
-    let mut silent = bed.connect().await;
+    let fixture = ServerFixture::new(limits());
+    let mut silent = fixture.connect().await;
     let (_, elapsed) = rest(&mut silent).await;
-    assert!(near(elapsed, limits().head_time), "{elapsed:?}");
+    assert!(near(elapsed, limits().head_timeout), "{elapsed:?}");
     // A byte now and then does not extend the deadline.
-    let mut slow = bed.asking("/peer").await;
+    let mut slow = fixture.requests("/peer").await;
     answer(&mut slow).await;
     let before = Instant::now();
     while slow.write_all(b"G").await.is_ok() && before.elapsed() < HOUR {
         sleep(Duration::from_secs(1)).await;
     }
-    assert!(before.elapsed() < limits().head_time + Duration::from_secs(3));
+    assert!(before.elapsed() < limits().head_timeout + Duration::from_secs(3));
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_giant_head_is_refused() {
-    let bed = Bed::new(limits());
-    let mut client = bed.connect().await;
+    let fixture = ServerFixture::new(limits());
+    let mut client = fixture.connect().await;
     let head = format!("GET /peer HTTP/1.1\r\nx: {}\r\n\r\n", "x".repeat(64 * 1024));
     let (mut read, mut write) = tokio::io::split(&mut client);
     // The server may close before it has all of it.
@@ -206,17 +206,17 @@ async fn a_giant_head_is_refused() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_connection_that_is_idle_longest_makes_room_and_one_at_work_never() {
-    let bed = Bed::new(limits());
-    let mut working = bed.asking("/slow").await;
+async fn the_longest_idle_connection_is_closed_and_a_busy_one_never() {
+    let fixture = ServerFixture::new(limits());
+    let mut working = fixture.requests("/slow").await;
     let mut idle = Vec::new();
     for _ in 0..3 {
-        let mut client = bed.asking("/peer").await;
+        let mut client = fixture.requests("/peer").await;
         answer(&mut client).await;
         idle.push(client);
         sleep(Duration::from_millis(100)).await;
     }
-    let mut new = bed.asking("/peer").await;
+    let mut new = fixture.requests("/peer").await;
     assert_eq!(answer(&mut new).await.0, 200);
     let (_, elapsed) = rest(&mut idle[0]).await;
     assert!(elapsed < Duration::from_secs(1), "the oldest was kept for {elapsed:?}");
@@ -226,24 +226,24 @@ async fn the_connection_that_is_idle_longest_makes_room_and_one_at_work_never() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn connections_that_send_nothing_never_keep_a_request_out() {
-    let bed = Bed::new(limits());
+async fn silent_connections_never_block_a_request() {
+    let fixture = ServerFixture::new(limits());
     let mut silent = Vec::new();
     for _ in 0..50 {
-        silent.push(bed.connect().await);
+        silent.push(fixture.connect().await);
     }
     let before = Instant::now();
-    let mut client = bed.asking("/peer").await;
+    let mut client = fixture.requests("/peer").await;
     assert_eq!(answer(&mut client).await.0, 200);
     assert!(before.elapsed() < Duration::from_secs(1), "{:?}", before.elapsed());
 }
 
 #[tokio::test(start_paused = true)]
-async fn where_all_connections_work_the_next_one_waits() {
-    let bed = Bed::new(Limits { connections: 1, ..limits() });
-    let mut first = bed.asking("/slow").await;
+async fn when_all_connections_are_busy_the_next_one_waits() {
+    let fixture = ServerFixture::new(ServerLimits { connections: 1, ..limits() });
+    let mut first = fixture.requests("/slow").await;
     sleep(Duration::from_secs(1)).await;
-    let mut second = bed.asking("/peer").await;
+    let mut second = fixture.requests("/peer").await;
     let before = Instant::now();
     assert_eq!(answer(&mut second).await.0, 200);
     assert!(near(before.elapsed(), Duration::from_secs(2)), "{:?}", before.elapsed());
@@ -251,34 +251,34 @@ async fn where_all_connections_work_the_next_one_waits() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_answer_that_takes_too_long_ends_its_connection() {
-    let bed = Bed::new(limits());
-    let mut client = bed.asking("/never").await;
+async fn a_response_past_its_deadline_closes_the_connection() {
+    let fixture = ServerFixture::new(limits());
+    let mut client = fixture.requests("/never").await;
     let (left, elapsed) = rest(&mut client).await;
-    assert!(left.is_empty() && near(elapsed, limits().answer_time), "{elapsed:?}");
+    assert!(left.is_empty() && near(elapsed, limits().response_timeout), "{elapsed:?}");
     // The same for a client that does not read its answer.
-    let mut client = bed.asking("/large").await;
+    let mut client = fixture.requests("/large").await;
     // Shorter than the idle timeout.
-    sleep(limits().answer_time + Duration::from_secs(10)).await;
+    sleep(limits().response_timeout + Duration::from_secs(10)).await;
     let (left, _) = rest(&mut client).await;
     assert!(left.len() < 64 * 1024, "{} bytes were kept for it", left.len());
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_large_answer_arrives_whole() {
-    let bed = Bed::new(limits());
-    let mut client = bed.asking("/large").await;
+    let fixture = ServerFixture::new(limits());
+    let mut client = fixture.requests("/large").await;
     assert_eq!(answer(&mut client).await, (200, "x".repeat(1 << 20)));
 }
 
 #[tokio::test(start_paused = true)]
-async fn parts_arrive_as_they_come_and_their_place_is_free_afterwards() {
-    let mut bed = Bed::new(limits());
-    let mut client = bed.asking("/follow").await;
-    let other = bed.asking("/follow").await;
-    let sender = bed.senders.recv().await.expect("a sender");
-    let other_sender = bed.senders.recv().await.expect("a sender");
-    let mut refused = bed.asking("/follow").await;
+async fn body_parts_arrive_as_they_are_sent_and_their_permit_is_released() {
+    let mut fixture = ServerFixture::new(limits());
+    let mut client = fixture.requests("/follow").await;
+    let other = fixture.requests("/follow").await;
+    let sender = fixture.senders.recv().await.expect("a sender");
+    let other_sender = fixture.senders.recv().await.expect("a sender");
+    let mut refused = fixture.requests("/follow").await;
     assert_eq!(answer(&mut refused).await.0, 503);
     ask(&mut refused, "/peer").await;
     assert_eq!(answer(&mut refused).await.0, 200);
@@ -293,8 +293,8 @@ async fn parts_arrive_as_they_come_and_their_place_is_free_afterwards() {
     let mut end = [0; 5];
     client.read_exact(&mut end).await.expect("the end");
     assert_eq!(&end, b"0\r\n\r\n");
-    let again = bed.asking("/follow").await;
-    let again_sender = bed.senders.recv().await.expect("a place is free");
+    let again = fixture.requests("/follow").await;
+    let again_sender = fixture.senders.recv().await.expect("a place is free");
     // A client that disconnects frees it as well, and its sender notices.
     drop((other, again));
     other_sender.closed().await;
@@ -303,10 +303,10 @@ async fn parts_arrive_as_they_come_and_their_place_is_free_afterwards() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_body_that_is_cut_off_has_no_end() {
-    let mut bed = Bed::new(limits());
-    let mut client = bed.asking("/follow").await;
-    let sender = bed.senders.recv().await.expect("a sender");
+async fn an_aborted_body_breaks_the_connection() {
+    let mut fixture = ServerFixture::new(limits());
+    let mut client = fixture.requests("/follow").await;
+    let sender = fixture.senders.recv().await.expect("a sender");
     assert!(sender.send(Bytes::from_static(b"half")).await);
     sender.abort().await;
     let (left, elapsed) = rest(&mut client).await;
@@ -316,24 +316,24 @@ async fn a_body_that_is_cut_off_has_no_end() {
 
 #[tokio::test(start_paused = true)]
 async fn bodies_of_requests_have_limits_of_size_and_time() {
-    let bed = Bed::new(limits());
+    let fixture = ServerFixture::new(limits());
     let post = |length: usize, sent: &str| {
         format!("POST /body HTTP/1.1\r\nhost: x\r\ncontent-length: {length}\r\n\r\n{sent}")
     };
     for (length, sent, status) in [(5, "12345", 200), (11, "12345678901", 413), (10, "1234", 408)] {
-        let mut client = bed.connect().await;
+        let mut client = fixture.connect().await;
         client.write_all(post(length, sent).as_bytes()).await.expect("writes");
         assert_eq!(answer(&mut client).await.0, status, "{length} {sent}");
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_stream_takes_its_connection_and_place_until_it_ends() {
-    let bed = Bed::new(limits());
+async fn a_stream_holds_its_connection_and_permit_until_it_ends() {
+    let fixture = ServerFixture::new(limits());
     let upgrade = "GET /stream HTTP/1.1\r\nhost: x\r\nconnection: upgrade\r\nupgrade: echo\r\n\r\n";
     let mut streams = Vec::new();
     for _ in 0..2 {
-        let mut client = bed.connect().await;
+        let mut client = fixture.connect().await;
         client.write_all(upgrade.as_bytes()).await.expect("writes");
         client.write_all(b"early").await.expect("writes");
         assert_eq!(answer(&mut client).await.0, 101);
@@ -342,7 +342,7 @@ async fn a_stream_takes_its_connection_and_place_until_it_ends() {
         assert_eq!(&back, b"early");
         streams.push(client);
     }
-    let mut refused = bed.connect().await;
+    let mut refused = fixture.connect().await;
     refused.write_all(upgrade.as_bytes()).await.expect("writes");
     assert_eq!(answer(&mut refused).await.0, 503);
     sleep(Duration::from_secs(1800)).await;
@@ -352,7 +352,7 @@ async fn a_stream_takes_its_connection_and_place_until_it_ends() {
     assert_eq!(&back, b"later");
     drop(streams.remove(0));
     sleep(Duration::from_secs(1)).await;
-    let mut again = bed.connect().await;
+    let mut again = fixture.connect().await;
     again.write_all(upgrade.as_bytes()).await.expect("writes");
     assert_eq!(answer(&mut again).await.0, 101);
     // Not for ever.
@@ -361,15 +361,15 @@ async fn a_stream_takes_its_connection_and_place_until_it_ends() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn at_the_end_answers_are_finished_and_idle_connections_closed() {
-    let mut bed = Bed::new(limits());
-    let mut idle = bed.asking("/peer").await;
+async fn shutdown_finishes_responses_and_closes_idle_connections() {
+    let mut fixture = ServerFixture::new(limits());
+    let mut idle = fixture.requests("/peer").await;
     answer(&mut idle).await;
-    let mut working = bed.asking("/slow").await;
-    let mut never = bed.asking("/never").await;
+    let mut working = fixture.requests("/slow").await;
+    let mut never = fixture.requests("/never").await;
     sleep(Duration::from_secs(1)).await;
     let before = Instant::now();
-    drop(bed.end.take());
+    drop(fixture.end.take());
     assert_eq!(answer(&mut working).await, (200, "slow".to_owned()));
     let (left, _) = rest(&mut working).await;
     assert!(left.is_empty());
@@ -377,6 +377,6 @@ async fn at_the_end_answers_are_finished_and_idle_connections_closed() {
     assert!(elapsed < Duration::from_secs(1), "{elapsed:?}");
     let (left, _) = rest(&mut never).await;
     assert!(left.is_empty());
-    bed.server.await.expect("the server ended");
-    assert!(near(before.elapsed(), limits().end_time), "{:?}", before.elapsed());
+    fixture.server.await.expect("the server ended");
+    assert!(near(before.elapsed(), limits().shutdown_timeout), "{:?}", before.elapsed());
 }

@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn masks_follow_prefixes() {
+fn prefix_lengths_become_masks() {
     for (prefix, expected) in [
         (0, [0, 0, 0, 0]),
         (8, [255, 0, 0, 0]),

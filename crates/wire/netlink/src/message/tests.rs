@@ -4,7 +4,7 @@ use super::*;
 
 #[test]
 fn a_message_reads_back_with_its_nested_attributes() {
-    let bytes = Writer::new(16, 5, &[1, 2, 3, 4])
+    let bytes = NetlinkWriter::new(16, 5, &[1, 2, 3, 4])
         .text(3, "eth0")
         .nested(18, |inside| inside.text(1, "veth").nested(2, |inner| inner.number(7, 9)))
         .finish(42);
@@ -19,8 +19,8 @@ fn a_message_reads_back_with_its_nested_attributes() {
 }
 
 #[test]
-fn cut_and_lying_messages_are_refused() {
-    let bytes = Writer::new(16, 0, &[]).text(3, "eth0").finish(1);
+fn truncated_messages_and_wrong_lengths_are_refused() {
+    let bytes = NetlinkWriter::new(16, 0, &[]).text(3, "eth0").finish(1);
     assert_eq!(messages(&bytes[..bytes.len() - 4]), Err(ParseError));
     assert_eq!(messages(&[0; 16]), Err(ParseError));
     assert_eq!(messages(&[1; 3]), Err(ParseError));
@@ -30,7 +30,7 @@ fn cut_and_lying_messages_are_refused() {
 
 proptest::proptest! {
     #[test]
-    fn any_bytes_are_read_or_refused(bytes: Vec<u8>) {
+    fn arbitrary_bytes_parse_or_give_an_error(bytes: Vec<u8>) {
         for message in messages(&bytes).unwrap_or_default() {
             let _ = attributes(message.payload);
         }

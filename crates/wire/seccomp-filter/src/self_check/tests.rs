@@ -1,12 +1,12 @@
 //! The check works here and leaves nothing behind.
 
-use super::{CHOSEN_ERRNO, self_check};
+use super::{TEST_ERRNO, self_check};
 
 #[test]
-fn the_check_sees_its_filter_and_leaves_the_caller_alone() {
+fn the_self_check_observes_its_filter_and_does_not_affect_the_caller() {
     let before = std::fs::read_to_string("/proc/thread-self/status").expect("own status");
     let report = self_check().expect("filters work where tests run");
-    assert_eq!(report.errno, i32::from(CHOSEN_ERRNO));
+    assert_eq!(report.errno, i32::from(TEST_ERRNO));
     assert!(report.instructions > 4);
     std::env::current_dir().expect("getcwd works as before");
     let after = std::fs::read_to_string("/proc/thread-self/status").expect("own status");

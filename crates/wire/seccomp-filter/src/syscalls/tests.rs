@@ -4,7 +4,7 @@ use super::{X32_BIT, aarch64, syscall_number, x32, x86, x86_64};
 use crate::profile::Architecture;
 
 #[test]
-fn tables_are_sorted_and_without_doubles() {
+fn syscall_tables_are_sorted_and_without_duplicates() {
     for table in [x86_64::NUMBERS, x86::NUMBERS, x32::NUMBERS, aarch64::NUMBERS] {
         assert!(table.is_sorted_by(|(left, _), (right, _)| left < right));
         let mut numbers: Vec<u32> = table.iter().map(|(_, number)| *number).collect();
@@ -15,7 +15,7 @@ fn tables_are_sorted_and_without_doubles() {
 }
 
 #[test]
-fn known_numbers() {
+fn syscall_numbers_match_known_values() {
     let cases = [
         (Architecture::X86_64, "read", Some(0)),
         (Architecture::X86_64, "clone3", Some(435)),
@@ -32,7 +32,7 @@ fn known_numbers() {
 }
 
 #[test]
-fn the_native_table_agrees_with_the_system() {
+fn the_native_syscall_table_agrees_with_libc() {
     let native = Architecture::native().expect("tests run on an architecture that we know");
     let system = [
         ("getcwd", libc::SYS_getcwd),

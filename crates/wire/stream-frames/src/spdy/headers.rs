@@ -7,10 +7,10 @@ use super::table::DICTIONARY;
 
 /// Limit of a block when decompressed, and of the memory that its headers take: a name is sent once
 /// before all of its values, so a small block could take a lot of memory.
-const LARGEST_BLOCK: usize = 1 << 20;
+const MAX_BLOCK_BYTES: usize = 1 << 20;
 /// Overhead of a header, besides its text.
 const HEADER_COST: usize = 64;
-const PART: usize = 16 * 1024;
+const CHUNK_BYTES: usize = 16 * 1024;
 
 /// Names in lower case; a name may have several values.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -52,13 +52,13 @@ impl Decompressor {
         let mut rest = block;
         loop {
             let (before_in, before_out) = (self.0.total_in(), self.0.total_out());
-            let mut part = vec![0; PART];
+            let mut part = vec![0; CHUNK_BYTES];
             let outcome = self.0.decompress(rest, &mut part, FlushDecompress::Sync);
             let used = usize::try_from(self.0.total_in() - before_in).unwrap_or(0);
             let made = usize::try_from(self.0.total_out() - before_out).unwrap_or(0);
             rest = rest.get(used..).ok_or(SpdyError::Compression)?;
             plain.extend_from_slice(part.get(..made).ok_or(SpdyError::Compression)?);
-            if plain.len() > LARGEST_BLOCK {
+            if plain.len() > MAX_BLOCK_BYTES {
                 return Err(SpdyError::Headers);
             }
             match outcome {
@@ -67,7 +67,7 @@ impl Decompressor {
                 }
                 Err(_) => return Err(SpdyError::Compression),
                 Ok(Status::StreamEnd) => return Err(SpdyError::Compression),
-                Ok(_) if made < PART && rest.is_empty() => break,
+                Ok(_) if made < CHUNK_BYTES && rest.is_empty() => break,
                 Ok(_) if used == 0 && made == 0 => return Err(SpdyError::Compression),
                 Ok(_) => {}
             }
@@ -87,7 +87,7 @@ fn parse(plain: &[u8]) -> Result<Headers, SpdyError> {
         // Several values of a name are joined by zero bytes.
         for value in values.split('\0') {
             taken += name.len() + value.len() + HEADER_COST;
-            if taken > LARGEST_BLOCK {
+            if taken > MAX_BLOCK_BYTES {
                 return Err(SpdyError::Headers);
             }
             headers.push((name.to_lowercase(), value.to_owned()));
@@ -162,7 +162,7 @@ impl Compressor {
         let mut rest = block;
         loop {
             let (before_in, before_out) = (self.0.total_in(), self.0.total_out());
-            let mut part = vec![0; PART];
+            let mut part = vec![0; CHUNK_BYTES];
             self.0
                 .compress(rest, &mut part, FlushCompress::Sync)
                 .map_err(|_| SpdyError::Compression)?;
@@ -170,7 +170,7 @@ impl Compressor {
             let made = usize::try_from(self.0.total_out() - before_out).unwrap_or(0);
             rest = rest.get(used..).ok_or(SpdyError::Compression)?;
             output.extend_from_slice(part.get(..made).ok_or(SpdyError::Compression)?);
-            if rest.is_empty() && made < PART {
+            if rest.is_empty() && made < CHUNK_BYTES {
                 return Ok(output);
             }
         }

@@ -20,8 +20,8 @@ fn masked(first: u8, payload: &[u8]) -> Vec<u8> {
     bytes
 }
 
-fn decoded(bytes: &[u8], piece: usize) -> Result<Vec<Message>, WebSocketError> {
-    let mut decoder = Decoder::default();
+fn decoded(bytes: &[u8], piece: usize) -> Result<Vec<ClientMessage>, WebSocketError> {
+    let mut decoder = WebSocketDecoder::default();
     let mut found = Vec::new();
     for part in bytes.chunks(piece) {
         decoder.push(part);
@@ -33,12 +33,12 @@ fn decoded(bytes: &[u8], piece: usize) -> Result<Vec<Message>, WebSocketError> {
 }
 
 #[test]
-fn the_standards_own_handshake() {
+fn the_rfc_6455_handshake_example_is_accepted() {
     assert_eq!(accept_key("dGhlIHNhbXBsZSBub25jZQ=="), "s3pPLMBiTxaQ9kYGzzhZRbK+xOo=");
 }
 
 #[test]
-fn messages_come_whole_however_their_bytes_come() {
+fn messages_are_reassembled_in_any_chunking() {
     let mut bytes = masked(0x82, b"first");
     bytes.extend(masked(0x01, b"sec"));
     bytes.extend(masked(0x89, b"ping"));
@@ -48,13 +48,13 @@ fn messages_come_whole_however_their_bytes_come() {
     bytes.extend(masked(0x8a, b""));
     bytes.extend(masked(0x88, &1000_u16.to_be_bytes()));
     let expected = vec![
-        Message::Binary(b"first".to_vec()),
-        Message::Ping(b"ping".to_vec()),
-        Message::Text(b"second".to_vec()),
-        Message::Binary(vec![7; 200]),
-        Message::Binary(vec![8; 70_000]),
-        Message::Pong,
-        Message::Close(Some(1000)),
+        ClientMessage::Binary(b"first".to_vec()),
+        ClientMessage::Ping(b"ping".to_vec()),
+        ClientMessage::Text(b"second".to_vec()),
+        ClientMessage::Binary(vec![7; 200]),
+        ClientMessage::Binary(vec![8; 70_000]),
+        ClientMessage::Pong,
+        ClientMessage::Close(Some(1000)),
     ];
     for piece in [1, 3, 100_000] {
         assert_eq!(decoded(&bytes, piece).unwrap(), expected, "pieces of {piece}");
@@ -62,7 +62,7 @@ fn messages_come_whole_however_their_bytes_come() {
 }
 
 #[test]
-fn what_breaks_the_rules_is_told() {
+fn protocol_violations_give_distinct_errors() {
     let mut pieces = masked(0x01, b"a");
     pieces.extend(masked(0x01, b"b"));
     for (bytes, expected) in [
@@ -83,8 +83,8 @@ fn what_breaks_the_rules_is_told() {
 }
 
 #[test]
-fn pieces_may_not_pile_up() {
-    let mut decoder = Decoder::default();
+fn fragments_beyond_the_message_limit_are_refused() {
+    let mut decoder = WebSocketDecoder::default();
     decoder.push(&masked(0x02, &vec![0; 10 << 20]));
     assert_eq!(decoder.next_message(), Ok(None));
     decoder.push(&masked(0x00, &vec![0; 10 << 20]));
@@ -93,21 +93,21 @@ fn pieces_may_not_pile_up() {
 
 #[test]
 fn replies_have_the_shortest_length() {
-    let written = |reply: &Reply<'_>| {
+    let written = |reply: &ServerMessage<'_>| {
         let mut bytes = Vec::new();
         write(reply, &mut bytes);
         bytes
     };
-    assert_eq!(written(&Reply::Binary(b"hi")), [0x82, 2, b'h', b'i']);
-    assert_eq!(written(&Reply::Text(&[b'x'; 126]))[..4], [0x81, 126, 0, 126]);
-    let long = written(&Reply::Pong(&vec![0; 65_536]));
+    assert_eq!(written(&ServerMessage::Binary(b"hi")), [0x82, 2, b'h', b'i']);
+    assert_eq!(written(&ServerMessage::Text(&[b'x'; 126]))[..4], [0x81, 126, 0, 126]);
+    let long = written(&ServerMessage::Pong(&vec![0; 65_536]));
     assert_eq!(long[..10], [0x8a, 127, 0, 0, 0, 0, 0, 1, 0, 0]);
-    assert_eq!(written(&Reply::Close(1000)), [0x88, 2, 3, 232]);
+    assert_eq!(written(&ServerMessage::Close(1000)), [0x88, 2, 3, 232]);
 }
 
 proptest::proptest! {
     #[test]
-    fn any_bytes_are_read_or_refused(bytes: Vec<u8>, piece in 1_usize..20) {
+    fn arbitrary_bytes_parse_or_give_an_error(bytes: Vec<u8>, piece in 1_usize..20) {
         let _ = decoded(&bytes, piece);
     }
 }

@@ -5,11 +5,11 @@ use proptest::prelude::*;
 use super::*;
 
 #[test]
-fn a_call_is_laid_out_as_the_specification_says() {
-    let mut body = Writer::default();
+fn a_method_call_is_encoded_as_the_d_bus_specification_requires() {
+    let mut body = DbusWriter::default();
     body.text("a.slice");
-    body.properties(&[("X", Value::Number(7)), ("Y", Value::Flag(true))]);
-    let call = Call {
+    body.properties(&[("X", PropertyValue::Number(7)), ("Y", PropertyValue::Bool(true))]);
+    let call = MethodCall {
         destination: None,
         path: "/o",
         interface: "i",
@@ -18,7 +18,7 @@ fn a_call_is_laid_out_as_the_specification_says() {
         body,
     };
     #[rustfmt::skip]
-    let wanted: &[u8] = &[
+    let expected: &[u8] = &[
         b'l', 1, 0, 1,  56, 0, 0, 0,  9, 0, 0, 0,  60, 0, 0, 0,
         1, 1, b'o', 0,  2, 0, 0, 0,  b'/', b'o', 0, 0,  0, 0, 0, 0,
         2, 1, b's', 0,  1, 0, 0, 0,  b'i', 0, 0, 0,  0, 0, 0, 0,
@@ -32,24 +32,24 @@ fn a_call_is_laid_out_as_the_specification_says() {
         1, 0, 0, 0,  b'Y', 0, 1, b'b',  0, 0, 0, 0,  1, 0, 0, 0,
     ];
     let bytes = call.bytes(9);
-    assert_eq!(bytes, wanted);
-    let read = Message::read(&bytes).unwrap();
-    assert_eq!((read.kind, read.member.as_str()), (Kind::Call, "M"));
+    assert_eq!(bytes, expected);
+    let read = DbusMessage::read(&bytes).unwrap();
+    assert_eq!((read.kind, read.member.as_str()), (MessageKind::MethodCall, "M"));
     assert_eq!(read.first_text().as_deref(), Some("a.slice"));
 }
 
 #[test]
 fn arrays_count_their_bytes_without_the_first_padding() {
-    let mut writer = Writer::default();
-    writer.properties(&[("P", Value::Texts(vec!["a".into(), "bc".into()]))]);
+    let mut writer = DbusWriter::default();
+    writer.properties(&[("P", PropertyValue::Strings(vec!["a".into(), "bc".into()]))]);
     #[rustfmt::skip]
-    let wanted = [
+    let expected = [
         31, 0, 0, 0,  0, 0, 0, 0,
         1, 0, 0, 0,  b'P', 0, 2, b'a',  b's', 0, 0, 0,
         15, 0, 0, 0,  1, 0, 0, 0,  b'a', 0, 0, 0,  2, 0, 0, 0,  b'b', b'c', 0,
     ];
-    assert_eq!(writer.0, wanted);
-    let mut empty = Writer::default();
+    assert_eq!(writer.0, expected);
+    let mut empty = DbusWriter::default();
     empty.array(8, |_| {});
     assert_eq!(empty.0, [0; 8]);
 }
@@ -64,29 +64,29 @@ fn a_failure_in_either_byte_order_is_read() {
         8, 1, b'g', 0,  1, b's', 0, 0,
         0, 0, 0, 2,  b'n', b'o', 0,
     ];
-    let read = Message::read(big).unwrap();
-    assert_eq!((read.kind, read.reply_to), (Kind::Failure, Some(9)));
-    assert_eq!((read.failure.as_str(), read.first_text().as_deref()), ("E", Some("no")));
+    let read = DbusMessage::read(big).unwrap();
+    assert_eq!((read.kind, read.reply_to), (MessageKind::MethodError, Some(9)));
+    assert_eq!((read.error_name.as_str(), read.first_text().as_deref()), ("E", Some("no")));
 }
 
 proptest! {
     #[test]
-    fn nothing_that_is_read_makes_it_fall_over(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
-        if let Ok(message) = Message::read(&bytes) {
+    fn arbitrary_messages_never_panic(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+        if let Ok(message) = DbusMessage::read(&bytes) {
             let _first = message.first_text();
         }
     }
 
     #[test]
-    fn nearly_good_messages_do_not_either(at in 0_usize..120, byte: u8) {
-        let mut body = Writer::default();
+    fn slightly_damaged_messages_never_panic(at in 0_usize..120, byte: u8) {
+        let mut body = DbusWriter::default();
         body.text("x");
-        let call = Call { destination: Some("d"), path: "/", interface: "i", member: "m", signature: "s", body };
+        let call = MethodCall { destination: Some("d"), path: "/", interface: "i", member: "m", signature: "s", body };
         let mut bytes = call.bytes(1);
         if let Some(place) = bytes.get_mut(at) {
             *place = byte;
         }
-        if let Ok(message) = Message::read(&bytes) {
+        if let Ok(message) = DbusMessage::read(&bytes) {
             let _first = message.first_text();
         }
     }

@@ -4,7 +4,7 @@ use super::*;
 use tokio::time::Instant;
 
 fn record(changes: &[(&str, &str)]) -> PhaseRecord {
-    let entries = changes.iter().zip(1..).map(|((node, what), version)| Entry {
+    let entries = changes.iter().zip(1..).map(|((node, what), version)| RecordedChange {
         version,
         at: Instant::now(),
         node: (*node).to_owned(),
@@ -15,20 +15,20 @@ fn record(changes: &[(&str, &str)]) -> PhaseRecord {
 }
 
 #[test]
-fn nodes_that_fell_silent_one_after_the_other_are_given_up_in_that_order() {
-    const GIVEN_UP: &str = "+taint node.kubernetes.io/unreachable=:NoExecute";
+fn nodes_that_stop_heartbeats_in_sequence_are_tainted_in_that_order() {
+    const UNREACHABLE_TAINT: &str = "+taint node.kubernetes.io/unreachable=:NoExecute";
     // The first two fall silent together; the last one is of another zone.
     const SILENCED: [&[&str]; 3] = [&["b1", "b2"], &["b3"], &["a1"]];
-    let given_up = |nodes: [&str; 4]| {
-        let changes = nodes.map(|node| (node, GIVEN_UP));
+    let tainted = |nodes: [&str; 4]| {
+        let changes = nodes.map(|node| (node, UNREACHABLE_TAINT));
         [PhaseRecord { silenced: SILENCED.to_vec(), ..record(&changes) }]
     };
-    let theirs = given_up(["b1", "b2", "b3", "a1"]);
-    assert_eq!(turns(&given_up(["a1", "b2", "b1", "b3"]), &theirs), (2, BTreeSet::new()));
-    let (pairs, found) = turns(&given_up(["b1", "b3", "b2", "a1"]), &theirs);
-    let expected = format!("p | {GIVEN_UP} | b2 and b3 in another order");
+    let theirs = tainted(["b1", "b2", "b3", "a1"]);
+    assert_eq!(turns(&tainted(["a1", "b2", "b1", "b3"]), &theirs), (2, BTreeSet::new()));
+    let (pairs, found) = turns(&tainted(["b1", "b3", "b2", "a1"]), &theirs);
+    let expected = format!("p | {UNREACHABLE_TAINT} | b2 and b3 in another order");
     assert_eq!((pairs, found.into_iter().collect::<Vec<_>>()), (2, vec![expected.clone()]));
-    assert!(differences(&given_up(["b1", "b3", "b2", "a1"]), &theirs).contains(&expected));
+    assert!(differences(&tainted(["b1", "b3", "b2", "a1"]), &theirs).contains(&expected));
 }
 
 #[test]
@@ -66,7 +66,7 @@ fn an_order_that_always_holds_must_hold_here() {
 }
 
 #[test]
-fn silence_must_be_noticed_in_time() {
+fn missed_heartbeats_must_be_noticed_in_time() {
     let mut ours = record(&[]);
     let mut theirs = record(&[]);
     (ours.noticed, theirs.noticed) = (Some(Duration::from_secs(9)), Some(Duration::from_secs(7)));

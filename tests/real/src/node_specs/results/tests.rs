@@ -4,15 +4,15 @@ use super::*;
 
 fn results(of: &[(&str, &str)]) -> Results {
     let ending =
-        |state: &str| Ending { state: state.to_owned(), reason: String::new(), seconds: 1 };
+        |state: &str| SpecResult { state: state.to_owned(), reason: String::new(), seconds: 1 };
     Results(of.iter().map(|(name, state)| ((*name).to_owned(), ending(state))).collect())
 }
 
 #[test]
-fn what_ended_otherwise_must_be_listed_and_only_that() {
+fn specs_with_different_results_must_be_listed_and_no_others() {
     let reference = results(&[("a", "passed"), ("b", "failed"), ("c", "passed"), ("d", "passed")]);
     let ours = results(&[("a", "passed"), ("b", "failed"), ("c", "failed")]);
-    let comparison = Comparison { reference: &reference, ours: &ours };
+    let comparison = SpecComparison { reference: &reference, ours: &ours };
     assert_eq!(comparison.failed_alike().collect::<Vec<_>>(), ["b"]);
     assert_eq!(comparison.differences()["c"], ("passed", "failed"));
     assert_eq!(comparison.differences()["d"], ("passed", "not run"));

@@ -40,7 +40,7 @@ cases![
     container_remove_twice_is_fine,
     container_name_is_free_after_removal,
     container_times_are_in_order,
-    container_uses_what_its_image_says,
+    container_uses_the_defaults_of_its_image,
     container_command_replaces_the_images,
     container_arguments_replace_the_images_command,
     container_environment_is_passed,
@@ -94,7 +94,7 @@ async fn container_status_shows_what_was_asked(cri: &Cri) -> Result<()> {
     let id = cri.create(&sandbox, &pod, &config).await?;
     let status = cri.status(&id).await?;
     ensure!(status.metadata == config.metadata && status.labels == config.labels);
-    ensure!(status.log_path == cri.folder.join(&config.log_path).display().to_string());
+    ensure!(status.log_path == cri.dir.join(&config.log_path).display().to_string());
     ensure!(status.exit_code == 0 && status.reason.is_empty() && status.message.is_empty());
     Ok(())
 }
@@ -221,15 +221,15 @@ async fn container_whose_program_is_missing_fails_to_start(cri: &Cri) -> Result<
 async fn container_stop_gives_grace(cri: &Cri) -> Result<()> {
     let running =
         cri.running("trap 'exit 42' TERM; echo ready; while true; do sleep 0.05; done").await?;
-    until_said(&running, "ready").await?;
+    wait_for_output(&running, "ready").await?;
     cri.stop(&running.id, 20).await?;
     ensure!(cri.status(&running.id).await?.exit_code == 42);
     Ok(())
 }
 
-async fn until_said(running: &crate::support::Running, text: &str) -> Result<()> {
+async fn wait_for_output(running: &crate::support::StartedContainer, text: &str) -> Result<()> {
     for _ in 0..500 {
-        if running.output().is_ok_and(|said| said.contains(text)) {
+        if running.output().is_ok_and(|printed| printed.contains(text)) {
             return Ok(());
         }
         tokio::time::sleep(std::time::Duration::from_millis(20)).await;
@@ -243,7 +243,7 @@ async fn container_stop_sends_a_real_time_signal(cri: &Cri) -> Result<()> {
     let mut config = cri.container(script);
     config.stop_signal = v1::Signal::Sigrtminplus3.into();
     let running = cri.running_as(cri.pod(), config).await?;
-    while !running.output().is_ok_and(|said| said.contains("ready")) {
+    while !running.output().is_ok_and(|printed| printed.contains("ready")) {
         tokio::time::sleep(std::time::Duration::from_millis(10)).await;
     }
     cri.stop(&running.id, 10).await?;
@@ -255,7 +255,7 @@ async fn container_stop_sends_a_real_time_signal(cri: &Cri) -> Result<()> {
 
 async fn container_stop_kills_after_its_grace(cri: &Cri) -> Result<()> {
     let running = cri.running("trap '' TERM; echo ready; while true; do sleep 0.05; done").await?;
-    until_said(&running, "ready").await?;
+    wait_for_output(&running, "ready").await?;
     let begun = std::time::Instant::now();
     cri.stop(&running.id, 1).await?;
     ensure!(begun.elapsed() >= std::time::Duration::from_millis(900), "{:?}", begun.elapsed());
@@ -349,7 +349,7 @@ fn of_image(cri: &Cri, image: &str) -> v1::ContainerConfig {
     config
 }
 
-async fn container_uses_what_its_image_says(cri: &Cri) -> Result<()> {
+async fn container_uses_the_defaults_of_its_image(cri: &Cri) -> Result<()> {
     let (exit, output) = cri.ran(cri.pod(), of_image(cri, CONFIGURED)).await?;
     ensure!((exit, output.as_str()) == (0, "65534\n/tmp\nyes\n"), "{exit}: {output}");
     Ok(())

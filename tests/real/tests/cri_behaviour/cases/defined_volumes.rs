@@ -22,7 +22,7 @@ fn of_image(cri: &Cri, image: &str, script: &str) -> v1::ContainerConfig {
     container
 }
 
-async fn said(cri: &Cri, script: &str) -> Result<String> {
+async fn output_of(cri: &Cri, script: &str) -> Result<String> {
     let (code, output) = cri.ran(cri.pod(), of_image(cri, FILLED, script)).await?;
     ensure!(code == 0, "ended with {code}: {output}");
     Ok(output)
@@ -33,7 +33,7 @@ async fn defined_volume_has_the_files_of_the_image(cri: &Cri) -> Result<()> {
         cat file deep/er/file; readlink link; grep -c ' /filled ' /proc/mounts";
     let expected = ". 2750 1000:1001\nfile 640 1002:1003\ndeep 755 0:0\ndeep/er/file 400 0:0\n\
         of the image\ndeep\nfile\n1\n";
-    let output = said(cri, script).await?;
+    let output = output_of(cri, script).await?;
     ensure!(output == expected, "{output}");
     Ok(())
 }
@@ -41,7 +41,7 @@ async fn defined_volume_has_the_files_of_the_image(cri: &Cri) -> Result<()> {
 async fn defined_volume_that_is_not_in_the_image_is_empty(cri: &Cri) -> Result<()> {
     let script = "for v in /bare/volume /relative; do stat -c '%n %a %u:%g' $v; ls -A $v; \
         grep -c \" $v \" /proc/mounts; touch $v/mine; done";
-    let output = said(cri, script).await?;
+    let output = output_of(cri, script).await?;
     let expected = "/bare/volume 755 0:0\n1\n/relative 755 0:0\n1\n";
     ensure!(output == expected, "{output}");
     Ok(())
@@ -50,7 +50,7 @@ async fn defined_volume_that_is_not_in_the_image_is_empty(cri: &Cri) -> Result<(
 async fn defined_volume_behind_a_link_has_the_files_there(cri: &Cri) -> Result<()> {
     let script = "cat /by-link/file /behind/file; readlink /by-link; \
         grep -c ' /behind ' /proc/mounts; echo mine > /by-link/file; cat /behind/file";
-    let output = said(cri, script).await?;
+    let output = output_of(cri, script).await?;
     let expected = "behind a link\nbehind a link\n/behind\n1\nmine\n";
     ensure!(output == expected, "{output}");
     Ok(())
@@ -71,7 +71,7 @@ async fn defined_volume_ends_with_its_container(cri: &Cri) -> Result<()> {
         let look = ["sh", "-c", "until test -e /bare/volume/mine; do sleep 0.1; done"];
         let answer = cri.exec(&id, &look, 20).await?;
         ensure!(answer.exit_code == 0, "{answer:?}");
-        let log = std::fs::read_to_string(cri.folder.join(&container.log_path))?;
+        let log = std::fs::read_to_string(cri.dir.join(&container.log_path))?;
         ensure!(log.lines().count() == 1 && log.contains("of the image"), "{attempt}: {log}");
         // It ends, and what it wrote is still its own.
         cri.stop(&id, 0).await?;
@@ -80,13 +80,13 @@ async fn defined_volume_ends_with_its_container(cri: &Cri) -> Result<()> {
 }
 
 async fn defined_volume_gives_way_to_a_mount(cri: &Cri) -> Result<()> {
-    let folder = cri.folder.join("given");
-    std::fs::create_dir_all(&folder)?;
-    std::fs::write(folder.join("given"), "")?;
+    let dir = cri.dir.join("given");
+    std::fs::create_dir_all(&dir)?;
+    std::fs::write(dir.join("given"), "")?;
     let mut container = of_image(cri, FILLED, "ls -A /filled; grep -c ' /filled ' /proc/mounts");
     container.mounts.push(v1::Mount {
         container_path: "/filled".to_owned(),
-        host_path: folder.display().to_string(),
+        host_path: dir.display().to_string(),
         ..Default::default()
     });
     let (code, output) = cri.ran(cri.pod(), container).await?;

@@ -10,12 +10,12 @@ use crate::support::{Cri, code, security};
 
 cases![
     exec_gives_output_and_code,
-    exec_of_a_missing_program_is_refused_or_told,
+    exec_of_a_missing_program_reports_an_error,
     exec_in_unknown_container_is_not_found,
     exec_in_created_container_is_refused,
     exec_in_ended_container_is_refused,
     exec_sees_the_containers_files_and_processes,
-    exec_has_the_containers_environment_and_folder,
+    exec_has_the_containers_environment_and_dir,
     exec_has_the_containers_user,
     exec_ends_at_its_limit,
     exec_at_its_limit_kills_the_whole_tree,
@@ -35,7 +35,7 @@ async fn exec_gives_output_and_code(cri: &Cri) -> Result<()> {
     Ok(())
 }
 
-async fn exec_of_a_missing_program_is_refused_or_told(cri: &Cri) -> Result<()> {
+async fn exec_of_a_missing_program_reports_an_error(cri: &Cri) -> Result<()> {
     let running = cri.running("sleep 100").await?;
     ensure!(code(cri.exec(&running.id, &["/no/such/program"], 10).await)? == Code::Unknown);
     Ok(())
@@ -66,12 +66,12 @@ async fn exec_sees_the_containers_files_and_processes(cri: &Cri) -> Result<()> {
     let until = "until grep -q '^sleep' /proc/1/cmdline; do sleep 0.1; done";
     let look = "cat /mark; tr '\\0' ' ' < /proc/1/cmdline";
     let answer = cri.exec(&running.id, &["sh", "-c", &format!("{until}; {look}")], 30).await?;
-    let said = String::from_utf8_lossy(&answer.stdout).into_owned();
-    ensure!(said == "mine\nsleep 1234 ", "{said:?}");
+    let output = String::from_utf8_lossy(&answer.stdout).into_owned();
+    ensure!(output == "mine\nsleep 1234 ", "{output:?}");
     Ok(())
 }
 
-async fn exec_has_the_containers_environment_and_folder(cri: &Cri) -> Result<()> {
+async fn exec_has_the_containers_environment_and_dir(cri: &Cri) -> Result<()> {
     let mut config = cri.container("sleep 100");
     config.working_dir = "/tmp".to_owned();
     config.envs = vec![cri_wire::v1::KeyValue { key: "A".to_owned(), value: b"1".to_vec() }];

@@ -35,9 +35,9 @@ async fn guard_foreign_addresses_are_not_taken_over_by_a_host_port(cri: &Cri) ->
     let fetch = |address: &str| format!("timeout 2 wget -q -O - http://{address}:18443/");
     let own = format!("until {}; do sleep 0.1; done; echo; ", fetch("172.31.255.1"));
     let script = format!("{own} {}; echo end", fetch("198.51.100.9"));
-    let (_, said) = cri.ran(cri.networked_pod(), cri.container(&script)).await?;
-    ensure!(said.ends_with("end\n"), "{said:?}");
-    ensure!(said.matches("served").count() == 1, "the foreign address, too: {said:?}");
+    let (_, output) = cri.ran(cri.networked_pod(), cri.container(&script)).await?;
+    ensure!(output.ends_with("end\n"), "{output:?}");
+    ensure!(output.matches("served").count() == 1, "the foreign address, too: {output:?}");
     Ok(())
 }
 
@@ -72,10 +72,10 @@ async fn guard_half_sent_requests_keep_no_exec_waiting(cri: &Cri) -> Result<()> 
          sec-websocket-protocol: v4.channel.k8s.io\r\n\r\n"
     );
     client.write_all(request.as_bytes()).await?;
-    let mut said = Vec::new();
-    client.read_to_end(&mut said).await?;
-    let said = String::from_utf8_lossy(&said);
-    ensure!(said.contains("answered"), "{said:?}");
+    let mut output = Vec::new();
+    client.read_to_end(&mut output).await?;
+    let output = String::from_utf8_lossy(&output);
+    ensure!(output.contains("answered"), "{output:?}");
     ensure!(begun.elapsed() < Duration::from_secs(2), "exec took {:?}", begun.elapsed());
     drop(held);
     Ok(())
@@ -83,7 +83,7 @@ async fn guard_half_sent_requests_keep_no_exec_waiting(cri: &Cri) -> Result<()> 
 
 /// What a pod that may write to its log directory can do.
 async fn guard_log_that_becomes_a_link_is_not_followed(cri: &Cri) -> Result<()> {
-    let victim = cri.folder.join("victim");
+    let victim = cri.dir.join("victim");
     std::fs::write(&victim, "kept")?;
     let running = cri.running("while true; do echo line; sleep 0.02; done").await?;
     let old = running.log.with_extension("old");
@@ -104,9 +104,9 @@ async fn guard_log_that_becomes_a_link_is_not_followed(cri: &Cri) -> Result<()> 
     // Also at the start, and the dir between.
     let pod = cri.pod();
     let sandbox = cri.run(&pod).await?;
-    std::fs::create_dir(cri.folder.join("elsewhere"))?;
-    std::os::unix::fs::symlink("elsewhere", cri.folder.join("between"))?;
-    std::os::unix::fs::symlink("victim", cri.folder.join("link.log"))?;
+    std::fs::create_dir(cri.dir.join("elsewhere"))?;
+    std::os::unix::fs::symlink("elsewhere", cri.dir.join("between"))?;
+    std::os::unix::fs::symlink("victim", cri.dir.join("link.log"))?;
     for log_path in ["link.log", "between/0.log"] {
         let config =
             v1::ContainerConfig { log_path: log_path.to_owned(), ..cri.container("echo written") };
@@ -117,7 +117,7 @@ async fn guard_log_that_becomes_a_link_is_not_followed(cri: &Cri) -> Result<()> 
         ensure!(!ran, "a container with the log {log_path} runs");
     }
     ensure!(std::fs::read_to_string(&victim)? == "kept");
-    ensure!(std::fs::read_dir(cri.folder.join("elsewhere"))?.next().is_none());
+    ensure!(std::fs::read_dir(cri.dir.join("elsewhere"))?.next().is_none());
     Ok(())
 }
 
@@ -139,17 +139,17 @@ fn advertise(namespace: &str) -> Result<()> {
             {
                 std::fs::write(format!("/proc/sys/net/ipv6/conf/eth0/{name}"), value)?;
             }
-            let link = netlink::Socket::routes()?.link("eth0")?;
+            let link = netlink::NetlinkSocket::routes()?.link("eth0")?;
             let mut packet = vec![134, 0, 0, 0, 64, 0, 7, 8, 0, 0, 0, 0, 0, 0, 0, 0];
             packet.extend([3, 4, 64, 0xc0, 0, 0, 14, 16, 0, 0, 14, 16, 0, 0, 0, 0]);
             packet.extend("2001:db8:bad::".parse::<Ipv6Addr>()?.octets());
             let raw = socket(AddressFamily::INET6, SocketType::RAW, Some(ipproto::ICMPV6))?;
             sockopt::set_ipv6_multicast_hops(&raw, 255)?;
-            let everybody = SocketAddrV6::new("ff02::1".parse()?, 0, 0, link.index);
+            let all_nodes = SocketAddrV6::new("ff02::1".parse()?, 0, 0, link.index);
             for _ in 0..3 {
                 // The link gets its address asynchronously.
                 let begun = Instant::now();
-                while let Err(error) = sendto(&raw, &packet, SendFlags::empty(), &everybody) {
+                while let Err(error) = sendto(&raw, &packet, SendFlags::empty(), &all_nodes) {
                     ensure!(begun.elapsed() < Duration::from_secs(5), "sending: {error}");
                     std::thread::sleep(Duration::from_millis(5));
                 }
@@ -177,7 +177,7 @@ async fn guard_router_advertisements_change_nothing_on_the_machine(cri: &Cri) ->
     tokio::time::sleep(Duration::from_millis(200)).await;
     ensure!(!learned()?, "the machine has learned a route or an address");
     // The control: a bridge that accepts them.
-    let links = netlink::Socket::routes()?.links()?;
+    let links = netlink::NetlinkSocket::routes()?.links()?;
     let bridge = links.iter().find(|link| {
         link.kind == Some(netlink::LinkKind::Bridge) && link.alias.starts_with("keelson")
     });

@@ -9,7 +9,7 @@ use tonic::Code;
 use super::cases;
 use crate::support::{Cri, code};
 
-cases![handler_exec_at_its_limit_kills_the_whole_tree, handler_is_told_the_pod];
+cases![handler_exec_at_its_limit_kills_the_whole_tree, handler_gets_the_pod_in_annotations];
 
 async fn running(cri: &Cri) -> Result<(String, String)> {
     let (pod, container) = (cri.pod(), cri.container("sleep 1000"));
@@ -41,15 +41,18 @@ async fn handler_exec_at_its_limit_kills_the_whole_tree(cri: &Cri) -> Result<()>
 }
 
 /// The pod's identity in the OCI bundle that the program gets.
-async fn handler_is_told_the_pod(cri: &Cri) -> Result<()> {
+async fn handler_gets_the_pod_in_annotations(cri: &Cri) -> Result<()> {
     let (sandbox, id) = running(cri).await?;
-    let pods = cri.folder.join("../../k/state/pods");
+    let pods = cri.dir.join("../../k/state/pods");
     let bundle = pods.join(&sandbox[..16]).join("bundles").join(&id).join("config.json");
     let text = std::fs::read(&bundle).with_context(|| bundle.display().to_string())?;
     let config: serde_json::Value = serde_json::from_slice(&text)?;
-    let told = |name: &str| config["annotations"][format!("io.kubernetes.cri.{name}")].as_str();
-    ensure!(told("sandbox-id") == Some(&*sandbox), "{}", config["annotations"]);
-    ensure!(told("sandbox-namespace") == Some("default") && told("sandbox-uid").is_some());
-    ensure!(told("container-name").is_some_and(|name| name.starts_with('c')));
+    let annotation =
+        |name: &str| config["annotations"][format!("io.kubernetes.cri.{name}")].as_str();
+    ensure!(annotation("sandbox-id") == Some(&*sandbox), "{}", config["annotations"]);
+    ensure!(
+        annotation("sandbox-namespace") == Some("default") && annotation("sandbox-uid").is_some()
+    );
+    ensure!(annotation("container-name").is_some_and(|name| name.starts_with('c')));
     Ok(())
 }

@@ -10,22 +10,22 @@ use anyhow::{Context as _, Result, bail, ensure};
 use cri_wire::v1;
 
 use super::cases;
-use crate::support::{Cri, Running, pod_options, security, texts};
+use crate::support::{Cri, StartedContainer, pod_options, security, texts};
 
 const HANDLER: &str = "oci";
 
 cases![
-    handler_is_told_with_its_features,
-    handler_that_nobody_configured_is_refused,
+    handler_is_listed_with_its_features,
+    handler_that_is_not_configured_is_refused,
     handler_refuses_user_namespaces,
     handler_keeps_output_and_exit_code,
     handler_execs_with_output_and_exit_code,
     handler_exec_at_its_limit_is_killed,
     handler_stops_with_the_signal_and_then_kills,
-    handler_tells_a_missing_program,
+    handler_reports_a_missing_program,
     handler_gives_a_terminal,
     handler_shares_the_pods_namespaces,
-    handler_confines_as_it_is_told,
+    handler_applies_the_requested_confinement,
     handler_limits_its_group,
     handler_leaves_nothing,
     handler_and_built_in_live_side_by_side,
@@ -49,11 +49,11 @@ async fn running(
     cri: &Cri,
     pod: v1::PodSandboxConfig,
     container: v1::ContainerConfig,
-) -> Result<Running> {
+) -> Result<StartedContainer> {
     let sandbox = run_sandbox(cri, &pod, HANDLER).await.context("RunPodSandbox")?;
     let id = cri.create(&sandbox, &pod, &container).await.context("CreateContainer")?;
     cri.start(&id).await.context("StartContainer")?;
-    Ok(Running { pod, sandbox, id, log: cri.folder.join(&container.log_path) })
+    Ok(StartedContainer { pod, sandbox, id, log: cri.dir.join(&container.log_path) })
 }
 
 async fn ran(cri: &Cri, container: v1::ContainerConfig) -> Result<(i32, String)> {
@@ -62,7 +62,7 @@ async fn ran(cri: &Cri, container: v1::ContainerConfig) -> Result<(i32, String)>
     Ok((status.exit_code, running.output()?))
 }
 
-async fn until_says(running: &Running, word: &str) -> Result<()> {
+async fn wait_for_output(running: &StartedContainer, word: &str) -> Result<()> {
     for _ in 0..500 {
         if running.output().is_ok_and(|text| text.contains(word)) {
             return Ok(());
@@ -73,11 +73,11 @@ async fn until_says(running: &Running, word: &str) -> Result<()> {
 }
 
 /// The server's own directory.
-fn server_folder(cri: &Cri) -> PathBuf {
-    cri.folder.join("../../k")
+fn server_dir(cri: &Cri) -> PathBuf {
+    cri.dir.join("../../k")
 }
 
-async fn handler_is_told_with_its_features(cri: &Cri) -> Result<()> {
+async fn handler_is_listed_with_its_features(cri: &Cri) -> Result<()> {
     let answer = cri.rt().status(v1::StatusRequest { verbose: true }).await?.into_inner();
     let of = |name: &str| {
         let found = answer.runtime_handlers.iter().find(|handler| handler.name == name);
@@ -89,7 +89,7 @@ async fn handler_is_told_with_its_features(cri: &Cri) -> Result<()> {
     Ok(())
 }
 
-async fn handler_that_nobody_configured_is_refused(cri: &Cri) -> Result<()> {
+async fn handler_that_is_not_configured_is_refused(cri: &Cri) -> Result<()> {
     let Err(status) = run_sandbox(cri, &cri.pod(), "nobody").await else { bail!("it was run") };
     ensure!(status.message().contains("no runtime for \"nobody\" is configured"), "{status}");
     Ok(())
@@ -155,19 +155,19 @@ async fn handler_exec_at_its_limit_is_killed(cri: &Cri) -> Result<()> {
 async fn handler_stops_with_the_signal_and_then_kills(cri: &Cri) -> Result<()> {
     let polite = cri.container("trap 'exit 3' TERM; echo ready; while :; do sleep 0.1; done");
     let one = running(cri, cri.pod(), polite).await?;
-    until_says(&one, "ready").await?;
+    wait_for_output(&one, "ready").await?;
     cri.stop(&one.id, 30).await?;
     ensure!(cri.status(&one.id).await?.exit_code == 3);
     let deaf = cri.container("trap '' TERM; echo ready; while :; do sleep 0.1; done");
     let two = running(cri, cri.pod(), deaf).await?;
-    until_says(&two, "ready").await?;
+    wait_for_output(&two, "ready").await?;
     cri.stop(&two.id, 1).await?;
     ensure!(cri.status(&two.id).await?.exit_code == 137);
     cri.stop(&two.id, 1).await.context("a second stop")?;
     Ok(())
 }
 
-async fn handler_tells_a_missing_program(cri: &Cri) -> Result<()> {
+async fn handler_reports_a_missing_program(cri: &Cri) -> Result<()> {
     let mut container = cri.container("");
     container.command = texts(&["no-such-program"]);
     let pod = cri.pod();
@@ -202,17 +202,17 @@ async fn handler_shares_the_pods_namespaces(cri: &Cri) -> Result<()> {
     let kinds = "for kind in net ipc uts pid; do readlink /proc/self/ns/$kind; done";
     let first =
         running(cri, pod, with(&format!("hostname; {kinds}; echo done; sleep 1000"))).await?;
-    until_says(&first, "done").await?;
+    wait_for_output(&first, "done").await?;
     let second =
         with(&format!("hostname; {kinds}; echo done; ps | grep -q 'sleep 100[0]' && echo seen"));
     let id = cri.create(&first.sandbox, &first.pod, &second).await?;
     cri.start(&id).await?;
     cri.until_ended(&id).await?;
-    let other = Running {
+    let other = StartedContainer {
         pod: first.pod.clone(),
         sandbox: first.sandbox.clone(),
         id,
-        log: cri.folder.join(&second.log_path),
+        log: cri.dir.join(&second.log_path),
     };
     let (one, two) = (first.output()?, other.output()?);
     ensure!(one.starts_with("pod-host\n"), "{one:?}");
@@ -223,17 +223,17 @@ async fn handler_shares_the_pods_namespaces(cri: &Cri) -> Result<()> {
     Ok(())
 }
 
-async fn handler_confines_as_it_is_told(cri: &Cri) -> Result<()> {
+async fn handler_applies_the_requested_confinement(cri: &Cri) -> Result<()> {
     let mut container = cri.container(
         "grep -E '^(Seccomp|NoNewPrivs|CapBnd):' /proc/self/status; \
          touch /x 2>/dev/null && echo written; cat /proc/sys/kernel/keyme 2>/dev/null; \
          ls -d /data/there; touch /data/y 2>/dev/null && echo written; exit 0",
     );
-    let folder = cri.folder.join("data");
-    fs::create_dir_all(folder.join("there"))?;
+    let dir = cri.dir.join("data");
+    fs::create_dir_all(dir.join("there"))?;
     container.mounts.push(v1::Mount {
         container_path: "/data".to_owned(),
-        host_path: folder.display().to_string(),
+        host_path: dir.display().to_string(),
         readonly: true,
         ..Default::default()
     });
@@ -269,7 +269,7 @@ async fn handler_limits_its_group(cri: &Cri) -> Result<()> {
 
 async fn handler_leaves_nothing(cri: &Cri) -> Result<()> {
     let running = running(cri, cri.pod(), cri.container("sleep 1000")).await?;
-    let state = server_folder(cri).join("state");
+    let state = server_dir(cri).join("state");
     let pods = || -> Result<usize> { Ok(fs::read_dir(state.join("pods"))?.count()) };
     let mounts = || -> Result<usize> {
         let table = fs::read_to_string("/proc/self/mountinfo")?;
@@ -278,9 +278,9 @@ async fn handler_leaves_nothing(cri: &Cri) -> Result<()> {
     ensure!(pods()? == 1 && mounts()? == 1, "{} pods, {} mounts", pods()?, mounts()?);
     cri.remove(&running.id).await?;
     ensure!(mounts()? == 0, "a mount is left");
-    let folder = fs::read_dir(state.join("pods"))?.next().context("no pod")??.path();
+    let dir = fs::read_dir(state.join("pods"))?.next().context("no pod")??.path();
     for name in ["bundles", "oci"] {
-        let left = fs::read_dir(folder.join(name)).map_or(0, Iterator::count);
+        let left = fs::read_dir(dir.join(name)).map_or(0, Iterator::count);
         ensure!(left == 0, "{left} entries are left in {name}");
     }
     cri.remove_pod(&running.sandbox).await?;
@@ -303,9 +303,9 @@ async fn handler_and_built_in_live_side_by_side(cri: &Cri) -> Result<()> {
 
 /// Writes a CDI file where the server looks for it.
 fn describe(cri: &Cri, name: &str, text: &str) -> Result<()> {
-    let folder = server_folder(cri).join("cdi");
-    fs::create_dir_all(&folder)?;
-    fs::write(folder.join(name), text).context("write a description")
+    let dir = server_dir(cri).join("cdi");
+    fs::create_dir_all(&dir)?;
+    fs::write(dir.join(name), text).context("write a description")
 }
 
 fn with_device(mut container: v1::ContainerConfig, name: &str) -> v1::ContainerConfig {
@@ -317,9 +317,9 @@ const LOOK: &str = "echo $NAMED $ALL; cat /named/file; echo x > /dev/named && ec
                     stat -c '%t:%T' /dev/named";
 
 fn description(cri: &Cri, kind: &str, hooks: &serde_json::Value) -> Result<serde_json::Value> {
-    let folder = cri.folder.join("named");
-    fs::create_dir_all(&folder)?;
-    fs::write(folder.join("file"), "of the host\n")?;
+    let dir = cri.dir.join("named");
+    fs::create_dir_all(&dir)?;
+    fs::write(dir.join("file"), "of the host\n")?;
     Ok(serde_json::json!({
         "cdiVersion": "0.6.0",
         "kind": kind,
@@ -327,7 +327,7 @@ fn description(cri: &Cri, kind: &str, hooks: &serde_json::Value) -> Result<serde
         "devices": [{"name": "one", "containerEdits": {
             "env": ["NAMED=one"],
             "deviceNodes": [{"path": "/dev/named", "hostPath": "/dev/null"}],
-            "mounts": [{"hostPath": folder, "containerPath": "/named", "options": ["ro", "bind"]}],
+            "mounts": [{"hostPath": dir, "containerPath": "/named", "options": ["ro", "bind"]}],
             "hooks": hooks,
         }}],
     }))
@@ -345,7 +345,7 @@ async fn named_devices_on_the_built_in_handler(cri: &Cri) -> Result<()> {
 }
 
 async fn named_devices_and_hooks_on_a_handler(cri: &Cri) -> Result<()> {
-    let (script, mark) = (cri.folder.join("hook.sh"), cri.folder.join("hooked"));
+    let (script, mark) = (cri.dir.join("hook.sh"), cri.dir.join("hooked"));
     fs::write(&script, format!("#!/bin/sh\necho \"$1\" >> {}\n", mark.display()))?;
     fs::set_permissions(&script, fs::Permissions::from_mode(0o755))?;
     let hook = |point: &str| serde_json::json!({"hookName": point, "path": script, "args": ["hook", point]});

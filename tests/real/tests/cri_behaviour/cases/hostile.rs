@@ -14,7 +14,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tonic::Code;
 
 use super::cases;
-use crate::support::{Cri, Running, VOLUMES, code, security, texts};
+use crate::support::{Cri, StartedContainer, VOLUMES, code, security, texts};
 
 cases![
     hostile_child_that_gets_no_turn_is_no_silent_one,
@@ -159,7 +159,7 @@ async fn hostile_pod_cannot_reach_the_hosts_loopback(cri: &Cri) -> Result<()> {
     });
     let running = cri.running_as(pod, config).await?;
     let begun = Instant::now();
-    while !running.output().is_ok_and(|said| said.contains("ready")) {
+    while !running.output().is_ok_and(|printed| printed.contains("ready")) {
         ensure!(begun.elapsed() < Duration::from_secs(20), "{:?}", running.lines());
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
@@ -171,7 +171,7 @@ async fn hostile_pod_cannot_reach_the_hosts_loopback(cri: &Cri) -> Result<()> {
     // Without the rules the same way is open. Every pod that another case starts brings them back.
     for _ in 0..10 {
         let taken = tokio::task::spawn_blocking(|| {
-            netlink::Socket::firewall()?.remove_table(&format!("keelson-{BRIDGE}"))
+            netlink::NetlinkSocket::firewall()?.remove_table(&format!("keelson-{BRIDGE}"))
         });
         taken.await??;
         let command = ["sh", "-c", &knock];
@@ -194,10 +194,11 @@ async fn hostile_pod_on_the_hosts_network_finds_no_socket(cri: &Cri) -> Result<(
     let control = std::os::unix::net::UnixListener::bind_addr(&address)?;
     // Another pod has its supervisor, too.
     let other = cri.running("sleep 1000").await?;
-    let (exit, said) = cri.script("cat /proc/net/unix").await?;
-    ensure!(exit == 0, "{said}");
-    let found: Vec<&str> = said.lines().filter_map(|line| line.split_whitespace().nth(7)).collect();
-    ensure!(found.contains(&"@keelson-control"), "the control failed: {said}");
+    let (exit, printed) = cri.script("cat /proc/net/unix").await?;
+    ensure!(exit == 0, "{printed}");
+    let found: Vec<&str> =
+        printed.lines().filter_map(|line| line.split_whitespace().nth(7)).collect();
+    ensure!(found.contains(&"@keelson-control"), "the control failed: {printed}");
     let others: Vec<_> =
         found.iter().filter(|name| name.starts_with('@') && **name != "@keelson-control").collect();
     ensure!(others.is_empty(), "abstract sockets: {others:?}");
@@ -215,9 +216,9 @@ async fn hostile_volumes_of_an_image_stay_inside(cri: &Cri) -> Result<()> {
     config.image = Some(v1::ImageSpec { image: VOLUMES.to_owned(), ..Default::default() });
     let running = cri.running_as(cri.pod(), config).await?;
     cri.until_ended(&running.id).await?;
-    let said = running.output()?;
-    ensure!(!said.contains("shadow"), "a file of the machine: {said}");
-    ensure!(said.ends_with("1\nmine\n"), "a volume inside: {said}");
+    let printed = running.output()?;
+    ensure!(!printed.contains("shadow"), "a file of the machine: {printed}");
+    ensure!(printed.ends_with("1\nmine\n"), "a volume inside: {printed}");
     ensure!(!Path::new("/led").exists(), "made on the machine");
     Ok(())
 }
@@ -254,9 +255,9 @@ impl Swapper {
 /// CVE-2021-30465: a container that shares a volume swaps the directory in it that is a mount
 /// target for a symlink out of the root, between the check and the mount.
 async fn hostile_swap_of_a_mount_target_leads_nowhere(cri: &Cri) -> Result<()> {
-    let place = |name: &str| cri.folder.join(name);
-    for folder in ["shared/spot", "inner", "victim"] {
-        std::fs::create_dir_all(place(folder))?;
+    let place = |name: &str| cri.dir.join(name);
+    for dir in ["shared/spot", "inner", "victim"] {
+        std::fs::create_dir_all(place(dir))?;
     }
     std::fs::write(place("inner/mark"), "inner\n")?;
     std::os::unix::fs::symlink(place("victim"), place("shared/link"))?;
@@ -291,7 +292,7 @@ async fn hostile_swap_of_a_mount_target_leads_nowhere(cri: &Cri) -> Result<()> {
 /// inside its root, at the directory or at the symlink's target there. Returns whether it ran.
 async fn swapped(cri: &Cri, (sandbox, pod): (&str, &v1::PodSandboxConfig)) -> Result<bool> {
     let mount = |host: &str, target: &str| v1::Mount {
-        host_path: cri.folder.join(host).display().to_string(),
+        host_path: cri.dir.join(host).display().to_string(),
         container_path: target.to_owned(),
         ..Default::default()
     };
@@ -301,11 +302,11 @@ async fn swapped(cri: &Cri, (sandbox, pod): (&str, &v1::PodSandboxConfig)) -> Re
     let started = cri.start(&id).await.is_ok();
     if started {
         cri.until_ended(&id).await?;
-        let log = cri.folder.join(&config.log_path);
+        let log = cri.dir.join(&config.log_path);
         let running =
-            Running { pod: pod.clone(), sandbox: sandbox.to_owned(), id: id.clone(), log };
-        let said = running.output()?;
-        ensure!(said == "1\n", "its mount is not inside: {said:?}");
+            StartedContainer { pod: pod.clone(), sandbox: sandbox.to_owned(), id: id.clone(), log };
+        let printed = running.output()?;
+        ensure!(printed == "1\n", "its mount is not inside: {printed:?}");
     }
     cri.remove(&id).await?;
     Ok(started)
@@ -329,7 +330,7 @@ async fn hostile_depth_of_a_root_keeps_nothing_from_being_removed(cri: &Cri) -> 
     let running = cri.running(script).await?;
     let other = cri.running("echo x > /file; sleep 1000").await?;
     let begun = Instant::now();
-    while !running.output().is_ok_and(|said| said.contains("made")) {
+    while !running.output().is_ok_and(|printed| printed.contains("made")) {
         ensure!(begun.elapsed() < Duration::from_secs(40), "{:?}", running.lines());
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
@@ -339,7 +340,7 @@ async fn hostile_depth_of_a_root_keeps_nothing_from_being_removed(cri: &Cri) -> 
     }
     cri.remove(&running.id).await.context("RemoveContainer of the deep one")?;
     cri.remove(&other.id).await.context("RemoveContainer of the other")?;
-    let bed = cri.folder.ancestors().nth(2).context("the bed's folder")?;
+    let bed = cri.dir.ancestors().nth(2).context("the bed's folder")?;
     let trash = bed.join("k").join("root").join("images").join("trash");
     let left: Vec<_> = std::fs::read_dir(&trash)?.collect();
     ensure!(left.is_empty(), "in the trash: {left:?}");
@@ -355,10 +356,10 @@ async fn hostile_writes_to_the_pods_files_fill_nothing(cri: &Cri) -> Result<()> 
         echo kept > /etc/hosts; cat /etc/hosts; head -c 100000000 /dev/zero > /etc/hostname; \
         sleep 1000";
     let running = cri.running_as(cri.networked_pod(), cri.container(script)).await?;
-    let bed = cri.folder.ancestors().nth(2).context("the bed's folder")?;
+    let bed = cri.dir.ancestors().nth(2).context("the bed's folder")?;
     let state = bed.join("k/state");
     let begun = Instant::now();
-    while !running.output().is_ok_and(|said| said.contains("kept")) {
+    while !running.output().is_ok_and(|printed| printed.contains("kept")) {
         ensure!(begun.elapsed() < Duration::from_secs(30), "{:?}", running.lines());
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
@@ -375,10 +376,10 @@ async fn hostile_writes_to_the_pods_files_fill_nothing(cri: &Cri) -> Result<()> 
 
 /// A volume's directory is swapped for a symlink between the check of its path and the start.
 async fn hostile_source_that_becomes_a_link_is_not_followed(cri: &Cri) -> Result<()> {
-    let place = |name: &str| cri.folder.join(name);
-    for (folder, mark) in [("victim", "victim"), ("source", "mine")] {
-        std::fs::create_dir_all(place(folder))?;
-        std::fs::write(place(folder).join("mark"), mark)?;
+    let place = |name: &str| cri.dir.join(name);
+    for (dir, mark) in [("victim", "victim"), ("source", "mine")] {
+        std::fs::create_dir_all(place(dir))?;
+        std::fs::write(place(dir).join("mark"), mark)?;
     }
     let pod = cri.pod();
     let sandbox = cri.run(&pod).await?;

@@ -17,10 +17,10 @@ cases![
     image_status_verbose_has_its_configuration,
     image_remove_of_unknown_is_fine,
     image_remove_keeps_what_containers_use,
-    image_filesystem_is_told,
+    image_filesystem_is_reported,
     image_pull_of_nonsense_is_refused,
     image_volume_shows_the_image_and_cannot_be_written,
-    image_volume_of_a_folder_of_the_image,
+    image_volume_of_a_dir_of_the_image,
     image_volume_that_cannot_be_is_refused,
 ];
 
@@ -100,7 +100,7 @@ async fn image_remove_keeps_what_containers_use(cri: &Cri) -> Result<()> {
     Ok(())
 }
 
-async fn image_filesystem_is_told(cri: &Cri) -> Result<()> {
+async fn image_filesystem_is_reported(cri: &Cri) -> Result<()> {
     let info = cri.im().image_fs_info(v1::ImageFsInfoRequest {}).await?.into_inner();
     let first = info.image_filesystems.first().cloned().unwrap_or_default();
     let mountpoint = first.fs_id.unwrap_or_default().mountpoint;
@@ -116,13 +116,13 @@ async fn image_pull_of_nonsense_is_refused(cri: &Cri) -> Result<()> {
 }
 
 /// A container with an image as a volume at `/volume`.
-fn with_volume(cri: &Cri, script: &str, image: &str, folder: &str) -> v1::ContainerConfig {
+fn with_volume(cri: &Cri, script: &str, image: &str, dir: &str) -> v1::ContainerConfig {
     let mut container = cri.container(script);
     container.mounts.push(v1::Mount {
         container_path: "/volume".to_owned(),
         readonly: true,
         image: spec(image),
-        image_sub_path: folder.to_owned(),
+        image_sub_path: dir.to_owned(),
         ..Default::default()
     });
     container
@@ -137,7 +137,7 @@ async fn image_volume_shows_the_image_and_cannot_be_written(cri: &Cri) -> Result
     Ok(())
 }
 
-async fn image_volume_of_a_folder_of_the_image(cri: &Cri) -> Result<()> {
+async fn image_volume_of_a_dir_of_the_image(cri: &Cri) -> Result<()> {
     let script = "grep -c nobody /volume/passwd; test -e /volume/bin || echo none";
     let container = with_volume(cri, script, BUSYBOX, "etc");
     let (code, output) = cri.ran(cri.pod(), container).await?;
@@ -148,7 +148,7 @@ async fn image_volume_of_a_folder_of_the_image(cri: &Cri) -> Result<()> {
 async fn image_volume_that_cannot_be_is_refused(cri: &Cri) -> Result<()> {
     let pod = cri.pod();
     let sandbox = cri.run(&pod).await?;
-    let of = |image: &str, folder: &str| with_volume(cri, "true", image, folder);
+    let of = |image: &str, dir: &str| with_volume(cri, "true", image, dir);
     let mut writable = of(BUSYBOX, "");
     writable.mounts[0].readonly = false;
     let mut two = of(BUSYBOX, "");

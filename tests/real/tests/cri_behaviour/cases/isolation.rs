@@ -5,7 +5,7 @@ use cri_wire::v1;
 use cri_wire::v1::security_profile::ProfileType;
 
 use super::cases;
-use crate::support::{CONFIGURED, Cri, Running, code, pod_options, security};
+use crate::support::{CONFIGURED, Cri, StartedContainer, code, pod_options, security};
 
 cases![
     user_by_number,
@@ -30,9 +30,9 @@ cases![
     no_new_privileges_is_set,
     masked_paths_are_empty,
     read_only_paths_cannot_be_written,
-    mount_of_a_folder_is_seen,
+    mount_of_a_dir_is_seen,
     mount_read_only_cannot_be_written,
-    mount_of_a_missing_folder_makes_it,
+    mount_of_a_missing_dir_makes_it,
     mount_of_a_file_is_a_file,
     mount_over_another_is_seen,
     mount_bidirectional_of_a_private_mount_is_refused,
@@ -45,7 +45,7 @@ cases![
     cpu_shares_are_set,
     shared_files_are_mounted,
     resolver_is_written,
-    out_of_memory_is_told,
+    out_of_memory_is_reported,
 ];
 
 async fn output(cri: &Cri, container: v1::ContainerConfig) -> Result<String> {
@@ -99,8 +99,8 @@ async fn user_unknown_name_is_refused(cri: &Cri) -> Result<()> {
 async fn user_groups_are_merged(cri: &Cri) -> Result<()> {
     let mut config = user(cri, "id -G | tr ' ' '\\n' | sort -n | tr '\\n' ' '", 1234);
     security(&mut config).supplemental_groups = vec![500, 600];
-    let said = output(cri, config).await?;
-    ensure!(said.trim() == "0 500 600", "{said:?}");
+    let printed = output(cri, config).await?;
+    ensure!(printed.trim() == "0 500 600", "{printed:?}");
     Ok(())
 }
 
@@ -108,8 +108,8 @@ async fn user_groups_strict_are_only_those_asked_for(cri: &Cri) -> Result<()> {
     let mut config = user(cri, "id -G", 1234);
     security(&mut config).supplemental_groups = vec![500];
     security(&mut config).set_supplemental_groups_policy(v1::SupplementalGroupsPolicy::Strict);
-    let said = output(cri, config).await?;
-    ensure!(said.trim() == "0 500", "{said:?}");
+    let printed = output(cri, config).await?;
+    ensure!(printed.trim() == "0 500", "{printed:?}");
     Ok(())
 }
 
@@ -136,10 +136,10 @@ async fn user_is_the_same_at_every_start(cri: &Cri) -> Result<()> {
         let id = cri.create(&sandbox, &pod, &config).await?;
         cri.start(&id).await?;
         cri.until_ended(&id).await?;
-        let log = cri.folder.join(&config.log_path);
-        let running = Running { pod: pod.clone(), sandbox: sandbox.clone(), id, log };
-        let said = running.output()?;
-        ensure!(said == "65534\n", "attempt {attempt}: {said:?}");
+        let log = cri.dir.join(&config.log_path);
+        let running = StartedContainer { pod: pod.clone(), sandbox: sandbox.clone(), id, log };
+        let printed = running.output()?;
+        ensure!(printed == "65534\n", "attempt {attempt}: {printed:?}");
     }
     Ok(())
 }
@@ -147,8 +147,8 @@ async fn user_is_the_same_at_every_start(cri: &Cri) -> Result<()> {
 const SHOW: &str = "grep -E 'CapBnd|CapEff' /proc/self/status | cut -f2 | tr '\\n' ' '";
 
 async fn capabilities_are_the_usual_ones(cri: &Cri) -> Result<()> {
-    let said = output(cri, cri.container(SHOW)).await?;
-    ensure!(said.trim() == "00000000a80425fb 00000000a80425fb", "{said:?}");
+    let printed = output(cri, cri.container(SHOW)).await?;
+    ensure!(printed.trim() == "00000000a80425fb 00000000a80425fb", "{printed:?}");
     Ok(())
 }
 
@@ -159,8 +159,8 @@ async fn capabilities_can_be_added_and_dropped(cri: &Cri) -> Result<()> {
         drop_capabilities: vec!["CHOWN".to_owned()],
         ..Default::default()
     });
-    let said = output(cri, config).await?;
-    ensure!(said.trim() == "00000000a82425fa 00000000a82425fa", "{said:?}");
+    let printed = output(cri, config).await?;
+    ensure!(printed.trim() == "00000000a82425fa 00000000a82425fa", "{printed:?}");
     Ok(())
 }
 
@@ -168,8 +168,8 @@ async fn capabilities_unknown_are_ignored(cri: &Cri) -> Result<()> {
     let mut config = cri.container(SHOW);
     security(&mut config).capabilities =
         Some(v1::Capability { add_capabilities: vec!["FLY".to_owned()], ..Default::default() });
-    let said = output(cri, config).await?;
-    ensure!(said.trim() == "00000000a80425fb 00000000a80425fb", "{said:?}");
+    let printed = output(cri, config).await?;
+    ensure!(printed.trim() == "00000000a80425fb 00000000a80425fb", "{printed:?}");
     Ok(())
 }
 
@@ -186,8 +186,8 @@ async fn privileged_sees_devices_and_writes_to_sys(cri: &Cri) -> Result<()> {
     let script = "grep -q ' /sys sysfs rw' /proc/mounts && echo writable; ls /dev | wc -l";
     let mut config = cri.container(script);
     security(&mut config).privileged = true;
-    let (exit, said) = cri.ran(pod, config).await?;
-    ensure!(exit == 0 && said.starts_with("writable\n"), "{said:?}");
+    let (exit, printed) = cri.ran(pod, config).await?;
+    ensure!(exit == 0 && printed.starts_with("writable\n"), "{printed:?}");
     Ok(())
 }
 
@@ -202,8 +202,8 @@ async fn seccomp_default_is_a_filter(cri: &Cri) -> Result<()> {
     security(&mut config).seccomp = profile(ProfileType::RuntimeDefault, "");
     security(&mut config).capabilities =
         Some(v1::Capability { drop_capabilities: vec!["ALL".to_owned()], ..Default::default() });
-    let said = output(cri, config).await?;
-    ensure!(said.starts_with("2\n") && said.trim_end().ends_with('1'), "{said:?}");
+    let printed = output(cri, config).await?;
+    ensure!(printed.starts_with("2\n") && printed.trim_end().ends_with('1'), "{printed:?}");
     Ok(())
 }
 
@@ -215,14 +215,14 @@ async fn seccomp_unconfined_is_none(cri: &Cri) -> Result<()> {
 }
 
 async fn seccomp_from_a_file_is_applied(cri: &Cri) -> Result<()> {
-    let path = cri.folder.join("profile.json");
+    let path = cri.dir.join("profile.json");
     let text = r#"{"defaultAction":"SCMP_ACT_ALLOW","syscalls":[
         {"names":["mkdir","mkdirat"],"action":"SCMP_ACT_ERRNO"}]}"#;
     std::fs::write(&path, text)?;
     let mut config = cri.container(&format!("{FILTERED}; mkdir /tmp/x 2>/dev/null; echo $?"));
     security(&mut config).seccomp = profile(ProfileType::Localhost, &path.display().to_string());
-    let said = output(cri, config).await?;
-    ensure!(said.starts_with("2\n") && said.ends_with("1\n"), "{said:?}");
+    let printed = output(cri, config).await?;
+    ensure!(printed.starts_with("2\n") && printed.ends_with("1\n"), "{printed:?}");
     Ok(())
 }
 
@@ -243,8 +243,8 @@ async fn no_new_privileges_is_set(cri: &Cri) -> Result<()> {
     for (wanted, expected) in [(true, "1\n"), (false, "0\n")] {
         let mut config = cri.container("grep NoNewPrivs /proc/self/status | cut -f2");
         security(&mut config).no_new_privs = wanted;
-        let said = output(cri, config).await?;
-        ensure!(said == expected, "{wanted}: {said:?}");
+        let printed = output(cri, config).await?;
+        ensure!(printed == expected, "{wanted}: {printed:?}");
     }
     Ok(())
 }
@@ -254,66 +254,66 @@ async fn masked_paths_are_empty(cri: &Cri) -> Result<()> {
         cri.container("wc -c < /proc/meminfo; ls /proc/scsi /proc/acpi 2>/dev/null | wc -l");
     security(&mut config).masked_paths =
         vec!["/proc/meminfo".to_owned(), "/proc/not-there".to_owned()];
-    let said = output(cri, config).await?;
-    ensure!(said.starts_with("0\n"), "{said:?}");
+    let printed = output(cri, config).await?;
+    ensure!(printed.starts_with("0\n"), "{printed:?}");
     Ok(())
 }
 
 async fn read_only_paths_cannot_be_written(cri: &Cri) -> Result<()> {
     let mut config = cri.container("echo 1 > /proc/sys/kernel/domainname; echo $?; cat /proc/sys/kernel/domainname > /dev/null && echo readable");
     security(&mut config).readonly_paths = vec!["/proc/sys".to_owned()];
-    let said = output(cri, config).await?;
-    ensure!(said.contains("1\n") && said.ends_with("readable\n"), "{said:?}");
+    let printed = output(cri, config).await?;
+    ensure!(printed.contains("1\n") && printed.ends_with("readable\n"), "{printed:?}");
     Ok(())
 }
 
 fn mounted(cri: &Cri, script: &str, host: &str, target: &str) -> v1::ContainerConfig {
     let mut config = cri.container(script);
     config.mounts.push(v1::Mount {
-        host_path: cri.folder.join(host).display().to_string(),
+        host_path: cri.dir.join(host).display().to_string(),
         container_path: target.to_owned(),
         ..Default::default()
     });
     config
 }
 
-async fn mount_of_a_folder_is_seen(cri: &Cri) -> Result<()> {
-    std::fs::create_dir_all(cri.folder.join("shared"))?;
-    std::fs::write(cri.folder.join("shared/file"), "inside\n")?;
+async fn mount_of_a_dir_is_seen(cri: &Cri) -> Result<()> {
+    std::fs::create_dir_all(cri.dir.join("shared"))?;
+    std::fs::write(cri.dir.join("shared/file"), "inside\n")?;
     let config = mounted(cri, "cat /data/file; echo back > /data/answer", "shared", "/data");
     ensure!(output(cri, config).await? == "inside\n");
-    ensure!(std::fs::read_to_string(cri.folder.join("shared/answer"))? == "back\n");
+    ensure!(std::fs::read_to_string(cri.dir.join("shared/answer"))? == "back\n");
     Ok(())
 }
 
 async fn mount_read_only_cannot_be_written(cri: &Cri) -> Result<()> {
     let mut config = mounted(cri, "touch /data/x; echo $?", "folder", "/data");
     config.mounts[0].readonly = true;
-    let said = output(cri, config).await?;
-    ensure!(said.ends_with("1\n"), "{said:?}");
+    let printed = output(cri, config).await?;
+    ensure!(printed.ends_with("1\n"), "{printed:?}");
     Ok(())
 }
 
-async fn mount_of_a_missing_folder_makes_it(cri: &Cri) -> Result<()> {
+async fn mount_of_a_missing_dir_makes_it(cri: &Cri) -> Result<()> {
     let config = mounted(cri, "test -d /data && echo folder", "not/there/yet", "/data");
     ensure!(output(cri, config).await? == "folder\n");
-    ensure!(cri.folder.join("not/there/yet").is_dir());
+    ensure!(cri.dir.join("not/there/yet").is_dir());
     Ok(())
 }
 
 async fn mount_of_a_file_is_a_file(cri: &Cri) -> Result<()> {
-    std::fs::write(cri.folder.join("one"), "content\n")?;
+    std::fs::write(cri.dir.join("one"), "content\n")?;
     ensure!(output(cri, mounted(cri, "cat /etc/one", "one", "/etc/one")).await? == "content\n");
     Ok(())
 }
 
 async fn mount_over_another_is_seen(cri: &Cri) -> Result<()> {
-    std::fs::create_dir_all(cri.folder.join("outer"))?;
-    std::fs::create_dir_all(cri.folder.join("inner"))?;
-    std::fs::write(cri.folder.join("inner/mark"), "inner\n")?;
+    std::fs::create_dir_all(cri.dir.join("outer"))?;
+    std::fs::create_dir_all(cri.dir.join("inner"))?;
+    std::fs::write(cri.dir.join("inner/mark"), "inner\n")?;
     let mut config = mounted(cri, "cat /a/b/mark", "inner", "/a/b");
     config.mounts.push(v1::Mount {
-        host_path: cri.folder.join("outer").display().to_string(),
+        host_path: cri.dir.join("outer").display().to_string(),
         container_path: "/a".to_owned(),
         ..Default::default()
     });
@@ -322,7 +322,7 @@ async fn mount_over_another_is_seen(cri: &Cri) -> Result<()> {
 }
 
 async fn mount_bidirectional_of_a_private_mount_is_refused(cri: &Cri) -> Result<()> {
-    let place = cri.folder.join("plain");
+    let place = cri.dir.join("plain");
     std::fs::create_dir_all(&place)?;
     let flags = rustix::mount::MountFlags::empty();
     rustix::mount::mount("none", &place, "tmpfs", flags, None)?;
@@ -340,8 +340,8 @@ async fn device_is_there_and_usable(cri: &Cri) -> Result<()> {
         container_path: "/dev/nothing".to_owned(),
         permissions: "rwm".to_owned(),
     });
-    let said = output(cri, config).await?;
-    ensure!(said == "3\ndevice\n", "{said:?}");
+    let printed = output(cri, config).await?;
+    ensure!(printed == "3\ndevice\n", "{printed:?}");
     Ok(())
 }
 
@@ -362,7 +362,7 @@ async fn pid_namespace_of_the_pod(cri: &Cri) -> Result<()> {
     let id = cri.create(&running.sandbox, &pod, &second).await?;
     cri.start(&id).await?;
     cri.until_ended(&id).await?;
-    let log = std::fs::read_to_string(cri.folder.join(&second.log_path))?;
+    let log = std::fs::read_to_string(cri.dir.join(&second.log_path))?;
     ensure!(log.trim_end().ends_with(" 1"), "{log}");
     Ok(())
 }
@@ -376,7 +376,7 @@ async fn pid_namespace_of_a_target(cri: &Cri) -> Result<()> {
     let id = cri.create(&running.sandbox, &running.pod, &debug).await?;
     cri.start(&id).await?;
     cri.until_ended(&id).await?;
-    let log = std::fs::read_to_string(cri.folder.join(&debug.log_path))?;
+    let log = std::fs::read_to_string(cri.dir.join(&debug.log_path))?;
     ensure!(log.trim_end().ends_with(" 1"), "{log}");
     Ok(())
 }
@@ -387,7 +387,7 @@ async fn ipc_namespace_shares_memory_in_the_pod(cri: &Cri) -> Result<()> {
     let id = cri.create(&running.sandbox, &running.pod, &second).await?;
     cri.start(&id).await?;
     cri.until_ended(&id).await?;
-    let log = std::fs::read_to_string(cri.folder.join(&second.log_path))?;
+    let log = std::fs::read_to_string(cri.dir.join(&second.log_path))?;
     ensure!(log.trim_end().ends_with("shared"), "{log}");
     Ok(())
 }
@@ -406,22 +406,22 @@ const SHARES: &str = "cat /sys/fs/cgroup/cpu.weight /sys/fs/cgroup/cpu/cpu.share
 async fn memory_limit_is_set(cri: &Cri) -> Result<()> {
     let resources =
         v1::LinuxContainerResources { memory_limit_in_bytes: 64 << 20, ..Default::default() };
-    let said = output(cri, limited(cri, MEMORY, resources)).await?;
-    ensure!(said == "67108864\n", "{said:?}");
+    let printed = output(cri, limited(cri, MEMORY, resources)).await?;
+    ensure!(printed == "67108864\n", "{printed:?}");
     Ok(())
 }
 
 async fn cpu_shares_are_set(cri: &Cri) -> Result<()> {
     let resources = v1::LinuxContainerResources { cpu_shares: 512, ..Default::default() };
-    let said = output(cri, limited(cri, SHARES, resources)).await?;
-    ensure!(said == "512\n" || said == "20\n" || said == "59\n", "{said:?}");
+    let printed = output(cri, limited(cri, SHARES, resources)).await?;
+    ensure!(printed == "512\n" || printed == "20\n" || printed == "59\n", "{printed:?}");
     Ok(())
 }
 
 async fn shared_files_are_mounted(cri: &Cri) -> Result<()> {
     let config = cri.container("cat /etc/hostname; test -s /etc/hosts && echo hosts");
-    let (_, said) = cri.ran(cri.networked_pod(), config).await?;
-    ensure!(said == "pod-host\nhosts\n", "{said:?}");
+    let (_, printed) = cri.ran(cri.networked_pod(), config).await?;
+    ensure!(printed == "pod-host\nhosts\n", "{printed:?}");
     Ok(())
 }
 
@@ -432,12 +432,15 @@ async fn resolver_is_written(cri: &Cri) -> Result<()> {
         searches: vec!["a.test".to_owned(), "b.test".to_owned()],
         options: vec!["ndots:5".to_owned()],
     });
-    let (_, said) = cri.ran(pod, cri.container("cat /etc/resolv.conf")).await?;
-    ensure!(said == "search a.test b.test\nnameserver 10.9.8.7\noptions ndots:5\n", "{said:?}");
+    let (_, printed) = cri.ran(pod, cri.container("cat /etc/resolv.conf")).await?;
+    ensure!(
+        printed == "search a.test b.test\nnameserver 10.9.8.7\noptions ndots:5\n",
+        "{printed:?}"
+    );
     Ok(())
 }
 
-async fn out_of_memory_is_told(cri: &Cri) -> Result<()> {
+async fn out_of_memory_is_reported(cri: &Cri) -> Result<()> {
     let resources =
         v1::LinuxContainerResources { memory_limit_in_bytes: 16 << 20, ..Default::default() };
     let config = limited(cri, "exec tail /dev/zero", resources);

@@ -111,7 +111,7 @@ async fn list_of_sandboxes_by_all_labels_at_once(cri: &Cri) -> Result<()> {
 }
 
 /// A running container and a created one, in two pods.
-async fn two_containers(cri: &Cri) -> Result<(crate::support::Running, String, String)> {
+async fn two_containers(cri: &Cri) -> Result<(crate::support::StartedContainer, String, String)> {
     let running = cri.running("sleep 100").await?;
     let pod = cri.pod();
     let sandbox = cri.run(&pod).await?;

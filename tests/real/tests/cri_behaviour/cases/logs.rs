@@ -142,8 +142,8 @@ async fn log_of_a_terminal_is_one_stream(cri: &Cri) -> Result<()> {
     cri.until_ended(&running.id).await?;
     let lines = running.lines()?;
     ensure!(lines.iter().all(|line| line.stream == "stdout"), "{lines:?}");
-    let said: Vec<&str> = lines.iter().map(|line| line.text.trim_end_matches('\r')).collect();
-    ensure!(said == ["out", "err", "terminal"], "{said:?}");
+    let printed: Vec<&str> = lines.iter().map(|line| line.text.trim_end_matches('\r')).collect();
+    ensure!(printed == ["out", "err", "terminal"], "{printed:?}");
     Ok(())
 }
 
@@ -151,7 +151,7 @@ async fn log_is_appended_to(cri: &Cri) -> Result<()> {
     let pod = cri.pod();
     let config = cri.container("echo new");
     std::fs::write(
-        cri.folder.join(&config.log_path),
+        cri.dir.join(&config.log_path),
         "2020-01-01T00:00:00.000000000Z stdout F old\n",
     )?;
     let running = cri.running_as(pod, config).await?;

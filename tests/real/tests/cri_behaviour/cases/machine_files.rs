@@ -10,7 +10,7 @@ use cri_wire::v1;
 
 use super::cases;
 use super::user_namespaces::{container as in_user_namespace, pod as with_user_namespace};
-use crate::support::{Cri, Running, security, texts};
+use crate::support::{Cri, StartedContainer, security, texts};
 
 cases![
     device_of_the_machine_is_not_changed_by_a_mask_or_a_stream,
@@ -25,9 +25,9 @@ cases![
 const NULL: &str = "/dev/null";
 
 /// The device's metadata, restored afterwards.
-struct Device(Metadata);
+struct MachineNullDevice(Metadata);
 
-impl Device {
+impl MachineNullDevice {
     fn look() -> Result<Self> {
         Ok(Self(std::fs::metadata(NULL)?))
     }
@@ -49,7 +49,7 @@ impl Device {
     }
 }
 
-impl Drop for Device {
+impl Drop for MachineNullDevice {
     fn drop(&mut self) {
         let _ = std::os::unix::fs::chown(NULL, Some(self.0.uid()), Some(self.0.gid()));
         let _ = std::fs::set_permissions(NULL, Permissions::from_mode(self.0.mode() & 0o7777));
@@ -66,15 +66,15 @@ fn masked(mut config: v1::ContainerConfig) -> v1::ContainerConfig {
 }
 
 async fn device_of_the_machine_is_not_changed_by_a_mask_or_a_stream(cri: &Cri) -> Result<()> {
-    let device = Device::look()?;
-    let (code, said) = cri.ran(cri.pod(), masked(cri.container(CHANGE))).await?;
-    ensure!(code == 0 && said == "tried\n", "{code}: {said}");
+    let device = MachineNullDevice::look()?;
+    let (code, printed) = cri.ran(cri.pod(), masked(cri.container(CHANGE))).await?;
+    ensure!(code == 0 && printed == "tried\n", "{code}: {printed}");
     device.require_unchanged()
 }
 
 async fn device_of_the_machine_is_not_changed_by_a_command(cri: &Cri) -> Result<()> {
     let running = cri.running("sleep 1000").await?;
-    let device = Device::look()?;
+    let device = MachineNullDevice::look()?;
     let answer = cri.exec(&running.id, &["sh", "-c", CHANGE], 20).await?;
     ensure!(answer.stdout == b"tried\n", "{answer:?}");
     device.require_unchanged()
@@ -82,20 +82,20 @@ async fn device_of_the_machine_is_not_changed_by_a_command(cri: &Cri) -> Result<
 
 async fn device_of_the_machine_is_not_changed_in_a_user_namespace(cri: &Cri) -> Result<()> {
     let own = v1::NamespaceMode::Container;
-    let device = Device::look()?;
+    let device = MachineNullDevice::look()?;
     let config = masked(in_user_namespace(cri, CHANGE, own));
-    let (code, said) = cri.ran(with_user_namespace(cri, own), config).await?;
-    ensure!(code == 0 && said == "tried\n", "{code}: {said}");
+    let (code, printed) = cri.ran(with_user_namespace(cri, own), config).await?;
+    ensure!(code == 0 && printed == "tried\n", "{code}: {printed}");
     device.require_unchanged()
 }
 
 /// A runtime may refuse on create or on start.
-async fn started(cri: &Cri, config: &v1::ContainerConfig) -> Result<Running> {
+async fn started(cri: &Cri, config: &v1::ContainerConfig) -> Result<StartedContainer> {
     let pod = cri.pod();
     let sandbox = cri.run(&pod).await?;
     let id = cri.create(&sandbox, &pod, config).await?;
     cri.start(&id).await?;
-    Ok(Running { pod, sandbox, id, log: cri.folder.join(&config.log_path) })
+    Ok(StartedContainer { pod, sandbox, id, log: cri.dir.join(&config.log_path) })
 }
 
 fn at_proc(cri: &Cri, source: &Path, target: &str) -> v1::ContainerConfig {
@@ -109,10 +109,10 @@ fn at_proc(cri: &Cri, source: &Path, target: &str) -> v1::ContainerConfig {
 }
 
 async fn mount_over_proc_is_refused(cri: &Cri) -> Result<()> {
-    let folder = cri.folder.join("no-proc");
-    std::fs::create_dir_all(&folder)?;
+    let dir = cri.dir.join("no-proc");
+    std::fs::create_dir_all(&dir)?;
     for target in ["/proc", "/proc/", "/proc/sys"] {
-        match started(cri, &at_proc(cri, &folder, target)).await {
+        match started(cri, &at_proc(cri, &dir, target)).await {
             Ok(_) => bail!("{target} was taken"),
             Err(error) if format!("{error:#}").contains("/proc") => {}
             Err(error) => return Err(error),
@@ -131,8 +131,8 @@ async fn mount_of_the_machines_proc_over_proc_is_served(cri: &Cri) -> Result<()>
 async fn oom_score_without_resources_is_zero(cri: &Cri) -> Result<()> {
     let config = cri.container("cat /proc/self/oom_score_adj");
     ensure!(config.linux.as_ref().is_some_and(|linux| linux.resources.is_none()));
-    let (_, said) = cri.ran(cri.pod(), config).await?;
-    ensure!(said == "0\n", "the score is {said:?}");
+    let (_, printed) = cri.ran(cri.pod(), config).await?;
+    ensure!(printed == "0\n", "the score is {printed:?}");
     Ok(())
 }
 
@@ -150,7 +150,7 @@ async fn program_of_the_runtime_spoils_no_other_container(cri: &Cri) -> Result<(
     for program in ["/proc/self/exe", "/tmp/script"] {
         let _ = cri.exec(&running.id, &[program], 20).await;
     }
-    let (code, said) = cri.script("echo runs").await?;
-    ensure!(code == 0 && said == "runs\n", "{code}: {said}");
+    let (code, printed) = cri.script("echo runs").await?;
+    ensure!(code == 0 && printed == "runs\n", "{code}: {printed}");
     Ok(())
 }

@@ -4,7 +4,7 @@ use anyhow::{Result, ensure};
 use cri_wire::v1;
 
 use super::cases;
-use crate::support::{Cri, Running};
+use crate::support::{Cri, StartedContainer};
 
 cases![
     network_pod_has_an_address,
@@ -20,7 +20,7 @@ cases![
     network_low_ports_are_the_pods,
 ];
 
-async fn serving(cri: &Cri, pod: v1::PodSandboxConfig) -> Result<(Running, String)> {
+async fn serving(cri: &Cri, pod: v1::PodSandboxConfig) -> Result<(StartedContainer, String)> {
     let script = "mkdir /www; echo served > /www/index.html; exec httpd -f -p 80 -h /www";
     let running = cri.running_as(pod, cri.container(script)).await?;
     let network = cri.pod_status(&running.sandbox).await?.network.unwrap_or_default();
@@ -73,15 +73,15 @@ async fn network_pod_sees_its_address(cri: &Cri) -> Result<()> {
 }
 
 async fn network_pod_has_a_loopback(cri: &Cri) -> Result<()> {
-    let (exit, said) =
+    let (exit, printed) =
         cri.ran(cri.networked_pod(), cri.container("ip -o addr show lo | grep 127.0.0.1")).await?;
-    ensure!(exit == 0, "{said}");
+    ensure!(exit == 0, "{printed}");
     Ok(())
 }
 
 async fn network_pod_has_its_own_name(cri: &Cri) -> Result<()> {
-    let (_, said) = cri.ran(cri.networked_pod(), cri.container("hostname")).await?;
-    ensure!(said == "pod-host\n", "{said:?}");
+    let (_, printed) = cri.ran(cri.networked_pod(), cri.container("hostname")).await?;
+    ensure!(printed == "pod-host\n", "{printed:?}");
     Ok(())
 }
 
@@ -95,8 +95,8 @@ async fn network_pod_reaches_a_pod(cri: &Cri) -> Result<()> {
     let (_running, ip) = serving(cri, cri.networked_pod()).await?;
     fetch(&format!("{ip}:80")).await?;
     let script = format!("wget -q -O - http://{ip}/");
-    let (_, said) = cri.ran(cri.networked_pod(), cri.container(&script)).await?;
-    ensure!(said == "served\n", "{said:?}");
+    let (_, printed) = cri.ran(cri.networked_pod(), cri.container(&script)).await?;
+    ensure!(printed == "served\n", "{printed:?}");
     Ok(())
 }
 
@@ -142,7 +142,7 @@ async fn network_low_ports_are_the_pods(cri: &Cri) -> Result<()> {
     security.run_as_user = Some(v1::Int64Value { value: 1000 });
     security.capabilities =
         Some(v1::Capability { drop_capabilities: vec!["ALL".to_owned()], ..Default::default() });
-    let (_, said) = cri.ran(cri.networked_pod(), config).await?;
-    ensure!(said.contains("bound"), "{said:?}");
+    let (_, printed) = cri.ran(cri.networked_pod(), config).await?;
+    ensure!(printed.contains("bound"), "{printed:?}");
     Ok(())
 }

@@ -11,7 +11,7 @@ use super::cases;
 use crate::support::{Cri, code};
 
 cases![
-    version_is_told,
+    version_is_reported,
     status_is_ready,
     status_lists_handlers,
     runtime_config_names_a_driver,
@@ -22,13 +22,13 @@ cases![
     stats_list_by_sandbox,
     stats_of_a_pod,
     stats_list_of_pods,
-    events_tell_a_life,
+    events_cover_a_container_lifecycle,
     metrics_are_described,
     metrics_of_a_pod,
     checkpoint_is_not_implemented,
 ];
 
-async fn version_is_told(cri: &Cri) -> Result<()> {
+async fn version_is_reported(cri: &Cri) -> Result<()> {
     let version = cri.rt().version(v1::VersionRequest::default()).await?.into_inner();
     ensure!(version.version == "0.1.0" && version.runtime_api_version == "v1", "{version:?}");
     ensure!(!version.runtime_name.is_empty() && !version.runtime_version.is_empty());
@@ -145,9 +145,9 @@ async fn stats_list_of_pods(cri: &Cri) -> Result<()> {
     Ok(())
 }
 
-async fn events_tell_a_life(cri: &Cri) -> Result<()> {
+async fn events_cover_a_container_lifecycle(cri: &Cri) -> Result<()> {
     let mut runtime = cri.rt();
-    let (sender, mut told) = tokio::sync::mpsc::channel(64);
+    let (sender, mut reported) = tokio::sync::mpsc::channel(64);
     let listening = tokio::spawn(async move {
         let mut stream = runtime.get_container_events(v1::GetEventsRequest {}).await?.into_inner();
         while let Some(event) = stream.message().await? {
@@ -164,12 +164,14 @@ async fn events_tell_a_life(cri: &Cri) -> Result<()> {
     cri.remove_pod(&running.sandbox).await?;
     let mut of_container = Vec::new();
     let mut of_sandbox = Vec::new();
-    let mut patience = Duration::from_secs(30);
-    while let Ok(Some(event)) = tokio::time::timeout(patience, told.recv()).await {
+    let mut limit = Duration::from_secs(30);
+    while let Ok(Some(event)) = tokio::time::timeout(limit, reported.recv()).await {
         let kind = event.container_event_type();
-        for told in event.containers_statuses.iter().filter(|told| told.id == running.id) {
-            ensure!(told.image_ref == status.image_ref, "{told:?} is not {status:?}");
-            ensure!(told.image == status.image, "{told:?} is not {status:?}");
+        for reported in
+            event.containers_statuses.iter().filter(|reported| reported.id == running.id)
+        {
+            ensure!(reported.image_ref == status.image_ref, "{reported:?} is not {status:?}");
+            ensure!(reported.image == status.image, "{reported:?} is not {status:?}");
         }
         if event.container_id == running.id {
             of_container.push(kind);
@@ -178,7 +180,7 @@ async fn events_tell_a_life(cri: &Cri) -> Result<()> {
         }
         // Those that are expected are there; now none may follow.
         if of_container.len() + of_sandbox.len() >= 8 {
-            patience = Duration::from_secs(1);
+            limit = Duration::from_secs(1);
         }
     }
     listening.abort();
@@ -241,7 +243,7 @@ async fn metrics_of_a_pod(cri: &Cri) -> Result<()> {
 /// An unsupported call returns Unimplemented, not a success.
 async fn checkpoint_is_not_implemented(cri: &Cri) -> Result<()> {
     let running = cri.running("sleep 100").await?;
-    let location = cri.folder.join("checkpoint.tar");
+    let location = cri.dir.join("checkpoint.tar");
     let request = v1::CheckpointContainerRequest {
         container_id: running.id.clone(),
         location: location.display().to_string(),

@@ -15,12 +15,12 @@ cases![
     mount_recursive_read_only_is_shown_in_the_status,
     mount_recursive_read_only_needs_read_only,
     mount_recursive_read_only_needs_private_propagation,
-    status_tells_of_recursive_read_only,
+    status_reports_recursive_read_only_support,
 ];
 
 /// A directory with another file system below it.
-fn folder(cri: &Cri) -> Result<PathBuf> {
-    let place = cri.folder.join("top");
+fn dir(cri: &Cri) -> Result<PathBuf> {
+    let place = cri.dir.join("top");
     let below = place.join("below");
     std::fs::create_dir_all(&below)?;
     mount("none", &below, "tmpfs", MountFlags::empty(), None).context("a file system below")?;
@@ -31,7 +31,7 @@ fn with_mount(cri: &Cri, change: impl FnOnce(&mut v1::Mount)) -> Result<v1::Cont
     let script = "touch /data/x 2>/dev/null; echo $?; touch /data/below/x 2>/dev/null; echo $?";
     let mut config = cri.container(script);
     let mut mount = v1::Mount {
-        host_path: folder(cri)?.display().to_string(),
+        host_path: dir(cri)?.display().to_string(),
         container_path: "/data".to_owned(),
         readonly: true,
         ..Default::default()
@@ -42,17 +42,17 @@ fn with_mount(cri: &Cri, change: impl FnOnce(&mut v1::Mount)) -> Result<v1::Cont
 }
 
 async fn mount_read_only_leaves_what_is_below_writable(cri: &Cri) -> Result<()> {
-    let (_, said) = cri.ran(cri.pod(), with_mount(cri, |_| {})?).await?;
-    ensure!(said == "1\n0\n", "{said:?}");
+    let (_, output) = cri.ran(cri.pod(), with_mount(cri, |_| {})?).await?;
+    ensure!(output == "1\n0\n", "{output:?}");
     Ok(())
 }
 
 async fn mount_recursive_read_only_is_so_all_the_way_down(cri: &Cri) -> Result<()> {
     let config = with_mount(cri, |mount| mount.recursive_read_only = true)?;
-    let (_, said) = cri.ran(cri.pod(), config).await?;
-    ensure!(said == "1\n1\n", "{said:?}");
+    let (_, output) = cri.ran(cri.pod(), config).await?;
+    ensure!(output == "1\n1\n", "{output:?}");
     // The host's own view is as it was.
-    std::fs::write(cri.folder.join("top/below/host"), "")?;
+    std::fs::write(cri.dir.join("top/below/host"), "")?;
     Ok(())
 }
 
@@ -84,7 +84,7 @@ async fn mount_recursive_read_only_needs_private_propagation(cri: &Cri) -> Resul
     .await
 }
 
-async fn status_tells_of_recursive_read_only(cri: &Cri) -> Result<()> {
+async fn status_reports_recursive_read_only_support(cri: &Cri) -> Result<()> {
     let status = cri.rt().status(v1::StatusRequest { verbose: false }).await?.into_inner();
     let own = status.runtime_handlers.iter().find(|handler| handler.name.is_empty());
     let features = own.and_then(|handler| handler.features);

@@ -9,27 +9,27 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
 use super::cases;
-use crate::support::{Cri, Running};
+use crate::support::{Cri, StartedContainer};
 
 cases![
     attach_carries_both_ways,
     attach_to_a_terminal_carries_both_ways,
-    attach_is_told_apart_from_errors,
+    attach_keeps_output_and_errors_apart,
     attach_ends_with_its_container,
     port_forward_carries_both_ways,
-    port_forward_to_a_closed_port_says_so,
+    port_forward_to_a_closed_port_reports_an_error,
 ];
 
-const PATIENCE: Duration = Duration::from_secs(20);
+const WAIT_LIMIT: Duration = Duration::from_secs(20);
 
 /// A client of a one-time URL, and what it received on each channel.
-struct Client {
+struct CaseStreamClient {
     stream: TcpStream,
     came: BTreeMap<u8, Vec<u8>>,
     over: bool,
 }
 
-impl Client {
+impl CaseStreamClient {
     async fn connect(url: &str) -> Result<Self> {
         let rest = url.strip_prefix("http://").context("an address")?;
         let (host, path) = rest.split_once('/').context("a path")?;
@@ -95,7 +95,7 @@ impl Client {
             }
             Ok(())
         };
-        let outcome = tokio::time::timeout(PATIENCE, reading).await;
+        let outcome = tokio::time::timeout(WAIT_LIMIT, reading).await;
         match outcome {
             Ok(Ok(())) => Ok(()),
             Ok(Err(error)) => Err(error.context(format!("{words:?} never came: {:?}", self.came))),
@@ -110,11 +110,14 @@ impl Client {
             }
             anyhow::Ok(())
         };
-        tokio::time::timeout(PATIENCE, reading).await.context("it never ended")?
+        tokio::time::timeout(WAIT_LIMIT, reading).await.context("it never ended")?
     }
 }
 
-async fn attached(cri: &Cri, config: v1::ContainerConfig) -> Result<(Running, Client)> {
+async fn attached(
+    cri: &Cri,
+    config: v1::ContainerConfig,
+) -> Result<(StartedContainer, CaseStreamClient)> {
     let tty = config.tty;
     let running = cri.running_as(cri.pod(), config).await?;
     let request = v1::AttachRequest {
@@ -125,7 +128,7 @@ async fn attached(cri: &Cri, config: v1::ContainerConfig) -> Result<(Running, Cl
         stderr: !tty,
     };
     let url = cri.rt().attach(request).await?.into_inner().url;
-    Ok((running, Client::connect(&url).await?))
+    Ok((running, CaseStreamClient::connect(&url).await?))
 }
 
 fn listening(cri: &Cri, script: &str) -> v1::ContainerConfig {
@@ -150,7 +153,7 @@ async fn attach_carries_both_ways(cri: &Cri) -> Result<()> {
         ..Default::default()
     };
     let url = cri.rt().attach(request).await?.into_inner().url;
-    let mut again = Client::connect(&url).await?;
+    let mut again = CaseStreamClient::connect(&url).await?;
     again.send(0, "three\n").await?;
     again.until(1, "got three\n").await
 }
@@ -163,7 +166,7 @@ async fn attach_to_a_terminal_carries_both_ways(cri: &Cri) -> Result<()> {
     client.until(1, "got word\r\n").await
 }
 
-async fn attach_is_told_apart_from_errors(cri: &Cri) -> Result<()> {
+async fn attach_keeps_output_and_errors_apart(cri: &Cri) -> Result<()> {
     let script = "while read line; do echo wrong $line >&2; done";
     let (_running, mut client) = attached(cri, listening(cri, script)).await?;
     client.send(0, "word\n").await?;
@@ -182,10 +185,10 @@ async fn attach_ends_with_its_container(cri: &Cri) -> Result<()> {
     Ok(())
 }
 
-async fn forward(cri: &Cri, sandbox: &str, port: i32) -> Result<Client> {
+async fn forward(cri: &Cri, sandbox: &str, port: i32) -> Result<CaseStreamClient> {
     let request = v1::PortForwardRequest { pod_sandbox_id: sandbox.to_owned(), port: vec![port] };
     let url = cri.rt().port_forward(request).await?.into_inner().url;
-    Client::connect(&url).await
+    CaseStreamClient::connect(&url).await
 }
 
 async fn port_forward_carries_both_ways(cri: &Cri) -> Result<()> {
@@ -208,13 +211,13 @@ async fn port_forward_carries_both_ways(cri: &Cri) -> Result<()> {
                 return Ok(());
             }
             // The server in the pod may not listen yet.
-            Err(error) => ensure!(begun.elapsed() < PATIENCE, "{error:#}"),
+            Err(error) => ensure!(begun.elapsed() < WAIT_LIMIT, "{error:#}"),
         }
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
 }
 
-async fn port_forward_to_a_closed_port_says_so(cri: &Cri) -> Result<()> {
+async fn port_forward_to_a_closed_port_reports_an_error(cri: &Cri) -> Result<()> {
     let sandbox = cri.run(&cri.networked_pod()).await?;
     let mut client = forward(cri, &sandbox, 9).await?;
     client.until(1, "error forwarding port 9 to pod").await

@@ -102,10 +102,10 @@ async fn stream_of_many_containers_has_parts(cri: &Cri) -> Result<()> {
     for _ in 0..MANY {
         made.push(cri.create(&sandbox, &pod, &cri.container("true")).await?);
     }
-    let told = containers(cri, Default::default()).await?;
-    ensure!(told.len() > 1, "{} items in one part", told.concat().len());
-    ensure!(told.iter().all(|part| !part.is_empty()), "a part without items");
-    ensure!(sorted(told) == sorted(vec![made]));
+    let items = containers(cri, Default::default()).await?;
+    ensure!(items.len() > 1, "{} items in one part", items.concat().len());
+    ensure!(items.iter().all(|part| !part.is_empty()), "a part without items");
+    ensure!(sorted(items) == sorted(vec![made]));
     Ok(())
 }
 
@@ -149,15 +149,15 @@ async fn stream_of_pod_stats(cri: &Cri) -> Result<()> {
 }
 
 async fn stream_of_pod_metrics(cri: &Cri) -> Result<()> {
-    let told = async || -> Result<Vec<String>> {
+    let items = async || -> Result<Vec<String>> {
         let request = v1::StreamPodSandboxMetricsRequest {};
         let stream = cri.rt().stream_pod_sandbox_metrics(request).await?.into_inner();
         let id = |one: v1::PodSandboxMetrics| one.pod_sandbox_id;
         Ok(sorted(parts(stream, |answer| answer.pod_sandbox_metrics, id).await?))
     };
-    ensure!(told().await?.is_empty());
+    ensure!(items().await?.is_empty());
     let (first, second) = (cri.running("sleep 100").await?, cri.running("sleep 100").await?);
-    ensure!(told().await? == sorted(vec![vec![first.sandbox, second.sandbox]]));
+    ensure!(items().await? == sorted(vec![vec![first.sandbox, second.sandbox]]));
     Ok(())
 }
 

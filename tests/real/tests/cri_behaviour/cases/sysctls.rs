@@ -25,8 +25,8 @@ fn with(mut pod: v1::PodSandboxConfig, name: &str, value: &str) -> v1::PodSandbo
 
 async fn sysctl_of_the_pods_network_is_set(cri: &Cri) -> Result<()> {
     let pod = with(cri.networked_pod(), PORTS, "1234");
-    let (_, said) = cri.ran(pod, cri.container(SHOW_PORTS)).await?;
-    ensure!(said == "1234\n", "{said:?}");
+    let (_, output) = cri.ran(pod, cri.container(SHOW_PORTS)).await?;
+    ensure!(output == "1234\n", "{output:?}");
     let machine = std::fs::read_to_string("/proc/sys/net/ipv4/ip_unprivileged_port_start")?;
     ensure!(machine.trim() != "1234", "the machine has it too");
     Ok(())
@@ -35,8 +35,8 @@ async fn sysctl_of_the_pods_network_is_set(cri: &Cri) -> Result<()> {
 async fn sysctl_of_the_pods_memory_is_set(cri: &Cri) -> Result<()> {
     let pod = with(cri.pod(), "kernel.shm_rmid_forced", "1");
     let show = "cat /proc/sys/kernel/shm_rmid_forced";
-    let (_, said) = cri.ran(pod, cri.container(show)).await?;
-    ensure!(said == "1\n", "{said:?}");
+    let (_, output) = cri.ran(pod, cri.container(show)).await?;
+    ensure!(output == "1\n", "{output:?}");
     Ok(())
 }
 
@@ -47,7 +47,7 @@ async fn sysctl_is_the_same_in_every_container(cri: &Cri) -> Result<()> {
     let id = cri.create(&first.sandbox, &pod, &second).await?;
     cri.start(&id).await?;
     cri.until_ended(&id).await?;
-    let log = std::fs::read_to_string(cri.folder.join(&second.log_path))?;
+    let log = std::fs::read_to_string(cri.dir.join(&second.log_path))?;
     ensure!(log.trim_end().ends_with(" 4321"), "{log}");
     let answer = cri.exec(&first.id, &["sh", "-c", SHOW_PORTS], 10).await?;
     ensure!(answer.stdout == b"4321\n", "{answer:?}");

@@ -53,7 +53,7 @@ async fn user_namespace_with_shared_processes(cri: &Cri) -> Result<()> {
     let id = cri.create(&running.sandbox, &running.pod, &second).await?;
     cri.start(&id).await?;
     ensure!(cri.until_ended(&id).await?.exit_code == 0);
-    let log = std::fs::read_to_string(cri.folder.join(&second.log_path))?;
+    let log = std::fs::read_to_string(cri.dir.join(&second.log_path))?;
     ensure!(log.contains(&format!(" 0 {FIRST} 65536\n")), "{log}");
     ensure!(log.contains("not the first"), "{log}");
     let answer = cri.exec(&running.id, &["id", "-u"], 10).await?;

@@ -11,11 +11,11 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use node_testkit::bed::{beds_folder, sweep};
-use real_tests::judge::Judge;
+use node_testkit::bed::{beds_dir, sweep};
+use real_tests::leftover_check::LeftoverCheck;
 use rustix::process::{Pid, Signal, kill_process};
 
-use super::victim::{Phase, Victim};
+use super::victim::{BedPhase, Victim};
 
 /// How long the container of a victim runs before the victim ends by itself.
 const STAY: Duration = Duration::from_millis(300);
@@ -23,7 +23,7 @@ const STAY: Duration = Duration::from_millis(300);
 const SWEEPING: Duration = Duration::from_secs(10);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Target {
+pub(super) enum KillTarget {
     TestProcess,
     Warden,
     Both,
@@ -34,53 +34,56 @@ fn kills() -> Result<u32> {
     std::env::var("KEELSON_KILLS").map_or(Ok(1), |text| text.parse().context("KEELSON_KILLS"))
 }
 
-pub(super) fn kill_rounds(target: Target, test: &'static str) -> Result<()> {
+pub(super) fn kill_rounds(target: KillTarget, test: &'static str) -> Result<()> {
     let kills = kills()?;
     ensure!(kills > 0, "KEELSON_KILLS=0 shows nothing");
     let mut hits: BTreeMap<&str, u32> = BTreeMap::new();
-    let mut count = |round: u32, after: Duration, phase: Phase| {
+    let mut count = |round: u32, after: Duration, phase: BedPhase| {
         let hit = describe(phase);
         println!("{target:?}: kill {round} after {} ms hit a bed {hit}", after.as_millis());
         *hits.entry(hit).or_default() += 1;
     };
-    let judge = Judge::call()?;
+    let leftover_check = LeftoverCheck::start()?;
     let mut victim = Victim::start(test, None)?;
     let age = victim.wait_until_it_runs()?;
-    count(1, age, Phase::Running);
-    kill_at_rest(target, &mut victim, &judge)?;
-    judge.finds_nothing()?;
+    count(1, age, BedPhase::Running);
+    kill_at_rest(target, &mut victim, &leftover_check)?;
+    leftover_check.expect_none()?;
     drop(victim);
-    let pace = if kills > 1 { Pace::measure(test)? } else { Pace::default() };
-    for (round, moment) in (2..=kills).zip(moments(target)) {
-        let judge = Judge::call()?;
+    let timings = if kills > 1 { BedTimings::measure(test)? } else { BedTimings::default() };
+    for (round, kill_time) in (2..=kills).zip(kill_times(target)) {
+        let leftover_check = LeftoverCheck::start()?;
         let mut victim = Victim::start(test, Some(STAY))?;
-        moment.wait_for(&mut victim, &pace)?;
+        kill_time.wait_for(&mut victim, &timings)?;
         let phase = victim.phase()?;
         count(round, victim.age(), phase);
-        kill_at_any_time(target, &mut victim, &judge).with_context(|| format!("kill {round}"))?;
-        judge.finds_nothing().with_context(|| format!("kill {round}, {}", describe(phase)))?;
+        kill_at_any_time(target, &mut victim, &leftover_check)
+            .with_context(|| format!("kill {round}"))?;
+        leftover_check
+            .expect_none()
+            .with_context(|| format!("kill {round}, {}", describe(phase)))?;
     }
     println!("{target:?}: {kills} kills: {hits:?}");
     Ok(())
 }
 
-fn describe(phase: Phase) -> &'static str {
+fn describe(phase: BedPhase) -> &'static str {
     match phase {
-        Phase::Making => "in the making",
-        Phase::Running => "running",
-        Phase::Ending => "ending",
-        Phase::Gone => "that was gone",
+        BedPhase::Making => "in the making",
+        BedPhase::Running => "running",
+        BedPhase::Ending => "ending",
+        BedPhase::Gone => "that was gone",
     }
 }
 
 /// The durations of a bed's creation and end on this machine.
 #[derive(Debug, Default)]
-struct Pace {
+struct BedTimings {
     making: Duration,
     ending: Duration,
 }
 
-impl Pace {
+impl BedTimings {
     /// Measures a victim that is not killed.
     fn measure(test: &'static str) -> Result<Self> {
         let mut victim = Victim::start(test, Some(STAY))?;
@@ -88,29 +91,29 @@ impl Pace {
         let over = victim.wait_until_it_is_over()?;
         let status = victim.process.wait()?;
         ensure!(status.success(), "the victim failed by itself: {status}");
-        let pace = Self { making, ending: victim.age().saturating_sub(over) };
-        println!("{test}: {pace:?}");
-        Ok(pace)
+        let timings = Self { making, ending: victim.age().saturating_sub(over) };
+        println!("{test}: {timings:?}");
+        Ok(timings)
     }
 }
 
 /// When to kill: in which phase, and after how many thousandths of it.
-struct Moment {
-    phase: Phase,
+struct KillTime {
+    phase: BedPhase,
     thousandths: u32,
 }
 
-impl Moment {
-    fn wait_for(&self, victim: &mut Victim, pace: &Pace) -> Result<()> {
+impl KillTime {
+    fn wait_for(&self, victim: &mut Victim, timings: &BedTimings) -> Result<()> {
         let length = match self.phase {
-            Phase::Making => pace.making,
-            Phase::Running => {
+            BedPhase::Making => timings.making,
+            BedPhase::Running => {
                 victim.wait_until_it_runs()?;
                 STAY
             }
-            Phase::Ending | Phase::Gone => {
+            BedPhase::Ending | BedPhase::Gone => {
                 victim.wait_until_it_is_over()?;
-                pace.ending
+                timings.ending
             }
         };
         sleep(length * self.thousandths / 1000);
@@ -119,11 +122,11 @@ impl Moment {
 }
 
 /// The same kill times in every run.
-fn moments(target: Target) -> impl Iterator<Item = Moment> {
+fn kill_times(target: KillTarget) -> impl Iterator<Item = KillTime> {
     let mut state: u64 = match target {
-        Target::TestProcess => 0x9e37_79b9_7f4a_7c15,
-        Target::Warden => 0xd1b5_4a32_d192_ed03,
-        Target::Both => 0x94d0_49bb_1331_11eb,
+        KillTarget::TestProcess => 0x9e37_79b9_7f4a_7c15,
+        KillTarget::Warden => 0xd1b5_4a32_d192_ed03,
+        KillTarget::Both => 0x94d0_49bb_1331_11eb,
     };
     let mut random = move || {
         state ^= state << 13;
@@ -133,33 +136,37 @@ fn moments(target: Target) -> impl Iterator<Item = Moment> {
     };
     std::iter::repeat_with(move || {
         let phase = match random() % 3 {
-            0 => Phase::Making,
-            1 => Phase::Running,
-            _ => Phase::Ending,
+            0 => BedPhase::Making,
+            1 => BedPhase::Running,
+            _ => BedPhase::Ending,
         };
-        Moment { phase, thousandths: random() % 1000 }
+        KillTime { phase, thousandths: random() % 1000 }
     })
 }
 
 /// Kills while the container runs, which must fail the test and, if no process is left to clean up,
 /// leave what the check then finds.
-fn kill_at_rest(target: Target, victim: &mut Victim, judge: &Judge) -> Result<()> {
+fn kill_at_rest(
+    target: KillTarget,
+    victim: &mut Victim,
+    leftover_check: &LeftoverCheck,
+) -> Result<()> {
     match target {
-        Target::TestProcess => drop(victim.kill()?),
-        Target::Warden => {
+        KillTarget::TestProcess => drop(victim.kill()?),
+        KillTarget::Warden => {
             signal(victim.warden().context("a warden")?, Signal::KILL)?;
             let status = victim.process.wait()?;
             ensure!(!status.success(), "a test whose warden was killed has passed");
         }
-        Target::Both => {
+        KillTarget::Both => {
             // No bed is made or swept while this is held.
-            let all = File::open(beds_folder().join(".lock"))?;
+            let all = File::open(beds_dir().join(".lock"))?;
             all.lock()?;
             // Stopped first, so that it cannot clean up after its warden.
             signal(victim.process.id(), Signal::STOP)?;
             signal(victim.warden().context("a warden")?, Signal::KILL)?;
             victim.kill()?;
-            let found = judge.finds_now()?;
+            let found = leftover_check.current_leftovers()?;
             let expected = ["cgroup: ", "folder: "];
             let all_found = expected.iter().all(|kind| found.contains(kind));
             ensure!(all_found, "expected {expected:?} to be found:\n{found}");
@@ -170,10 +177,14 @@ fn kill_at_rest(target: Target, victim: &mut Victim, judge: &Judge) -> Result<()
     Ok(())
 }
 
-fn kill_at_any_time(target: Target, victim: &mut Victim, judge: &Judge) -> Result<()> {
+fn kill_at_any_time(
+    target: KillTarget,
+    victim: &mut Victim,
+    leftover_check: &LeftoverCheck,
+) -> Result<()> {
     match target {
-        Target::TestProcess => drop(victim.kill()?),
-        Target::Warden => {
+        KillTarget::TestProcess => drop(victim.kill()?),
+        KillTarget::Warden => {
             // It may not be there yet, or no more.
             while victim.process.try_wait()?.is_none() {
                 if let Some(warden) = victim.warden() {
@@ -187,7 +198,7 @@ fn kill_at_any_time(target: Target, victim: &mut Victim, judge: &Judge) -> Resul
             let passed_too_early = status.success() && !victim.is_over();
             ensure!(!passed_too_early, "a test whose warden was killed has passed");
         }
-        Target::Both => {
+        KillTarget::Both => {
             if victim.process.try_wait()?.is_none() {
                 signal(victim.process.id(), Signal::STOP)?;
                 if let Some(warden) = victim.warden() {
@@ -196,7 +207,7 @@ fn kill_at_any_time(target: Target, victim: &mut Victim, judge: &Judge) -> Resul
                 victim.kill()?;
             }
             let began = Instant::now();
-            while began.elapsed() < SWEEPING && !judge.finds_now()?.is_empty() {
+            while began.elapsed() < SWEEPING && !leftover_check.current_leftovers()?.is_empty() {
                 sweep()?;
             }
         }

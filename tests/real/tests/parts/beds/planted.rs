@@ -10,18 +10,18 @@ use std::process::{Child, Command};
 
 use anyhow::{Context, Result, ensure};
 use node_testkit::bed::test;
-use real_tests::judge::{Judge, ROLE};
+use real_tests::leftover_check::{LeftoverCheck, ROLE};
 
 #[test]
-fn the_judge_finds_one_of_every_kind_and_nothing_of_others() -> Result<()> {
+fn the_leftover_check_finds_one_of_every_kind_and_nothing_of_others() -> Result<()> {
     node_testkit::leftovers::build_program()?;
     test(|_| {
-        let judge = Judge::call()?;
+        let leftover_check = LeftoverCheck::start()?;
         let mut noise = plant_noise()?;
-        let found = judge.finds_now()?;
+        let found = leftover_check.current_leftovers()?;
         ensure!(found.is_empty(), "other people's things were counted:\n{found}");
         let mut part = plant_leftovers()?;
-        let found = judge.finds_now()?;
+        let found = leftover_check.current_leftovers()?;
         for process in [&mut noise, &mut part] {
             process.kill()?;
             process.wait()?;

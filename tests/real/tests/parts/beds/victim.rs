@@ -13,7 +13,7 @@ use anyhow::{Context, Result, bail, ensure};
 use super::{LONG, kept_logs};
 
 /// Set for the victim: the directory for its files.
-const FOLDER: &str = "KEELSON_TEST_VICTIM";
+const DIR: &str = "KEELSON_TEST_VICTIM";
 /// Set for a victim that ends by itself: after how many milliseconds.
 const STAY: &str = "KEELSON_TEST_VICTIM_STAY";
 /// Written when the container runs, and when the test in the bed has ended.
@@ -22,7 +22,7 @@ const OVER: &str = "over";
 
 /// The phase that a bed is in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Phase {
+pub(super) enum BedPhase {
     Making,
     Running,
     Ending,
@@ -31,19 +31,19 @@ pub(super) enum Phase {
 }
 
 pub(super) fn is_this_process() -> bool {
-    std::env::var_os(FOLDER).is_some()
+    std::env::var_os(DIR).is_some()
 }
 
 /// In the bed: reports that everything is set up, and waits to be killed; a victim with a STAY time
 /// ends by itself after it.
-pub(super) fn lie_still() -> Result<()> {
-    let folder = std::env::var_os(FOLDER).map(PathBuf::from);
-    if let Some(folder) = &folder {
-        fs::write(folder.join(RUNS), b"")?;
+pub(super) fn wait_to_be_killed() -> Result<()> {
+    let dir = std::env::var_os(DIR).map(PathBuf::from);
+    if let Some(dir) = &dir {
+        fs::write(dir.join(RUNS), b"")?;
     }
-    if let (Some(folder), Ok(stay)) = (folder, std::env::var(STAY)) {
+    if let (Some(dir), Ok(stay)) = (dir, std::env::var(STAY)) {
         sleep(Duration::from_millis(stay.parse().context(STAY)?));
-        fs::write(folder.join(OVER), b"")?;
+        fs::write(dir.join(OVER), b"")?;
         return Ok(());
     }
     sleep(LONG);
@@ -52,7 +52,7 @@ pub(super) fn lie_still() -> Result<()> {
 
 pub(super) struct Victim {
     test: &'static str,
-    folder: tempfile::TempDir,
+    dir: tempfile::TempDir,
     began: Instant,
     pub(super) process: Child,
 }
@@ -60,18 +60,18 @@ pub(super) struct Victim {
 impl Victim {
     /// Starts `test` as a victim, forever or for a while, without waiting.
     pub(super) fn start(test: &'static str, stay: Option<Duration>) -> Result<Self> {
-        let folder = tempfile::tempdir()?;
+        let dir = tempfile::tempdir()?;
         let mut command = Command::new(std::env::current_exe()?);
         command
             .args(["--exact", test, "--nocapture"])
-            .env(FOLDER, folder.path())
+            .env(DIR, dir.path())
             .stdout(Stdio::null())
             .stderr(Stdio::null());
         if let Some(stay) = stay {
             command.env(STAY, stay.as_millis().to_string());
         }
         let began = Instant::now();
-        Ok(Self { test, folder, began, process: command.spawn()? })
+        Ok(Self { test, dir, began, process: command.spawn()? })
     }
 
     /// Waits until the container runs, and returns how long that took.
@@ -99,15 +99,15 @@ impl Victim {
         self.began.elapsed()
     }
 
-    pub(super) fn phase(&mut self) -> Result<Phase> {
+    pub(super) fn phase(&mut self) -> Result<BedPhase> {
         if let Some(status) = self.process.try_wait()? {
             ensure!(status.success(), "the victim failed by itself: {status}");
-            return Ok(Phase::Gone);
+            return Ok(BedPhase::Gone);
         }
         Ok(match (self.has(RUNS), self.is_over()) {
-            (_, true) => Phase::Ending,
-            (true, false) => Phase::Running,
-            (false, false) => Phase::Making,
+            (_, true) => BedPhase::Ending,
+            (true, false) => BedPhase::Running,
+            (false, false) => BedPhase::Making,
         })
     }
 
@@ -117,7 +117,7 @@ impl Victim {
     }
 
     fn has(&self, file: &str) -> bool {
-        self.folder.path().join(file).exists()
+        self.dir.path().join(file).exists()
     }
 
     /// The PID of the warden, once it exists.
@@ -145,8 +145,8 @@ impl Drop for Victim {
         let _ = self.process.kill();
         let _ = self.process.wait();
         // A warden keeps the logs of a test that was killed; here that was wanted.
-        if let Ok(folder) = kept_logs(self.test) {
-            let _ = fs::remove_dir_all(folder);
+        if let Ok(dir) = kept_logs(self.test) {
+            let _ = fs::remove_dir_all(dir);
         }
     }
 }

@@ -173,8 +173,8 @@ fn a_full_configuration_arrives_whole() {
 }
 
 #[test]
-fn capabilities_are_said_only_where_there_are_any() {
-    for (add, drop, said) in [(false, false, false), (true, false, true), (false, true, true)] {
+fn capabilities_are_set_only_when_there_are_any() {
+    for (add, drop, expected) in [(false, false, false), (true, false, true), (false, true, true)] {
         let mut config = full();
         if !add {
             config.security.capabilities_add.clear();
@@ -184,12 +184,12 @@ fn capabilities_are_said_only_where_there_are_any() {
         }
         let linux = to_wire(&config).expect("translates").linux.expect("always there");
         let security = linux.security_context.expect("always there");
-        assert_eq!(security.capabilities.is_some(), said, "{add} {drop}");
+        assert_eq!(security.capabilities.is_some(), expected, "{add} {drop}");
     }
 }
 
 #[test]
-fn signals_have_the_pods_names() {
+fn signal_names_are_converted_to_cri_signals() {
     for (name, signal) in [
         ("", v1::Signal::RuntimeDefault),
         ("SIGTERM", v1::Signal::Sigterm),
@@ -221,7 +221,7 @@ fn propagation_has_its_numbers() {
 
 #[test]
 #[allow(deprecated, reason = "older runtimes read only the old field")]
-fn apparmor_is_told_in_both_ways() {
+fn the_apparmor_profile_is_set_in_old_and_new_fields() {
     for (profile, old) in [
         (None, ""),
         (Some(SecurityProfile::RuntimeDefault), "runtime/default"),

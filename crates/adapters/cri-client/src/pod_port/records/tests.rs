@@ -23,7 +23,7 @@ fn on_network(mode: i32, ip: &str, further: &[&str]) -> v1::PodSandboxStatus {
 }
 
 #[test]
-fn a_sandbox_is_told_whole() {
+fn every_sandbox_status_field_is_converted() {
     let status = v1::PodSandboxStatus {
         id: text("s"),
         metadata: Some(v1::PodSandboxMetadata {
@@ -57,14 +57,14 @@ fn a_sandbox_is_told_whole() {
 }
 
 #[test]
-fn readiness_is_only_what_is_said_to_be_ready() {
+fn a_sandbox_is_ready_only_in_the_ready_state() {
     for (state, ready) in [(0, true), (1, false), (77, false), (-1, false)] {
         assert_eq!(sandbox(v1::PodSandboxStatus { state, ..Default::default() }).ready, ready);
     }
 }
 
 #[test]
-fn addresses_are_all_good_or_none() {
+fn pod_addresses_are_all_valid_or_none() {
     type Row<'a> = (i32, &'a str, &'a [&'a str], &'a [&'a str]);
     let rows: [Row<'_>; 6] = [
         (0, "10.0.0.1", &[], &["10.0.0.1"]),
@@ -183,7 +183,7 @@ fn full_record() -> ContainerRecord {
 }
 
 #[test]
-fn a_container_is_told_whole() {
+fn every_container_status_field_is_converted() {
     assert_eq!(container(full_status(), text("s")), full_record());
 }
 
@@ -195,7 +195,7 @@ fn an_empty_status_is_a_container_in_its_first_state_and_nothing_more() {
 }
 
 #[test]
-fn states_that_nobody_knows_are_unknown() {
+fn unrecognized_container_states_become_unknown() {
     for (number, expected) in [
         (0, ContainerState::Created),
         (1, ContainerState::Running),
@@ -210,7 +210,7 @@ fn states_that_nobody_knows_are_unknown() {
 }
 
 #[test]
-fn propagations_and_signals_that_nobody_knows_are_the_plain_ones() {
+fn unknown_propagations_and_signals_get_default_values() {
     for (number, expected) in [
         (0, Propagation::Private),
         (1, Propagation::HostToContainer),
@@ -268,9 +268,9 @@ fn events_name_their_pod_where_they_can() {
             containers_statuses: containers,
             ..Default::default()
         };
-        let told = event(wire);
-        assert_eq!((told.id.as_str(), told.created_at), ("c", 8));
-        assert_eq!(told.pod_uid, expected);
+        let converted = event(wire);
+        assert_eq!((converted.id.as_str(), converted.created_at), ("c", 8));
+        assert_eq!(converted.pod_uid, expected);
     }
     for (number, kind) in [
         (0, RuntimeEventKind::Created),
@@ -287,7 +287,7 @@ fn events_name_their_pod_where_they_can() {
 
 /// Only of the container that the event is about, and only if its end is all that has changed.
 #[test]
-fn an_end_is_taken_from_an_event_where_it_is_told() {
+fn an_exit_is_taken_from_an_event_that_carries_it() {
     let exited = i32::from(v1::ContainerState::ContainerExited);
     let running = i32::from(v1::ContainerState::ContainerRunning);
     let ready = i32::from(v1::PodSandboxState::SandboxReady);
@@ -315,20 +315,20 @@ fn an_end_is_taken_from_an_event_where_it_is_told() {
             state,
             ..Default::default()
         });
-        let told = event(v1::ContainerEventResponse {
+        let converted = event(v1::ContainerEventResponse {
             container_id: text("c"),
             container_event_type: kind,
             pod_sandbox_status: sandbox.clone(),
             containers_statuses: vec![v1::ContainerStatus::default(), status],
             ..Default::default()
         });
-        let code = told.ended.map(|record| record.exit_code);
+        let code = converted.ended.map(|record| record.exit_code);
         assert_eq!(code, expected, "{kind} {sandbox:?} {id} {state}");
     }
 }
 
 #[test]
-fn usages_and_handlers_are_told_whole() {
+fn every_usage_and_handler_field_is_converted() {
     let number = |value| Some(v1::UInt64Value { value });
     let disk = v1::FilesystemUsage {
         timestamp: 5,
@@ -375,7 +375,7 @@ fn usages_and_handlers_are_told_whole() {
 }
 
 #[test]
-fn a_driver_is_told_or_it_is_not() {
+fn a_runtime_config_without_linux_part_names_no_cgroup_driver() {
     let linux = |cgroup_driver| v1::RuntimeConfigResponse {
         linux: Some(v1::LinuxRuntimeConfiguration { cgroup_driver }),
     };

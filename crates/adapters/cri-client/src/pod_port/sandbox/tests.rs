@@ -140,7 +140,7 @@ fn a_full_configuration_arrives_whole() {
 }
 
 #[test]
-fn what_is_not_said_stays_unsaid() {
+fn unset_fields_stay_unset() {
     let wire = to_wire(&SandboxConfig::default());
     assert_eq!(wire.dns_config, None);
     let linux = wire.linux.expect("always there");
@@ -155,7 +155,7 @@ fn what_is_not_said_stays_unsaid() {
 }
 
 #[test]
-fn each_word_has_its_number() {
+fn enums_map_to_their_cri_numbers() {
     for (protocol, number) in [(Protocol::Tcp, 0), (Protocol::Udp, 1), (Protocol::Sctp, 2)] {
         let port = PortMapping { protocol, ..Default::default() };
         assert_eq!(port_to_wire(&port).protocol, number);

@@ -9,8 +9,8 @@ use ports::runtime_objects::RuntimeSignal;
 use tonic::codegen::tokio_stream::{self, StreamExt};
 use tonic::{Request, Response, Status};
 
-use crate::tests::scripted::{Parts, ScriptedRuntime, SocketFolder};
-use crate::{CallLimits, CriClient, Transport};
+use crate::tests::scripted::{Parts, ScriptedRuntime, SocketDir};
+use crate::{CallLimits, CriClient, RuntimeTransport};
 
 const SOON: Duration = Duration::from_secs(20);
 const SILENCE: Duration = Duration::from_millis(200);
@@ -30,15 +30,18 @@ async fn expect_silence(signals: &mut Box<dyn RuntimeSignals>) {
 }
 
 #[tokio::test]
-async fn a_runtime_that_comes_goes_and_returns_is_heard_again() {
-    let folder = SocketFolder::new();
-    let client = CriClient::connect(&folder.endpoint(), None, CallLimits::default());
+async fn the_event_stream_reconnects_after_a_runtime_restart() {
+    let dir = SocketDir::new();
+    let client = CriClient::connect(&dir.endpoint(), None, CallLimits::default());
     let mut signals = client.signals();
     let lost = next(&mut signals).await;
-    assert!(matches!(&lost, RuntimeSignal::Lost(why) if why.contains("runtime.sock")), "{lost:?}");
+    assert!(
+        matches!(&lost, RuntimeSignal::Lost(reason) if reason.contains("runtime.sock")),
+        "{lost:?}"
+    );
     expect_silence(&mut signals).await;
     for _ in 0..2 {
-        let server = folder.serve(ScriptedRuntime);
+        let server = dir.serve(ScriptedRuntime);
         assert_eq!(next(&mut signals).await, RuntimeSignal::Connected);
         // A cancelled wait loses nothing.
         expect_event(&mut signals, "first").await;
@@ -47,14 +50,14 @@ async fn a_runtime_that_comes_goes_and_returns_is_heard_again() {
         drop(server);
         let lost = next(&mut signals).await;
         assert!(matches!(lost, RuntimeSignal::Lost(_)), "{lost:?}");
-        folder.remove_socket();
+        dir.remove_socket();
         expect_silence(&mut signals).await;
     }
 }
 
 /// How the stream of events behaves.
 #[derive(Clone, Copy)]
-enum Stream {
+enum StreamBehaviour {
     /// Nothing comes, not even headers.
     Mute,
     EndsAtOnce,
@@ -66,7 +69,7 @@ enum Stream {
 }
 
 #[tonic::async_trait]
-impl RuntimeService for Stream {
+impl RuntimeService for StreamBehaviour {
     async fn version(
         &self,
         _: Request<v1::VersionRequest>,
@@ -93,48 +96,54 @@ impl RuntimeService for Stream {
     }
 }
 
-fn listening_to(stream: Stream, request: Duration) -> Box<dyn RuntimeSignals> {
-    let transport = Transport::in_process("scripted", RuntimeServiceServer::new(stream));
+fn listening_to(stream: StreamBehaviour, request: Duration) -> Box<dyn RuntimeSignals> {
+    let transport = RuntimeTransport::in_process("scripted", RuntimeServiceServer::new(stream));
     let limits = CallLimits { request, ..CallLimits::default() };
     CriClient::over(transport.clone(), transport, limits).signals()
 }
 
 #[tokio::test]
 async fn a_silent_stream_is_connected_once_the_runtime_answers() {
-    let mut signals = listening_to(Stream::Mute, SOON);
+    let mut signals = listening_to(StreamBehaviour::Mute, SOON);
     assert_eq!(next(&mut signals).await, RuntimeSignal::Connected);
     expect_silence(&mut signals).await;
 }
 
 #[tokio::test]
-async fn a_runtime_without_the_stream_is_told_once_and_left_alone() {
-    let mut signals = listening_to(Stream::NotThere, SOON);
+async fn a_runtime_without_container_events_is_reported_unsupported_once() {
+    let mut signals = listening_to(StreamBehaviour::NotThere, SOON);
     assert_eq!(next(&mut signals).await, RuntimeSignal::Unsupported);
     expect_silence(&mut signals).await;
 }
 
 #[tokio::test]
-async fn a_runtime_that_answers_and_gives_no_stream_is_told_once() {
-    let mut signals = listening_to(Stream::Refuses, SOON);
+async fn a_runtime_that_refuses_the_event_stream_is_reported_once() {
+    let mut signals = listening_to(StreamBehaviour::Refuses, SOON);
     let lost = next(&mut signals).await;
-    assert!(matches!(&lost, RuntimeSignal::Lost(why) if why.contains("too many")), "{lost:?}");
+    assert!(
+        matches!(&lost, RuntimeSignal::Lost(reason) if reason.contains("too many")),
+        "{lost:?}"
+    );
     let refused = next(&mut signals).await;
-    let words = |why: &str| why.contains("too many listen");
-    assert!(matches!(&refused, RuntimeSignal::Refused(why) if words(why)), "{refused:?}");
+    let words = |reason: &str| reason.contains("too many listen");
+    assert!(matches!(&refused, RuntimeSignal::Refused(reason) if words(reason)), "{refused:?}");
     expect_silence(&mut signals).await;
 }
 
 #[tokio::test]
 async fn a_runtime_that_never_answers_is_lost_at_the_limit() {
-    let mut signals = listening_to(Stream::Dead, SILENCE);
+    let mut signals = listening_to(StreamBehaviour::Dead, SILENCE);
     let lost = next(&mut signals).await;
-    assert!(matches!(&lost, RuntimeSignal::Lost(why) if why.starts_with("Version")), "{lost:?}");
+    assert!(
+        matches!(&lost, RuntimeSignal::Lost(reason) if reason.starts_with("Version")),
+        "{lost:?}"
+    );
 }
 
 #[tokio::test]
-async fn a_stream_that_always_ends_is_not_asked_for_in_a_circle() {
-    let mut signals = listening_to(Stream::EndsAtOnce, SOON);
-    let heard = async {
+async fn a_stream_that_ends_at_once_is_reopened_with_back_off() {
+    let mut signals = listening_to(StreamBehaviour::EndsAtOnce, SOON);
+    let signals_received = async {
         let mut count = 0;
         loop {
             signals.next().await;
@@ -145,5 +154,7 @@ async fn a_stream_that_always_ends_is_not_asked_for_in_a_circle() {
         }
     };
     // Each retry waits twice as long as the one before: few fit in here.
-    tokio::time::timeout(Duration::from_secs(1), heard).await.expect_err("too many rounds");
+    tokio::time::timeout(Duration::from_secs(1), signals_received)
+        .await
+        .expect_err("too many rounds");
 }

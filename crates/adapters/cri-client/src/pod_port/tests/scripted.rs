@@ -13,21 +13,21 @@ use cri_wire::v1::runtime_service_server::{RuntimeService, RuntimeServiceServer}
 use tonic::{Request, Response, Status};
 
 use super::super::records::POD_UID_LABEL;
-use crate::Transport;
+use crate::RuntimeTransport;
 
 type Answer<T> = Result<Response<T>, Status>;
 
 #[derive(Default)]
-struct Shared {
+struct ScriptState {
     sandboxes: Vec<v1::PodSandbox>,
     containers: Vec<v1::Container>,
-    now: AtomicUsize,
-    most: AtomicUsize,
-    told: Mutex<Vec<String>>,
+    current: AtomicUsize,
+    max_concurrent: AtomicUsize,
+    recorded_calls: Mutex<Vec<String>>,
 }
 
 #[derive(Clone, Default)]
-pub(super) struct PodScript(Arc<Shared>);
+pub(super) struct PodScript(Arc<ScriptState>);
 
 fn labels(uid: &str) -> std::collections::BTreeMap<String, String> {
     [(POD_UID_LABEL.to_owned(), uid.to_owned())].into()
@@ -46,7 +46,7 @@ pub(super) fn script(sandboxes: &[(&str, &str)], containers: &[(&str, &str, &str
         labels: labels(uid),
         ..Default::default()
     });
-    PodScript(Arc::new(Shared {
+    PodScript(Arc::new(ScriptState {
         sandboxes: sandboxes.collect(),
         containers: containers.collect(),
         ..Default::default()
@@ -54,32 +54,32 @@ pub(super) fn script(sandboxes: &[(&str, &str)], containers: &[(&str, &str, &str
 }
 
 impl PodScript {
-    pub(super) fn transport(&self) -> Transport {
-        Transport::in_process("scripted", RuntimeServiceServer::new(self.clone()))
+    pub(super) fn transport(&self) -> RuntimeTransport {
+        RuntimeTransport::in_process("scripted", RuntimeServiceServer::new(self.clone()))
     }
 
-    pub(super) fn image_transport(&self) -> Transport {
-        Transport::in_process("scripted images", ImageServiceServer::new(self.clone()))
+    pub(super) fn image_transport(&self) -> RuntimeTransport {
+        RuntimeTransport::in_process("scripted images", ImageServiceServer::new(self.clone()))
     }
 
-    pub(super) fn most_at_once(&self) -> usize {
-        self.0.most.load(Ordering::SeqCst)
+    pub(super) fn max_concurrent_calls(&self) -> usize {
+        self.0.max_concurrent.load(Ordering::SeqCst)
     }
 
-    pub(super) fn told(&self) -> Vec<String> {
-        self.0.told.lock().expect("not poisoned").clone()
+    pub(super) fn recorded_calls(&self) -> Vec<String> {
+        self.0.recorded_calls.lock().expect("not poisoned").clone()
     }
 
     fn note(&self, what: String) {
-        self.0.told.lock().expect("not poisoned").push(what);
+        self.0.recorded_calls.lock().expect("not poisoned").push(what);
     }
 
     /// Behaves as the id says, long enough for others to come along.
     async fn behave(&self, id: &str) -> Result<(), Status> {
-        let now = self.0.now.fetch_add(1, Ordering::SeqCst) + 1;
-        self.0.most.fetch_max(now, Ordering::SeqCst);
+        let current = self.0.current.fetch_add(1, Ordering::SeqCst) + 1;
+        self.0.max_concurrent.fetch_max(current, Ordering::SeqCst);
         tokio::time::sleep(Duration::from_millis(2)).await;
-        self.0.now.fetch_sub(1, Ordering::SeqCst);
+        self.0.current.fetch_sub(1, Ordering::SeqCst);
         match id {
             "hang" => std::future::pending().await,
             "gone" => Err(Status::not_found("gone")),
@@ -89,7 +89,7 @@ impl PodScript {
     }
 }
 
-fn told_id(id: &str) -> String {
+fn reported_id(id: &str) -> String {
     if id == "other-id" { "another".to_owned() } else { id.to_owned() }
 }
 
@@ -121,7 +121,7 @@ impl RuntimeService for PodScript {
         self.behave(&id).await?;
         let network = v1::PodSandboxNetworkStatus { ip: "10.0.0.1".into(), ..Default::default() };
         let status = (id != "no-status").then(|| v1::PodSandboxStatus {
-            id: told_id(&id),
+            id: reported_id(&id),
             network: Some(network),
             ..Default::default()
         });
@@ -135,7 +135,7 @@ impl RuntimeService for PodScript {
         let id = request.into_inner().container_id;
         self.behave(&id).await?;
         let status = (id != "no-status").then(|| v1::ContainerStatus {
-            id: told_id(&id),
+            id: reported_id(&id),
             state: v1::ContainerState::ContainerRunning.into(),
             ..Default::default()
         });

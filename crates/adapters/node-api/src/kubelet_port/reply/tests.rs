@@ -2,7 +2,8 @@
 
 use super::*;
 use ports::local_api::{
-    LocalContainer, LocalNode, LocalPod, LocalPodDetail, LocalPods, LocalRefusal, LocalStopped,
+    LocalApiError, LocalContainer, LocalNode, LocalPod, LocalPodDetail, LocalPods,
+    LocalStopAccepted,
 };
 use ports::{HealthCheck, LocalApi, PortFuture};
 use std::sync::Arc;
@@ -18,7 +19,7 @@ impl HealthCheck for Fixed {
     }
 }
 
-struct TwoPods;
+struct TwoPodsApi;
 
 fn container(name: &str, state: &str) -> LocalContainer {
     LocalContainer { name: name.into(), state: state.into(), ..LocalContainer::default() }
@@ -38,7 +39,7 @@ fn pod(name: &str, source: &str, containers: Vec<LocalContainer>) -> LocalPod {
     }
 }
 
-impl LocalApi for TwoPods {
+impl LocalApi for TwoPodsApi {
     fn node(&self) -> LocalNode {
         LocalNode::default()
     }
@@ -53,7 +54,7 @@ impl LocalApi for TwoPods {
     fn pod(&self, _: &str) -> Option<LocalPodDetail> {
         None
     }
-    fn stop<'a>(&'a self, _: &'a str) -> PortFuture<'a, Result<LocalStopped, LocalRefusal>> {
+    fn stop<'a>(&'a self, _: &'a str) -> PortFuture<'a, Result<LocalStopAccepted, LocalApiError>> {
         unreachable!("the port stops nothing")
     }
     fn changed(&self, _: u64) -> PortFuture<'_, u64> {
@@ -64,9 +65,9 @@ impl LocalApi for TwoPods {
     }
 }
 
-struct NoPods;
+struct EmptyLocalApi;
 
-impl LocalApi for NoPods {
+impl LocalApi for EmptyLocalApi {
     fn node(&self) -> LocalNode {
         LocalNode::default()
     }
@@ -76,7 +77,7 @@ impl LocalApi for NoPods {
     fn pod(&self, _: &str) -> Option<LocalPodDetail> {
         None
     }
-    fn stop<'a>(&'a self, _: &'a str) -> PortFuture<'a, Result<LocalStopped, LocalRefusal>> {
+    fn stop<'a>(&'a self, _: &'a str) -> PortFuture<'a, Result<LocalStopAccepted, LocalApiError>> {
         unreachable!("the port stops nothing")
     }
     fn changed(&self, _: u64) -> PortFuture<'_, u64> {
@@ -93,12 +94,12 @@ fn api(local: impl LocalApi + 'static) -> KubeletApi {
     KubeletApi { checks: checks.into(), local: Arc::new(local) }
 }
 
-fn pages(debugging_handlers: bool) -> Pages {
-    Pages { configz: Bytes::from_static(b"{\"kubeletconfig\":{}}"), debugging_handlers }
+fn pages(debugging_handlers: bool) -> StaticPages {
+    StaticPages { configz: Bytes::from_static(b"{\"kubeletconfig\":{}}"), debugging_handlers }
 }
 
 fn ask(debugging_handlers: bool, method: &str, path: &str, query: &str) -> (u16, String) {
-    let reply = pages(debugging_handlers).reply(&api(TwoPods), method, path, query);
+    let reply = pages(debugging_handlers).reply(&api(TwoPodsApi), method, path, query);
     (reply.status, String::from_utf8(reply.body.to_vec()).expect("text"))
 }
 
@@ -184,15 +185,15 @@ fn pods_are_those_of_sources_and_running_pods_those_of_the_runtime() {
     };
     assert_eq!(status, 200);
     assert_eq!(list["items"], json!([running("web"), running("old")]));
-    let none = pages(true).reply(&api(NoPods), "GET", "/pods", "");
+    let none = pages(true).reply(&api(EmptyLocalApi), "GET", "/pods", "");
     let expected = "{\"kind\":\"PodList\",\"apiVersion\":\"v1\",\"metadata\":{},\"items\":null}\n";
     assert_eq!(none.body, expected);
 }
 
 #[test]
-fn headers_say_what_a_client_needs() {
+fn responses_have_the_required_headers() {
     let reply = |method: &str, path: &str| {
-        pages(true).reply(&api(TwoPods), method, path, "").into_response()
+        pages(true).reply(&api(TwoPodsApi), method, path, "").into_response()
     };
     assert_eq!(reply("DELETE", "/pods").headers()[ALLOW], "GET");
     assert_eq!(reply("GET", "/runningpods").headers()[LOCATION], "/runningpods/");

@@ -66,7 +66,7 @@ fn pod(words: &str) -> Pod {
 }
 
 #[test]
-fn a_pod_that_needs_what_is_not_declared_is_refused() {
+fn a_pod_that_needs_an_undeclared_feature_is_rejected() {
     let none = FeatureGates { declared: true, ..FeatureGates::default() };
     let restart = "RestartAllContainersOnContainerExits";
     let users = "UserNamespacesHostNetworkSupport";
@@ -81,10 +81,10 @@ fn a_pod_that_needs_what_is_not_declared_is_refused() {
     ] {
         let expected = (!lacking.is_empty())
             .then(|| format!("Pod requires node features that are not available: {lacking}"));
-        assert_eq!(DeclaredFeatures::new(&none, true).refusal(&pod(words)), expected, "{words}");
+        assert_eq!(DeclaredFeatures::new(&none, true).rejection(&pod(words)), expected, "{words}");
         let silent = FeatureGates::default();
-        assert_eq!(DeclaredFeatures::new(&silent, true).refusal(&pod(words)), None, "{words}");
+        assert_eq!(DeclaredFeatures::new(&silent, true).rejection(&pod(words)), None, "{words}");
     }
     let all = FeatureGates { users_on_host_network: true, ..USUAL };
-    assert_eq!(DeclaredFeatures::new(&all, true).refusal(&pod("all users network")), None);
+    assert_eq!(DeclaredFeatures::new(&all, true).rejection(&pod("all users network")), None);
 }

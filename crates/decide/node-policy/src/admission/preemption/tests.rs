@@ -1,8 +1,8 @@
 //! Preempted pods, by table.
 
 use super::*;
-use crate::admission::NodeRoom;
-use crate::admission::room::shortages;
+use crate::admission::NodeCapacity;
+use crate::admission::node_capacity::shortages;
 use pod_model::Quantity;
 use pod_model::pod::Container;
 
@@ -37,16 +37,16 @@ fn gone(pods: i64, asking: &str, others: &[&str]) -> String {
     let (asking, others) = (pod(asking), others.iter().map(|each| pod(each)).collect::<Vec<_>>());
     let sum = |resource: &str| others.iter().map(|pod| demand(pod, resource)).sum::<i64>();
     let allocatable = [("cpu", format!("{}m", sum("cpu"))), ("memory", sum("memory").to_string())];
-    let room = NodeRoom {
+    let node_capacity = NodeCapacity {
         pods,
         allocatable: allocatable
             .map(|(name, amount)| (name, Quantity::parse(&amount).unwrap()))
             .into_iter()
             .collect(),
-        ..NodeRoom::default()
+        ..NodeCapacity::default()
     };
     let others: Vec<&Pod> = others.iter().collect();
-    let lacking = shortages(&asking, &room, &others);
+    let lacking = shortages(&asking, &node_capacity, &others);
     assert!(!lacking.is_empty(), "there is room");
     match victims(&asking, &others, &lacking) {
         Ok(chosen) => {
@@ -101,18 +101,18 @@ fn a_place_is_a_resource_too() {
 }
 
 #[test]
-fn only_those_who_matter_less_give_way() {
-    let nobody = "nobody: [(res: cpu, q: 500), (res: memory, q: 1), ]";
+fn only_pods_of_lower_priority_are_preempted() {
+    let no_victim = "nobody: [(res: cpu, q: 500), (res: memory, q: 1), ]";
     for (asking, other, expected) in [
         ("new G 500m 1", "a g 500m 1", "a"),
         ("new G 500m 1", "a g 500m 1 1999999999", "a"),
-        ("new G 500m 1", "a g 500m 1 2000000000", nobody),
-        ("new G 500m 1", "a G 500m 1", nobody),
-        ("new G 500m 1 5", "a G 500m 1", nobody),
-        ("new G 500m 1", "a G 500m 1 5", nobody),
+        ("new G 500m 1", "a g 500m 1 2000000000", no_victim),
+        ("new G 500m 1", "a G 500m 1", no_victim),
+        ("new G 500m 1 5", "a G 500m 1", no_victim),
+        ("new G 500m 1", "a G 500m 1 5", no_victim),
         ("new G 500m 1 5", "a G 500m 1 4", "a"),
-        ("new G 500m 1 5", "a G 500m 1 5", nobody),
-        ("new G 500m 1 5", "a G 500m 1 6", nobody),
+        ("new G 500m 1 5", "a G 500m 1 5", no_victim),
+        ("new G 500m 1 5", "a G 500m 1 6", no_victim),
         ("new g 500m 1 2000000001", "a g 500m 1 2000000000", "a"),
     ] {
         assert_eq!(gone(10, asking, &[other]), expected, "{asking}, {other}");

@@ -16,11 +16,11 @@ fn pod(name: &str, host_network: bool, host_ipc: bool) -> Pod {
 }
 
 #[test]
-fn what_may_be_set() {
+fn allowed_sysctls_are_accepted() {
     let new = Some((6, 1));
     /// (kernel, pattern, parameter, host network, host IPC, error)
-    type Row = (Option<(u32, u32)>, &'static str, &'static str, bool, bool, &'static str);
-    let rows: &[Row] = &[
+    type SysctlRow = (Option<(u32, u32)>, &'static str, &'static str, bool, bool, &'static str);
+    let rows: &[SysctlRow] = &[
         (new, "", "kernel.shm_rmid_forced", false, false, ""),
         (new, "", "kernel/shm_rmid_forced", false, false, ""),
         (new, "", "net.ipv4.tcp_rmem", false, false, ""),
@@ -106,7 +106,7 @@ fn what_may_be_set() {
         let patterns: Vec<String> =
             Some((*pattern).to_owned()).filter(|text| !text.is_empty()).into_iter().collect();
         let allowed = AllowedSysctls::new(*kernel, &patterns).unwrap();
-        let found = allowed.refusal(&pod(name, *host_network, *host_ipc)).unwrap_or_default();
+        let found = allowed.rejection(&pod(name, *host_network, *host_ipc)).unwrap_or_default();
         assert_eq!(found, *expected, "{kernel:?} {pattern} {name}");
     }
 }
@@ -120,9 +120,9 @@ fn a_pattern_outside_every_namespace_is_an_error() {
 }
 
 #[test]
-fn pods_that_set_nothing_are_not_asked() {
+fn pods_without_sysctls_are_admitted() {
     let allowed = AllowedSysctls::new(None, &[]).unwrap();
-    assert_eq!(allowed.refusal(&Pod::default()), None);
+    assert_eq!(allowed.rejection(&Pod::default()), None);
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! The form in which a pod's history is on disk. An agent of any later version reads it.
 
-use super::super::recover::{SavedIn, SavedOut};
+use super::super::recover::{SavedMemoryDocument, SavedMemoryRef};
 
 const SAVED: &str = r#"{
   "version": 1,
@@ -54,7 +54,7 @@ const SAVED: &str = r#"{
 #[test]
 fn saved_history_keeps_its_field_names() {
     let expected: serde_json::Value = serde_json::from_str(SAVED).expect("JSON");
-    let saved: SavedIn = serde_json::from_str(SAVED).expect("saved history");
-    let out = SavedOut { version: saved.version, pod: &saved.pod };
+    let saved: SavedMemoryDocument = serde_json::from_str(SAVED).expect("saved history");
+    let out = SavedMemoryRef { version: saved.version, pod: &saved.pod };
     assert_eq!(serde_json::to_value(&out).expect("JSON"), expected);
 }

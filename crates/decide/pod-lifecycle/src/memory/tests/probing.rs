@@ -3,12 +3,13 @@
 use pod_model::pod::handler::Probe;
 use std::sync::Arc;
 
-use crate::happening::{Happening, ProbeKind, ProbeResult, Save};
-use crate::testing::Case;
+use crate::input::{PodInput, ProbeKind, ProbeResult, SaveUrgency};
+use crate::testing::PlanCase;
 
 /// Letters are results: `s`uccess, `f`ailure, `w`arning, `u`nknown.
-fn after(kind: ProbeKind, success: i32, failure: i32, letters: &str) -> (Case, Vec<String>) {
-    let mut case = Case::read("pod: Always app:web(live,ready,startup)\nseen: s0; web#0 running");
+fn after(kind: ProbeKind, success: i32, failure: i32, letters: &str) -> (PlanCase, Vec<String>) {
+    let mut case =
+        PlanCase::read("pod: Always app:web(live,ready,startup)\nseen: s0; web#0 running");
     let mut pod = (*case.desired.pod).clone();
     let probe =
         Probe { success_threshold: success, failure_threshold: failure, ..Probe::default() };
@@ -25,15 +26,16 @@ fn after(kind: ProbeKind, success: i32, failure: i32, letters: &str) -> (Case, V
             'w' => ProbeResult::Warning("odd".to_owned()),
             _ => ProbeResult::Unknown("no answer".to_owned()),
         };
-        let happening = Happening::Probe {
+        let input = PodInput::Probe {
             container: "web".to_owned(),
             container_id: "web0".to_owned(),
             kind,
             result,
         };
-        let told = case.memory.absorb(&case.desired.clone(), &happening, case.now);
-        events
-            .extend(told.events.iter().map(|event| format!("{} {}", event.reason, event.message)));
+        let emitted = case.memory.apply_input(&case.desired.clone(), &input, case.now);
+        events.extend(
+            emitted.events.iter().map(|event| format!("{} {}", event.reason, event.message)),
+        );
     }
     (case, events)
 }
@@ -108,18 +110,18 @@ fn events_of_probes() {
 #[test]
 fn a_new_container_begins_anew() {
     let (mut case, _) = after(ProbeKind::Liveness, 1, 3, "ff");
-    let happening = |id: &str| Happening::Probe {
+    let input = |id: &str| PodInput::Probe {
         container: "web".to_owned(),
         container_id: id.to_owned(),
         kind: ProbeKind::Liveness,
         result: ProbeResult::Failure(String::new()),
     };
     let desired = case.desired.clone();
-    case.memory.absorb(&desired, &happening("web1"), case.now);
+    case.memory.apply_input(&desired, &input("web1"), case.now);
     let failed = case.memory.container("web").and_then(|memory| memory.failed_probe.clone());
     assert_eq!(failed, None);
-    case.memory.absorb(&desired, &happening("web1"), case.now);
-    case.memory.absorb(&desired, &happening("web1"), case.now);
+    case.memory.apply_input(&desired, &input("web1"), case.now);
+    case.memory.apply_input(&desired, &input("web1"), case.now);
     let failed = case.memory.container("web").unwrap().failed_probe.clone();
     assert_eq!(failed, Some(("web1".to_owned(), ProbeKind::Liveness)));
 }
@@ -127,36 +129,36 @@ fn a_new_container_begins_anew() {
 #[test]
 fn a_container_after_one_that_failed_can_fail_too() {
     let (mut case, _) = after(ProbeKind::Liveness, 1, 1, "f");
-    let happening = Happening::Probe {
+    let input = PodInput::Probe {
         container: "web".to_owned(),
         container_id: "web1".to_owned(),
         kind: ProbeKind::Liveness,
         result: ProbeResult::Failure(String::new()),
     };
-    case.memory.absorb(&case.desired.clone(), &happening, case.now);
+    case.memory.apply_input(&case.desired.clone(), &input, case.now);
     let failed = case.memory.container("web").unwrap().failed_probe.clone();
     assert_eq!(failed, Some(("web1".to_owned(), ProbeKind::Liveness)));
 }
 
 #[test]
-fn one_that_has_started_can_still_fail_its_liveness_probe() {
+fn a_started_container_can_still_fail_its_liveness_probe() {
     let (mut case, _) = after(ProbeKind::Startup, 1, 1, "s");
-    let happening = Happening::Probe {
+    let input = PodInput::Probe {
         container: "web".to_owned(),
         container_id: "web0".to_owned(),
         kind: ProbeKind::Liveness,
         result: ProbeResult::Failure(String::new()),
     };
-    case.memory.absorb(&case.desired.clone(), &happening, case.now);
+    case.memory.apply_input(&case.desired.clone(), &input, case.now);
     let memory = case.memory.container("web").unwrap();
     assert_eq!(memory.startup_passed.as_deref(), Some("web0"));
     assert_eq!(memory.failed_probe, Some(("web0".to_owned(), ProbeKind::Liveness)));
 }
 
 #[test]
-fn only_a_change_of_verdict_is_saved() {
+fn only_a_changed_probe_result_is_saved() {
     let (mut case, _) = after(ProbeKind::Readiness, 1, 3, "s");
-    let happening = |result| Happening::Probe {
+    let input = |result| PodInput::Probe {
         container: "web".to_owned(),
         container_id: "web0".to_owned(),
         kind: ProbeKind::Readiness,
@@ -171,36 +173,39 @@ fn only_a_change_of_verdict_is_saved() {
         ProbeResult::Failure(String::new()),
         ProbeResult::Failure(String::new()),
     ] {
-        saves.push(case.memory.absorb(&desired, &happening(result), case.now).save);
+        saves.push(case.memory.apply_input(&desired, &input(result), case.now).save);
     }
-    assert_eq!(saves, [Save::Not, Save::Not, Save::Not, Save::Soon, Save::Not]);
+    assert_eq!(
+        saves,
+        [SaveUrgency::Not, SaveUrgency::Not, SaveUrgency::Not, SaveUrgency::Soon, SaveUrgency::Not]
+    );
 }
 
 #[test]
 fn a_probe_that_the_pod_does_not_have_is_no_probe() {
-    let mut case = Case::read("pod: Always app:web\nseen: s0; web#0 running");
+    let mut case = PlanCase::read("pod: Always app:web\nseen: s0; web#0 running");
     let before = case.memory.clone();
-    let happening = Happening::Probe {
+    let input = PodInput::Probe {
         container: "web".to_owned(),
         container_id: "web0".to_owned(),
         kind: ProbeKind::Liveness,
         result: ProbeResult::Failure(String::new()),
     };
-    let told = case.memory.absorb(&case.desired.clone(), &happening, case.now);
-    assert!(told.events.is_empty());
+    let emitted = case.memory.apply_input(&case.desired.clone(), &input, case.now);
+    assert!(emitted.events.is_empty());
     assert_eq!(case.memory, before);
 }
 
 #[test]
 fn readiness_goes_on_while_a_container_that_failed_is_stopped() {
     let (mut case, _) = after(ProbeKind::Liveness, 1, 1, "f");
-    let happening = Happening::Probe {
+    let input = PodInput::Probe {
         container: "web".to_owned(),
         container_id: "web0".to_owned(),
         kind: ProbeKind::Readiness,
         result: ProbeResult::Failure(String::new()),
     };
-    case.memory.absorb(&case.desired.clone(), &happening, case.now);
+    case.memory.apply_input(&case.desired.clone(), &input, case.now);
     let readiness = case.memory.container("web").unwrap().readiness.clone();
     assert_eq!(readiness, Some(("web0".to_owned(), false)));
 }

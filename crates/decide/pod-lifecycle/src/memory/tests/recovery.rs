@@ -1,26 +1,26 @@
 //! An agent that starts: with saved state, without it, with garbage.
 
-use crate::happening::{Happening, ProbeKind, ProbeResult, Save};
-use crate::kill_notes::{MemoryKillNote, MemoryKillNotes};
+use crate::input::{PodInput, ProbeKind, ProbeResult, SaveUrgency};
 use crate::memory::PodMemory;
-use crate::testing::{Case, at};
+use crate::oom_kills::{OomKillRecord, OomKillRecords};
+use crate::testing::{PlanCase, at};
 
 /// The case as a new agent sees it, with what the old one saved.
-fn restarted(case: &Case, saved: Option<&[u8]>) -> Case {
+fn restarted(case: &PlanCase, saved: Option<&[u8]>) -> PlanCase {
     let memory =
         PodMemory::recover(&case.desired, &case.observed, saved, &case.facts.settings, case.now);
-    Case { memory, ..case.clone() }
+    PlanCase { memory, ..case.clone() }
 }
 
 /// Plans and executes the plan.
-fn follow(case: &mut Case) {
+fn follow(case: &mut PlanCase) {
     let plan = case.plan();
     let desired = case.desired.clone();
-    case.memory.absorb(&desired, &Happening::Planned(&plan), case.now);
+    case.memory.apply_input(&desired, &PodInput::Planned(&plan), case.now);
 }
 
 #[test]
-fn what_was_saved_gives_the_same_status_and_the_same_steps() {
+fn a_recovered_memory_gives_the_same_status_and_plan() {
     for text in [
         "pod: Always app:web\nseen: s0; web#0 running",
         "pod: Always app:web(ready,startup)\nseen: s0; web#0 running\nmemory: startup web web0; ready web web0",
@@ -35,7 +35,7 @@ fn what_was_saved_gives_the_same_status_and_the_same_steps() {
         "pod: Never app:a(policy=Never,in3=RestartAllContainers)\nseen: s0; a#0 exited 3",
         "pod: Always side:a app:web\nseen: s0; a#0 running; web#0 exited 0\nmemory: clearing -5 30",
     ] {
-        let mut case = Case::read(text);
+        let mut case = PlanCase::read(text);
         follow(&mut case);
         let mut again = restarted(&case, Some(&case.memory.to_saved()));
         again.memory.prepared = true;
@@ -50,15 +50,15 @@ fn what_was_saved_gives_the_same_status_and_the_same_steps() {
 
 #[test]
 fn readiness_does_not_flap() {
-    let mut case = Case::read("pod: Always app:web(ready)\nseen: s0; web#0 running");
+    let mut case = PlanCase::read("pod: Always app:web(ready)\nseen: s0; web#0 running");
     let desired = case.desired.clone();
-    let result = Happening::Probe {
+    let result = PodInput::Probe {
         container: "web".to_owned(),
         container_id: "web0".to_owned(),
         kind: ProbeKind::Readiness,
         result: ProbeResult::Success,
     };
-    case.memory.absorb(&desired, &result, case.now);
+    case.memory.apply_input(&desired, &result, case.now);
     follow(&mut case);
     let again = restarted(&case, Some(&case.memory.to_saved()));
     assert!(again.plan().status.container("web").unwrap().ready);
@@ -66,8 +66,8 @@ fn readiness_does_not_flap() {
 }
 
 #[test]
-fn nonsense_is_taken_as_nothing() {
-    let case = Case::read("pod: Always app:web\nseen: s0; web#2 running");
+fn an_unreadable_record_is_ignored() {
+    let case = PlanCase::read("pod: Always app:web\nseen: s0; web#2 running");
     let nothing = restarted(&case, None).memory;
     for bytes in [
         &b""[..],
@@ -84,12 +84,12 @@ fn nonsense_is_taken_as_nothing() {
     }
     // Fields added by a later version are not garbage.
     let later = b"{\"version\":1,\"pod\":{\"startTime\":5,\"later\":true}}";
-    assert_eq!(restarted(&case, Some(later)).memory.kept.start_time, Some(5));
+    assert_eq!(restarted(&case, Some(later)).memory.persisted.start_time, Some(5));
 }
 
 #[test]
-fn pods_of_another_agent_go_on() {
-    let case = Case::read(
+fn pods_continue_after_an_agent_restart() {
+    let case = PlanCase::read(
         "pod: Always init:one app:web app:log\nseen: s0; one#0 exited 0; web#3 running; log#0 running",
     );
     let again = restarted(&case, None);
@@ -104,19 +104,19 @@ fn pods_of_another_agent_go_on() {
     assert_eq!(forgotten.plan().status.container("web").unwrap().restart_count, 3);
     // Its start is that of its sandbox.
     let created = case.observed.sandboxes[0].created_at;
-    assert_eq!(again.memory.kept.start_time, Some(created));
+    assert_eq!(again.memory.persisted.start_time, Some(created));
 }
 
 #[test]
-fn a_crash_loop_of_another_agent_goes_on() {
-    let case = Case::read("pod: Always app:web\nseen: s0; web#3 exited 1 started=-20 done=-5");
+fn a_crash_loop_keeps_its_delay_after_an_agent_restart() {
+    let case = PlanCase::read("pod: Always app:web\nseen: s0; web#3 exited 1 started=-20 done=-5");
     let mut again = restarted(&case, None);
     again.memory.prepared = true;
     let plan = again.plan();
     assert!(plan.actions.is_empty());
     assert_eq!(plan.wake_at, Some(at(35)), "40 s after the end");
     // One that ran for long is started at once.
-    let case = Case::read("pod: Always app:web\nseen: s0; web#3 exited 1 started=-700 done=-5");
+    let case = PlanCase::read("pod: Always app:web\nseen: s0; web#3 exited 1 started=-700 done=-5");
     let mut again = restarted(&case, None);
     again.memory.prepared = true;
     again.supply_images();
@@ -130,73 +130,74 @@ fn a_startup_probe_that_must_have_passed_has() {
     {
         let text =
             format!("pod: Always app:web(startup)\nseen: s0; web#0 running started={started}");
-        let again = restarted(&Case::read(&text), None);
+        let again = restarted(&PlanCase::read(&text), None);
         let found = again.memory.container("web").unwrap().startup_passed.is_some();
         assert_eq!(found, passed, "{started}");
     }
     // Nor does one that has exited show anything.
-    let case = Case::read("pod: Always app:web(startup)\nseen: s0; web#0 exited 0");
+    let case = PlanCase::read("pod: Always app:web(startup)\nseen: s0; web#0 exited 0");
     assert_eq!(restarted(&case, None).memory.container("web").unwrap().startup_passed, None);
 }
 
 #[test]
 fn a_phase_that_the_api_server_has_seen_is_final() {
-    let case = Case::read("pod: Always phase=Succeeded app:web\nseen: s0; web#0 exited 1");
+    let case = PlanCase::read("pod: Always phase=Succeeded app:web\nseen: s0; web#0 exited 1");
     let plan = restarted(&case, None).plan();
     assert_eq!(plan.status.phase.as_str(), "Succeeded");
-    let case = Case::read("pod: Always phase=Running app:web\nseen: s0; web#0 running");
+    let case = PlanCase::read("pod: Always phase=Running app:web\nseen: s0; web#0 running");
     assert_eq!(restarted(&case, None).plan().status.phase.as_str(), "Running");
 }
 
 #[test]
-fn nothing_that_was_seen_is_marked_again() {
-    let mut case = Case::read("pod: Always app:web\nseen: s0; web#0 running");
+fn milestones_are_not_repeated_after_recovery() {
+    let mut case = PlanCase::read("pod: Always app:web\nseen: s0; web#0 running");
     case = restarted(&case, None);
     let plan = case.plan();
     let desired = case.desired.clone();
-    let told = case.memory.absorb(&desired, &Happening::Planned(&plan), case.now);
-    assert!(told.marks.is_empty(), "{:?}", told.marks);
+    let emitted = case.memory.apply_input(&desired, &PodInput::Planned(&plan), case.now);
+    assert!(emitted.marks.is_empty(), "{:?}", emitted.marks);
 }
 
 #[test]
 fn a_sandbox_from_the_future_gives_no_start_in_the_future() {
-    let mut case = Case::read("pod: Always app:web\nseen: s0; web#0 running");
+    let mut case = PlanCase::read("pod: Always app:web\nseen: s0; web#0 running");
     case.observed.sandboxes[0].created_at = at(500).nanos();
-    assert_eq!(restarted(&case, None).memory.kept.start_time, Some(at(0).nanos()));
+    assert_eq!(restarted(&case, None).memory.persisted.start_time, Some(at(0).nanos()));
 }
 
 /// A clock that was set back by an hour: saved times are in the future, and delays that began then
 /// begin again now instead of lasting an hour.
 #[test]
 fn times_that_lie_ahead_are_brought_back() {
-    let mut case = Case::read(
+    let mut case = PlanCase::read(
         "pod: Always app:web app:log\nseen: s0; web#1 exited 1 started=3580 done=3590; log#0 running\n\
          memory: backoff web 40 3580",
     );
-    case.memory.kept.start_time = Some(at(3000).nanos());
+    case.memory.persisted.start_time = Some(at(3000).nanos());
     let mut again = restarted(&case, Some(&case.memory.to_saved()));
     again.memory.prepared = true;
-    assert_eq!(again.memory.kept.start_time, Some(at(0).nanos()));
+    assert_eq!(again.memory.persisted.start_time, Some(at(0).nanos()));
     let plan = again.plan();
     assert_eq!((plan.actions.len(), plan.wake_at), (0, Some(at(40))), "40 s from now");
     again.now = at(41);
     again.supply_images();
     assert_eq!(again.plan().actions.len(), 1, "and not after an hour");
 
-    let mut case = Case::read(
+    let mut case = PlanCase::read(
         "pod: Always app:web\nseen: s0; web#0 running\nmemory: ending 3600 20\nwish: deleted",
     );
     let again = restarted(&case, Some(&case.memory.to_saved()));
-    let ending = again.memory.kept.ending.unwrap();
-    assert_eq!((ending.since, ending.deadline), (at(0).nanos(), at(20).nanos()));
+    let termination = again.memory.persisted.termination.unwrap();
+    assert_eq!((termination.since, termination.deadline), (at(0).nanos(), at(20).nanos()));
     case.now = at(3605);
-    let later = restarted(&case, Some(&case.memory.to_saved())).memory.kept.ending.unwrap();
+    let later =
+        restarted(&case, Some(&case.memory.to_saved())).memory.persisted.termination.unwrap();
     assert_eq!(later.since, at(3600).nanos(), "what lies behind stays");
 }
 
 /// A stop that a clock set back would leave hanging ends with the longest grace that there can be.
 #[test]
-fn a_stop_lasts_no_longer_than_a_grace_that_somebody_gave() {
+fn a_recovered_stop_lasts_at_most_the_longest_grace() {
     for (pod, saved, deadline) in [
         ("Always app:web", 3600, 30),
         ("Always app:web", 20, 20),
@@ -208,7 +209,7 @@ fn a_stop_lasts_no_longer_than_a_grace_that_somebody_gave() {
         let text = format!(
             "pod: {pod}\nseen: s0; web#0 running changed\nmemory: stopping web web0 {saved}"
         );
-        let case = Case::read(&text);
+        let case = PlanCase::read(&text);
         let again = restarted(&case, Some(&case.memory.to_saved()));
         let stop = again.memory.container("web").unwrap().stop.clone().unwrap();
         assert_eq!(stop.deadline, at(deadline).nanos(), "{pod} {saved}");
@@ -216,61 +217,65 @@ fn a_stop_lasts_no_longer_than_a_grace_that_somebody_gave() {
 }
 
 /// The reported kills of one container, given by their order or as counts.
-fn kills_told(case: &mut Case, seen: &[(u64, u64)]) -> Vec<(u64, u64)> {
+fn reported_kills(case: &mut PlanCase, seen: &[(u64, u64)]) -> Vec<(u64, u64)> {
     let desired = case.desired.clone();
-    let mut told = Vec::new();
+    let mut emitted = Vec::new();
     for (order, unnamed) in seen {
         let mut observed = case.observed.clone();
         for container in observed.containers.iter_mut() {
-            let note = MemoryKillNote { order: *order, unnamed: *unnamed, ..Default::default() };
-            container.memory_kills = MemoryKillNotes::default();
-            assert!(container.memory_kills.add(note, false));
+            let note = OomKillRecord { order: *order, unnamed: *unnamed, ..Default::default() };
+            container.oom_kills = OomKillRecords::default();
+            assert!(container.oom_kills.add(note, false));
         }
-        let news = case.memory.absorb(&desired, &Happening::Observed(&observed), case.now);
-        told.extend(news.events.iter().map(|_| (*order, *unnamed)));
-        assert_eq!(news.save == Save::Not, news.events.is_empty(), "what is told is remembered");
+        let effects = case.memory.apply_input(&desired, &PodInput::Observed(&observed), case.now);
+        emitted.extend(effects.events.iter().map(|_| (*order, *unnamed)));
+        assert_eq!(
+            effects.save == SaveUrgency::Not,
+            effects.events.is_empty(),
+            "what is told is remembered"
+        );
     }
-    told
+    emitted
 }
 
 #[test]
-fn a_kill_for_memory_that_was_told_is_not_told_by_the_next_agent() {
-    let mut case = Case::read("pod: Always app:web\nseen: s0; web#0 running");
-    assert_eq!(kills_told(&mut case, &[(3, 0), (8, 0), (8, 0)]), [(3, 0), (8, 0)]);
+fn a_reported_oom_kill_is_not_reported_after_an_agent_restart() {
+    let mut case = PlanCase::read("pod: Always app:web\nseen: s0; web#0 running");
+    assert_eq!(reported_kills(&mut case, &[(3, 0), (8, 0), (8, 0)]), [(3, 0), (8, 0)]);
     // The log is read from its beginning, and goes on.
     let mut again = restarted(&case, Some(&case.memory.to_saved()));
-    assert_eq!(kills_told(&mut again, &[(3, 0), (8, 0), (9, 0)]), [(9, 0)]);
+    assert_eq!(reported_kills(&mut again, &[(3, 0), (8, 0), (9, 0)]), [(9, 0)]);
     // Without the log they are counted, and the counts apart from what was named.
     let mut counted = restarted(&again, Some(&again.memory.to_saved()));
-    assert_eq!(kills_told(&mut counted, &[(0, 2), (0, 2), (0, 3)]), [(0, 2), (0, 3)]);
+    assert_eq!(reported_kills(&mut counted, &[(0, 2), (0, 2), (0, 3)]), [(0, 2), (0, 3)]);
     let mut last = restarted(&counted, Some(&counted.memory.to_saved()));
-    assert_eq!(kills_told(&mut last, &[(0, 3), (9, 0), (0, 4)]), [(0, 4)]);
+    assert_eq!(reported_kills(&mut last, &[(0, 3), (9, 0), (0, 4)]), [(0, 4)]);
     // Without saved state nothing counts as reported.
     let mut lost = restarted(&case, None);
-    assert_eq!(kills_told(&mut lost, &[(8, 0)]), [(8, 0)]);
+    assert_eq!(reported_kills(&mut lost, &[(8, 0)]), [(8, 0)]);
 }
 
 #[test]
-fn kills_of_two_lives_of_a_container_are_not_told_by_turns() {
+fn oom_kills_of_two_attempts_are_not_reported_alternately() {
     let text = "pod: Always app:web\nseen: s0; web#1 running oom=200; web#0 exited 137 oom=200";
-    let mut case = Case::read(text);
+    let mut case = PlanCase::read(text);
     let (desired, observed) = (case.desired.clone(), case.observed.clone());
     for wanted in [2, 0, 0] {
-        let told = case.memory.absorb(&desired, &Happening::Observed(&observed), case.now);
-        assert_eq!(told.events.len(), wanted);
+        let emitted = case.memory.apply_input(&desired, &PodInput::Observed(&observed), case.now);
+        assert_eq!(emitted.events.len(), wanted);
     }
     // What the runtime has forgotten is not remembered either.
     let saved = String::from_utf8(case.memory.to_saved()).unwrap();
     assert!(saved.contains("killsTold"), "{saved}");
-    let gone = Case::read("pod: Always app:web\nseen: s0").observed;
-    case.memory.absorb(&desired, &Happening::Observed(&gone), case.now);
+    let gone = PlanCase::read("pod: Always app:web\nseen: s0").observed;
+    case.memory.apply_input(&desired, &PodInput::Observed(&gone), case.now);
     let saved = String::from_utf8(case.memory.to_saved()).unwrap();
     assert!(!saved.contains("killsTold"), "{saved}");
 }
 
 /// By case: whether it terminates because it was removed, without and with a record that says so.
 #[test]
-fn an_end_by_removal_is_told_from_one_for_good() {
+fn a_removal_is_distinguished_from_a_final_termination() {
     for (text, without, with) in [
         ("pod: Always app:web\nseen: s0; web#0 running", false, false),
         ("pod: Always app:web\nseen: s0; web#0 running\nwish: deleted", true, true),
@@ -282,24 +287,25 @@ fn an_end_by_removal_is_told_from_one_for_good() {
         ("pod: Never app:web\nseen: s0; web#0 exited 0", false, true),
         ("pod: Always deadline=9 app:web\nseen: s0; web#0 running\nmemory: since -50", false, true),
     ] {
-        let mut case = Case::read(text);
+        let mut case = PlanCase::read(text);
         follow(&mut case);
         let saved = case.memory.to_saved();
-        let told = [false, true].map(|written| PodMemory::is_end_by_removal(&saved, written));
-        assert_eq!(told, [without, with], "{text}");
+        let emitted =
+            [false, true].map(|written| PodMemory::is_terminating_by_removal(&saved, written));
+        assert_eq!(emitted, [without, with], "{text}");
     }
-    assert!(!PodMemory::is_end_by_removal(b"nonsense", true));
+    assert!(!PodMemory::is_terminating_by_removal(b"nonsense", true));
 }
 
 #[test]
-fn a_rejection_is_told_from_every_other_end() {
+fn a_rejection_is_distinguished_from_other_terminations() {
     for (text, expected) in [
         ("pod: Always app:web\nseen:\nfacts: rejected OutOfpods no room", true),
         ("pod: Always deadline=5 app:web\nseen:\nmemory: since -9", false),
         ("pod: Never app:web\nseen: s0 dead; web#0 exited 1", false),
         ("pod: Always app:web\nseen: s0; web#0 running", false),
     ] {
-        let mut case = Case::read(text);
+        let mut case = PlanCase::read(text);
         follow(&mut case);
         assert_eq!(PodMemory::was_rejected(&case.memory.to_saved()), expected, "{text}");
     }

@@ -1,8 +1,8 @@
 //! Regular containers that exit, change, are unknown or not in the specification.
 
-use crate::testing::{Row, check};
+use crate::testing::{PlanCaseRow, check};
 
-const EXITS: &[Row] = &[
+const EXITS: &[PlanCaseRow] = &[
     (
         "Always after failure",
         "pod: Always app:web\nseen: s0; web#0 exited 1",
@@ -90,7 +90,7 @@ fn exits() {
     check(EXITS);
 }
 
-const CHANGES_AND_STRANGERS: &[Row] = &[
+const CHANGED_AND_UNKNOWN_CONTAINERS_ARE_STOPPED: &[PlanCaseRow] = &[
     (
         "the image changed",
         "pod: Always app:web\nseen: s0; web#0 running changed",
@@ -190,11 +190,11 @@ const CHANGES_AND_STRANGERS: &[Row] = &[
 ];
 
 #[test]
-fn changes_and_strangers() {
-    check(CHANGES_AND_STRANGERS);
+fn changed_and_unknown_containers_are_stopped() {
+    check(CHANGED_AND_UNKNOWN_CONTAINERS_ARE_STOPPED);
 }
 
-const STARTS_THAT_FAILED: &[Row] = &[
+const STARTS_THAT_FAILED: &[PlanCaseRow] = &[
     (
         "wrong configuration",
         "pod: Always app:web\nseen: s0\nmemory: trouble web CreateContainerConfigError 7",

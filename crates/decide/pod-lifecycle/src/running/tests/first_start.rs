@@ -1,8 +1,8 @@
 //! From nothing to running, and what can block it.
 
-use crate::testing::{Row, check};
+use crate::testing::{PlanCaseRow, check};
 
-const STEP_BY_STEP: &[Row] = &[
+const STEP_BY_STEP: &[PlanCaseRow] = &[
     (
         "nothing is there, nothing prepared",
         "pod: Always app:web\nmemory: unprepared; new",
@@ -61,7 +61,7 @@ fn step_by_step() {
     check(STEP_BY_STEP);
 }
 
-const WHAT_STANDS_IN_THE_WAY: &[Row] = &[
+const CONDITIONS_THAT_BLOCK_A_START: &[PlanCaseRow] = &[
     (
         "not admitted",
         "pod: Always app:web\nfacts: pending",
@@ -126,11 +126,11 @@ const WHAT_STANDS_IN_THE_WAY: &[Row] = &[
 ];
 
 #[test]
-fn what_stands_in_the_way() {
-    check(WHAT_STANDS_IN_THE_WAY);
+fn conditions_that_block_a_start() {
+    check(CONDITIONS_THAT_BLOCK_A_START);
 }
 
-const IMAGES: &[Row] = &[
+const IMAGES: &[PlanCaseRow] = &[
     (
         "nothing known yet",
         "pod: Always app:web\nseen: s0\nfacts: noimages",
@@ -194,7 +194,7 @@ fn images() {
     check(IMAGES);
 }
 
-const NUMBERS_OF_STARTS: &[Row] = &[
+const NUMBERS_OF_STARTS: &[PlanCaseRow] = &[
     ("the first", "pod: Always app:web\nseen: s0", "do: start web#0 in s0"),
     ("after an exit", "pod: Always app:web\nseen: s0; web#7 exited 1", "do: start web#8 in s0"),
     (

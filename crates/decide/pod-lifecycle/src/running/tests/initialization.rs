@@ -1,8 +1,8 @@
 //! Init containers and sidecars.
 
-use crate::testing::{Row, check};
+use crate::testing::{PlanCaseRow, check};
 
-const ONE_AFTER_THE_OTHER: &[Row] = &[
+const INIT_CONTAINERS_RUN_ONE_AFTER_THE_OTHER: &[PlanCaseRow] = &[
     (
         "the first",
         "pod: Always init:one init:two app:web\nseen: s0",
@@ -111,11 +111,11 @@ const ONE_AFTER_THE_OTHER: &[Row] = &[
 ];
 
 #[test]
-fn one_after_the_other() {
-    check(ONE_AFTER_THE_OTHER);
+fn init_containers_run_one_after_the_other() {
+    check(INIT_CONTAINERS_RUN_ONE_AFTER_THE_OTHER);
 }
 
-const SIDECARS_START_IN_ORDER: &[Row] = &[
+const SIDECARS_START_IN_ORDER: &[PlanCaseRow] = &[
     (
         "the first",
         "pod: Always side:a side:b app:web\nseen: s0",

@@ -1,8 +1,8 @@
 //! Probes: which run, and the effect of their results.
 
-use crate::testing::{Row, check};
+use crate::testing::{PlanCaseRow, check};
 
-const WHICH_PROBES_RUN: &[Row] = &[
+const PROBES_RUN_WHERE_THEY_ARE_DUE: &[PlanCaseRow] = &[
     (
         "all but startup",
         "pod: Always app:web(live,ready)\nseen: s0; web#0 running",
@@ -81,11 +81,11 @@ const WHICH_PROBES_RUN: &[Row] = &[
 ];
 
 #[test]
-fn which_probes_run() {
-    check(WHICH_PROBES_RUN);
+fn probes_run_where_they_are_due() {
+    check(PROBES_RUN_WHERE_THEY_ARE_DUE);
 }
 
-const WHAT_VERDICTS_DO: &[Row] = &[
+const PROBE_RESULTS_CHANGE_THE_PLAN: &[PlanCaseRow] = &[
     (
         "liveness",
         "pod: Always app:web(live)\nseen: s0; web#0 running\nmemory: failed web web0 liveness",
@@ -184,6 +184,6 @@ const WHAT_VERDICTS_DO: &[Row] = &[
 ];
 
 #[test]
-fn what_verdicts_do() {
-    check(WHAT_VERDICTS_DO);
+fn probe_results_change_the_plan() {
+    check(PROBE_RESULTS_CHANGE_THE_PLAN);
 }

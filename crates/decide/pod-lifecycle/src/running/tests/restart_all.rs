@@ -1,10 +1,10 @@
 //! All containers start again because one exited with a code whose rule says so.
 
-use crate::testing::{Row, check, check_of};
+use crate::testing::{PlanCaseRow, check, check_of};
 
 const POD: &str = "Always init:one app:web(policy=Never,in3=RestartAllContainers) app:log(pre)";
 
-const STEPS: &[Row] = &[
+const STEPS: &[PlanCaseRow] = &[
     (
         "the others are stopped without grace or hook",
         "seen: s0; one#0 exited 0; web#0 exited 3; log#0 running",
@@ -74,11 +74,11 @@ const STEPS: &[Row] = &[
 ];
 
 #[test]
-fn everything_is_stopped_removed_and_started_again() {
+fn restart_all_stops_removes_and_starts_all_containers() {
     check_of(POD, STEPS);
 }
 
-const OTHER_PODS: &[Row] = &[
+const OTHER_PODS: &[PlanCaseRow] = &[
     (
         "no rule, no condition",
         "pod: Always app:web\nseen: s0; web#0 running",

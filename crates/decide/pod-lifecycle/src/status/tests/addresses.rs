@@ -1,8 +1,8 @@
 //! Addresses.
 
-use crate::testing::{Row, check};
+use crate::testing::{PlanCaseRow, check};
 
-const ADDRESSES_OF_POD_AND_HOST: &[Row] = &[
+const ADDRESSES_OF_POD_AND_HOST: &[PlanCaseRow] = &[
     ("of the sandbox", "pod: Always app:a\nseen: s0 ip=10.1.2.3", "ip: 10.1.2.3"),
     ("IPv4 first", "pod: Always app:a\nseen: s0 ip=fd00::1,10.1.2.3", "ip: 10.1.2.3 fd00::1"),
     (

@@ -1,8 +1,8 @@
 //! Conditions.
 
-use crate::testing::{Row, check};
+use crate::testing::{PlanCaseRow, check};
 
-const CONDITIONS_AND_THEIR_REASONS: &[Row] = &[
+const CONDITIONS_AND_THEIR_REASONS: &[PlanCaseRow] = &[
     (
         "nothing yet",
         "pod: Always init:i app:a\nmemory: new",
@@ -110,7 +110,7 @@ fn conditions_and_their_reasons() {
     check(CONDITIONS_AND_THEIR_REASONS);
 }
 
-const TIMES_MOVE_ONLY_WITH_THE_STATUS: &[Row] = &[
+const TIMES_MOVE_ONLY_WITH_THE_STATUS: &[PlanCaseRow] = &[
     ("new", "pod: Always app:a\nseen: s0; a#0 running", "Ready.since: 0"),
     (
         "the same as before",
@@ -140,11 +140,11 @@ fn times_move_only_with_the_status() {
 }
 
 #[test]
-fn a_time_that_was_told_stays_while_the_status_does() {
-    use crate::happening::Happening;
-    use crate::testing::{Case, at};
+fn a_reported_time_stays_while_the_status_does() {
+    use crate::input::PodInput;
+    use crate::testing::{PlanCase, at};
 
-    let mut case = Case::read("pod: Always app:a(ready)\nseen: s0; a#0 running");
+    let mut case = PlanCase::read("pod: Always app:a(ready)\nseen: s0; a#0 running");
     for seconds in [0, 5, 9] {
         case.now = at(seconds);
         let plan = case.plan();
@@ -153,11 +153,11 @@ fn a_time_that_was_told_stays_while_the_status_does() {
             assert_eq!(since, Some(crate::time::timestamp(at(0))), "{}", condition.kind);
         }
         let desired = case.desired.clone();
-        case.memory.absorb(&desired, &Happening::Planned(&plan), case.now);
+        case.memory.apply_input(&desired, &PodInput::Planned(&plan), case.now);
     }
 }
 
-const GENERATIONS_AND_START: &[Row] = &[
+const GENERATIONS_AND_START: &[PlanCaseRow] = &[
     ("observed", "pod: Always generation=4 app:a", "generation: 4"),
     ("the start stays", "pod: Always app:a\nmemory: since -77", "started: -77"),
     ("the start is now", "pod: Always app:a\nmemory: new", "started: 0"),

@@ -1,8 +1,8 @@
 //! States of containers.
 
-use crate::testing::{Row, check};
+use crate::testing::{PlanCaseRow, check};
 
-const STATES_AND_LAST_STATES: &[Row] = &[
+const STATES_AND_LAST_STATES: &[PlanCaseRow] = &[
     (
         "not made yet",
         "pod: Always app:a\nseen: s0",
@@ -142,7 +142,7 @@ fn states_and_last_states() {
     check(STATES_AND_LAST_STATES);
 }
 
-const KILLED_FOR_MEMORY: &[Row] = &[
+const A_CONTAINER_KILLED_FOR_MEMORY_IS_OOM_KILLED: &[PlanCaseRow] = &[
     (
         "the container itself",
         "pod: Never app:a app:b\nseen: s0; a#0 exited 137 oom=200; b#0 running",
@@ -256,14 +256,14 @@ const KILLED_FOR_MEMORY: &[Row] = &[
 ];
 
 #[test]
-fn killed_for_memory() {
-    check(KILLED_FOR_MEMORY);
+fn a_container_killed_for_memory_is_oom_killed() {
+    check(A_CONTAINER_KILLED_FOR_MEMORY_IS_OOM_KILLED);
 }
 
 #[test]
 fn order_and_flags() {
-    use crate::testing::Case;
-    let case = Case::read("pod: Always init:z init:y app:c app:a eph:e eph:d\nseen: s0");
+    use crate::testing::PlanCase;
+    let case = PlanCase::read("pod: Always init:z init:y app:c app:a eph:e eph:d\nseen: s0");
     let status = case.plan().status;
     let names = |list: &[pod_model::pod::status::ContainerStatus]| -> Vec<String> {
         list.iter().map(|each| each.name.to_string()).collect()
@@ -277,23 +277,23 @@ fn order_and_flags() {
 
 #[test]
 fn identity_of_a_container() {
-    use crate::testing::Case;
-    let case = Case::read("pod: Always app:a\nseen: s0; a#0 running id=x");
+    use crate::testing::PlanCase;
+    let case = PlanCase::read("pod: Always app:a\nseen: s0; a#0 running id=x");
     let status = case.plan().status;
     let container = status.container("a").unwrap();
     assert_eq!(&*container.container_id, "containerd://x");
     assert_eq!((&*container.image, &*container.image_id), ("img", "ref-img"));
     // Before it is created, its image is the requested one.
-    let status = Case::read("pod: Always app:a(image=new)\nseen: s0").plan().status;
+    let status = PlanCase::read("pod: Always app:a(image=new)\nseen: s0").plan().status;
     let container = status.container("a").unwrap();
     assert_eq!((&*container.image, &*container.image_id), ("new", ""));
 }
 
 #[test]
 fn times_of_a_container_are_the_runtime_s_in_seconds() {
-    use crate::testing::{Case, NOW};
+    use crate::testing::{NOW, PlanCase};
     let times = |text: &str| {
-        let status = Case::read(text).plan().status;
+        let status = PlanCase::read(text).plan().status;
         let state = status.container("a").unwrap().state.clone();
         let running = state.running.map(|running| (running.started_at, None));
         let ended = state.terminated.map(|ended| (ended.started_at, ended.finished_at));
@@ -312,11 +312,11 @@ fn times_of_a_container_are_the_runtime_s_in_seconds() {
 
 #[test]
 fn all_messages_together_have_a_cap() {
-    use crate::testing::Case;
+    use crate::testing::PlanCase;
     for (pod, most) in
         [("Never app:a app:b", 6 * 1024), ("Never app:a app:b eph:e init:i", 3 * 1024)]
     {
-        let mut case = Case::read(&format!("pod: {pod}\nseen: s0; a#0 exited 1; b#0 running"));
+        let mut case = PlanCase::read(&format!("pod: {pod}\nseen: s0; a#0 exited 1; b#0 running"));
         case.observed.containers[0].termination_message = Some("\u{e9}".repeat(10_000));
         let status = case.plan().status;
         let ended = status.container("a").unwrap().state.terminated.clone().unwrap();
@@ -325,11 +325,11 @@ fn all_messages_together_have_a_cap() {
 }
 
 #[test]
-fn who_a_container_runs_as_is_told_where_the_runtime_tells() {
-    use crate::testing::Case;
+fn the_status_shows_the_user_that_the_runtime_reports() {
+    use crate::testing::PlanCase;
     use ports::runtime_objects::LinuxUser;
 
-    let mut case = Case::read("pod: Always app:a\nseen: s0; a#0 running");
+    let mut case = PlanCase::read("pod: Always app:a\nseen: s0; a#0 running");
     assert_eq!(case.plan().status.container("a").unwrap().user, None);
     let supplemental_groups = vec![7, 8];
     case.observed.containers[0].record.user =
@@ -342,14 +342,14 @@ fn who_a_container_runs_as_is_told_where_the_runtime_tells() {
 }
 
 #[test]
-fn mounts_tell_whether_read_only_is_recursive() {
-    use crate::testing::Case;
-    use crate::view::Settings;
+fn the_status_shows_whether_read_only_is_recursive() {
+    use crate::testing::PlanCase;
+    use crate::view::PodLifecycleSettings;
     use pod_model::pod::container::{RecursiveReadOnly, VolumeMount};
     use std::collections::BTreeMap;
     use std::sync::Arc;
 
-    for (wish, read_only, able, expected) in [
+    for (desired_state, read_only, able, expected) in [
         (None, false, true, None),
         (None, true, true, Some(RecursiveReadOnly::Disabled)),
         (Some(RecursiveReadOnly::IfPossible), true, true, Some(RecursiveReadOnly::Enabled)),
@@ -357,20 +357,23 @@ fn mounts_tell_whether_read_only_is_recursive() {
         (Some(RecursiveReadOnly::Enabled), true, true, Some(RecursiveReadOnly::Enabled)),
         (Some(RecursiveReadOnly::Disabled), true, true, Some(RecursiveReadOnly::Disabled)),
     ] {
-        let mut case = Case::read("pod: Always app:a\nseen: s0");
+        let mut case = PlanCase::read("pod: Always app:a\nseen: s0");
         let mut pod = (*case.desired.pod).clone();
         pod.spec.containers[0].volume_mounts = vec![VolumeMount {
             name: "v".into(),
             mount_path: "/v".into(),
             read_only,
-            recursive_read_only: wish.clone(),
+            recursive_read_only: desired_state.clone(),
             ..VolumeMount::default()
         }];
         case.desired.pod = Arc::new(pod);
         let recursive_read_only = BTreeMap::from([(String::new(), able)]);
-        case.facts.settings = Arc::new(Settings { recursive_read_only, ..Settings::default() });
+        case.facts.settings = Arc::new(PodLifecycleSettings {
+            recursive_read_only,
+            ..PodLifecycleSettings::default()
+        });
         let status = case.plan().status;
         let mount = &status.container("a").unwrap().volume_mounts[0];
-        assert_eq!(mount.recursive_read_only, expected, "{wish:?} {read_only} {able}");
+        assert_eq!(mount.recursive_read_only, expected, "{desired_state:?} {read_only} {able}");
     }
 }

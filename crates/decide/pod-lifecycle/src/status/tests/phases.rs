@@ -1,6 +1,6 @@
 //! Phases.
 
-use crate::testing::{Row, check, follows};
+use crate::testing::{PlanCaseRow, check, follows};
 
 /// (pod, what is seen, phase)
 const PHASES: &[(&str, &str, &str)] = &[
@@ -58,14 +58,14 @@ const PHASES: &[(&str, &str, &str)] = &[
 ];
 
 #[test]
-fn phases_by_what_is_seen() {
+fn phases_follow_the_observed_containers() {
     for (pod, seen, phase) in PHASES {
         let found = follows(&format!("pod: {pod}\nseen: {seen}"));
         assert_eq!(found["phase"], *phase, "{pod} | {seen}");
     }
 }
 
-const PHASES_OF_PODS_THAT_END: &[Row] = &[
+const PHASES_OF_PODS_THAT_END: &[PlanCaseRow] = &[
     ("still running", "pod: Always app:a\nseen: s0; a#0 running\nwish: deleted", "phase: Running"),
     (
         "stopped well",

@@ -3,13 +3,13 @@
 use pod_model::Quantity;
 use ports::runtime_objects::LinuxResources;
 
-use crate::testing::Case;
+use crate::testing::PlanCase;
 
 #[test]
 fn resources_as_the_runtime_has_them() {
     /// (asked, shares, quota, period, memory) -> (request, cpu limit, memory limit)
-    type Row = (&'static str, i64, i64, i64, i64, &'static str, &'static str, &'static str);
-    const ROWS: &[Row] = &[
+    type ResourceRow = (&'static str, i64, i64, i64, i64, &'static str, &'static str, &'static str);
+    const ROWS: &[ResourceRow] = &[
         ("500m", 512, 50_000, 100_000, 1_048_576, "500m", "500m", "1Mi"),
         ("500m", 1024, 100_000, 100_000, 2_097_152, "1", "1", "2Mi"),
         ("500m", 0, 0, 0, 0, "500m", "500m", "500m"),
@@ -27,7 +27,7 @@ fn resources_as_the_runtime_has_them() {
         ("500m", -1, 50_000, 100_000, -1, "500m", "500m", "500m"),
     ];
     for (asked, cpu_shares, cpu_quota, cpu_period, memory_limit, request, cpu, memory) in ROWS {
-        let mut case = Case::read("pod: Always app:a\nseen: s0; a#0 running");
+        let mut case = PlanCase::read("pod: Always app:a\nseen: s0; a#0 running");
         let amount = Quantity::parse(asked).unwrap();
         let mut pod = (*case.desired.pod).clone();
         for name in ["cpu", "memory"] {
@@ -54,8 +54,8 @@ fn resources_as_the_runtime_has_them() {
 }
 
 #[test]
-fn resources_that_nobody_asked_for_are_not_told() {
-    let mut case = Case::read("pod: Always app:a\nseen: s0; a#0 running");
+fn resources_without_a_request_are_not_reported() {
+    let mut case = PlanCase::read("pod: Always app:a\nseen: s0; a#0 running");
     case.observed.containers[0].record.resources = Some(LinuxResources {
         cpu_shares: 1024,
         cpu_quota: 50_000,
@@ -69,8 +69,8 @@ fn resources_that_nobody_asked_for_are_not_told() {
 }
 
 #[test]
-fn a_pod_tells_its_class_and_what_it_was_given() {
-    let mut case = Case::read("pod: Always app:a app:b\nseen: s0");
+fn the_status_shows_the_qos_class_and_the_allocated_resources() {
+    let mut case = PlanCase::read("pod: Always app:a app:b\nseen: s0");
     let mut pod = (*case.desired.pod).clone();
     for container in &mut pod.spec.containers {
         container.resources.requests.insert("cpu", Quantity::parse("200m").unwrap());

@@ -2,7 +2,7 @@
 //!
 //! Rows are in `serving`, `pods` and `node`; this file holds their common helpers.
 
-use super::kind::{FlagSpec, Kind, NodeField, Standing, Target};
+use super::kind::{Deprecation, FlagKind, FlagSpec, FlagTarget, NodeField};
 
 mod node;
 mod pods;
@@ -30,34 +30,34 @@ pub(super) fn find_shorthand(letter: char) -> Option<&'static FlagSpec> {
 const fn moved(
     name: &'static str,
     path: &'static str,
-    kind: Kind,
+    kind: FlagKind,
     default: &'static str,
     help: &'static str,
 ) -> FlagSpec {
-    let target = Target::Config(path, kind);
-    FlagSpec { name, shorthand: None, target, standing: Standing::MovedToFile, default, help }
+    let target = FlagTarget::Config(path, kind);
+    FlagSpec { name, shorthand: None, target, deprecation: Deprecation::MovedToFile, default, help }
 }
 
 /// A field of the configuration file whose flag is meant to stay.
 const fn lasting(
     name: &'static str,
     path: &'static str,
-    kind: Kind,
+    kind: FlagKind,
     default: &'static str,
     help: &'static str,
 ) -> FlagSpec {
-    let target = Target::Config(path, kind);
+    let target = FlagTarget::Config(path, kind);
     // The only configuration flag with a shorthand is the log level, whose name is the letter.
-    let shorthand = if matches!(kind, Kind::Level) { Some('v') } else { None };
-    FlagSpec { name, shorthand, target, standing: Standing::Lasting, default, help }
+    let shorthand = if matches!(kind, FlagKind::Level) { Some('v') } else { None };
+    FlagSpec { name, shorthand, target, deprecation: Deprecation::NotDeprecated, default, help }
 }
 
 const fn node(
     name: &'static str,
     field: NodeField,
-    standing: Standing,
+    deprecation: Deprecation,
     default: &'static str,
     help: &'static str,
 ) -> FlagSpec {
-    FlagSpec { name, shorthand: None, target: Target::Node(field), standing, default, help }
+    FlagSpec { name, shorthand: None, target: FlagTarget::Node(field), deprecation, default, help }
 }

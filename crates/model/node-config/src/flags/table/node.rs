@@ -4,10 +4,10 @@
 //! them with a golden file made from it); the help is ours. Rows only.
 
 use super::node;
-use crate::flags::kind::{FlagSpec, NodeField, Standing, Target};
+use crate::flags::kind::{Deprecation, FlagSpec, FlagTarget, NodeField};
 
+use Deprecation::{FromLibrary, MovedToEviction, NotDeprecated, Removed};
 use NodeField::{Bool, Duration, Int, Int32, Labels, Text};
-use Standing::{FromLibrary, GoingAway, Lasting, MovedToEviction};
 
 pub(super) static NODE: &[FlagSpec] = &[
     node(
@@ -27,35 +27,35 @@ pub(super) static NODE: &[FlagSpec] = &[
     node(
         "bootstrap-kubeconfig",
         Text(|of| &mut of.bootstrap_kubeconfig),
-        Lasting,
+        NotDeprecated,
         "",
         "File with which the first client certificate is asked for when --kubeconfig does not exist yet; the result is written there.",
     ),
     node(
         "cert-dir",
         Text(|of| &mut of.cert_dir),
-        Lasting,
+        NotDeprecated,
         "/var/lib/kubelet/pki",
         "Folder for certificates that the agent gets or makes itself.",
     ),
     node(
         "cloud-provider",
         Text(|of| &mut of.cloud_provider),
-        Lasting,
+        NotDeprecated,
         "",
         "external when a cloud controller completes the node; empty for none.",
     ),
     node(
         "config",
         Text(|of| &mut of.config),
-        Lasting,
+        NotDeprecated,
         "",
         "File of KubeletConfiguration; flags beat what it says.",
     ),
     node(
         "config-dir",
         Text(|of| &mut of.config_dir),
-        Lasting,
+        NotDeprecated,
         "",
         "Folder of drop-ins (*.conf, in the order of names) that beat the file of --config.",
     ),
@@ -104,21 +104,21 @@ pub(super) static NODE: &[FlagSpec] = &[
     node(
         "exit-on-lock-contention",
         Bool(|of| &mut of.exit_on_lock_contention),
-        Lasting,
+        NotDeprecated,
         "false",
         "End when another process asks for the lock file.",
     ),
     node(
         "experimental-allocatable-ignore-eviction",
         Bool(|of| &mut of.experimental_allocatable_ignore_eviction),
-        GoingAway,
+        Removed,
         "false",
         "Leave hard eviction thresholds out when working out what the node has to give.",
     ),
     node(
         "experimental-mounter-path",
         Text(|of| &mut of.experimental_mounter_path),
-        GoingAway,
+        Removed,
         "",
         "Program that mounts in place of mount.",
     ),
@@ -132,42 +132,42 @@ pub(super) static NODE: &[FlagSpec] = &[
     node(
         "hostname-override",
         Text(|of| &mut of.hostname_override),
-        Lasting,
+        NotDeprecated,
         "",
         "Name of the node, in place of the host's name.",
     ),
     node(
         "housekeeping-interval",
         Duration(|of| &mut of.cadvisor.housekeeping_interval),
-        Lasting,
+        NotDeprecated,
         "10s",
         "Time between two looks at a container's statistics.",
     ),
     node(
         "image-credential-provider-bin-dir",
         Text(|of| &mut of.image_credential_provider_bin_dir),
-        Lasting,
+        NotDeprecated,
         "",
         "Folder of the credential plugins.",
     ),
     node(
         "image-credential-provider-config",
         Text(|of| &mut of.image_credential_provider_config),
-        Lasting,
+        NotDeprecated,
         "",
         "File (JSON or YAML) that names the credential plugins, or a directory of such files, read in the order of names.",
     ),
     node(
         "kubeconfig",
         Text(|of| &mut of.kubeconfig),
-        Lasting,
+        NotDeprecated,
         "",
         "File that says how to reach the API server; without it the agent stands alone.",
     ),
     node(
         "lock-file",
         Text(|of| &mut of.lock_file),
-        Lasting,
+        NotDeprecated,
         "",
         "File to lock, so that only one agent runs.",
     ),
@@ -209,35 +209,35 @@ pub(super) static NODE: &[FlagSpec] = &[
     node(
         "node-ip",
         Text(|of| &mut of.node_ip),
-        Lasting,
+        NotDeprecated,
         "",
         "Address of the node, or two of different families; :: prefers IPv6. Found out if not given.",
     ),
     node(
         "node-labels",
         Labels(|of| &mut of.node_labels),
-        Lasting,
+        NotDeprecated,
         "",
         "Labels that the node is created with; of the kubernetes.io and k8s.io ones only those that a node may give itself.",
     ),
     node(
         "root-dir",
         Text(|of| &mut of.root_dir),
-        Lasting,
+        NotDeprecated,
         "/var/lib/kubelet",
         "Folder for all that the agent keeps on disk.",
     ),
     node(
         "runtime-cgroups",
         Text(|of| &mut of.runtime_cgroups),
-        Lasting,
+        NotDeprecated,
         "",
         "Cgroup that the container runtime runs in.",
     ),
     node(
         "seccomp-default",
         Bool(|of| &mut of.seccomp_default),
-        Lasting,
+        NotDeprecated,
         "false",
         "Give containers without a seccomp profile the runtime's default one.",
     ),
@@ -296,16 +296,16 @@ pub(super) static REQUESTS: &[FlagSpec] = &[
     FlagSpec {
         name: "help",
         shorthand: Some('h'),
-        target: Target::Help,
-        standing: Lasting,
+        target: FlagTarget::Help,
+        deprecation: NotDeprecated,
         default: "false",
         help: "Print this help and end.",
     },
     FlagSpec {
         name: "version",
         shorthand: None,
-        target: Target::Version,
-        standing: Lasting,
+        target: FlagTarget::Version,
+        deprecation: NotDeprecated,
         default: "false",
         help: "Print the version and end (raw: all that is known of it); =vX.Y.Z-... sets the version to report instead.",
     },

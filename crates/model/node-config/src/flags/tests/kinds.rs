@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{edit, errors, read, refusal};
+use super::{edit, errors, errors_of, read};
 
 /// `--flag=text` for each text, and the JSON of the result; `None` for a text that is rejected.
 fn table(flag: &str, rows: &[(&str, Option<Value>)]) {
@@ -254,7 +254,7 @@ fn addresses() {
     assert_eq!((errors(&line).len(), line.edits.len(), line.given.len()), (0, 0, 1));
     assert_eq!(edit(&["--address=1.1.1.1", "--address="]), json!("1.1.1.1"));
     assert_eq!(edit(&["--address=1.1.1.1", "--address=2.2.2.2"]), json!("2.2.2.2"));
-    assert!(refusal(&["--address=", "--address=1.1.1.1"]).contains("after an empty one"));
+    assert!(errors_of(&["--address=", "--address=1.1.1.1"]).contains("after an empty one"));
 }
 
 #[test]
@@ -328,7 +328,7 @@ fn memory_reservations() {
     let both = edit(&["--reserved-memory=0:memory=1", "--reserved-memory=1:memory=2"]);
     assert_eq!(both.as_array().map(Vec::len), Some(2));
     assert_eq!(read(&["--reserved-memory="]).edits, []);
-    assert!(refusal(&["--reserved-memory=", "--reserved-memory=0:memory=1"]).contains("empty"));
+    assert!(errors_of(&["--reserved-memory=", "--reserved-memory=0:memory=1"]).contains("empty"));
 }
 
 #[test]

@@ -18,7 +18,7 @@ fn hashes_are_those_of_the_reference() {
 }
 
 #[test]
-fn nothing_but_name_and_image_counts() {
+fn only_name_and_image_change_the_hash() {
     let plain = Container { name: "a".into(), image: "b".into(), ..Container::default() };
     let other = Container { command: vec!["sh".into()], stdin: true, ..plain.clone() };
     assert_eq!(container_hash(&plain), container_hash(&other));

@@ -1,8 +1,8 @@
 //! Sums over containers and the class of service, by table.
 
 use super::{
-    QosClass, ResourceList, ResourceRequirements, Side, computed_qos_class, containers_total,
-    effective_limits, effective_requests, qos_class,
+    QosClass, ResourceList, ResourceRequirements, ResourceSide, computed_qos_class,
+    containers_total, effective_limits, effective_requests, qos_class,
 };
 use crate::Quantity;
 use crate::pod::container::{Container, ContainerRestartPolicy};
@@ -87,7 +87,7 @@ fn limits_take_overhead_only_where_there_is_one() {
 #[test]
 fn a_sum_beyond_all_quantities_does_not_panic() {
     let huge = format!("cpu={}e2147480000", "9".repeat(38));
-    let total = containers_total(&spec(&[&huge, &huge, "cpu=1n"]), Side::Requests);
+    let total = containers_total(&spec(&[&huge, &huge, "cpu=1n"]), ResourceSide::Requests);
     assert_eq!(total.len(), 1);
 }
 

@@ -1,10 +1,10 @@
 //! Sorted maps and points in time.
 
-use super::{Keyed, Timestamp};
+use super::{SortedMap, Timestamp};
 
 #[test]
 fn keyed_keeps_order_and_replaces() {
-    let mut map: Keyed<i32> = [("b", 1), ("a", 2), ("b", 3)].into_iter().collect();
+    let mut map: SortedMap<i32> = [("b", 1), ("a", 2), ("b", 3)].into_iter().collect();
     assert_eq!(map.iter().collect::<Vec<_>>(), [("a", &2), ("b", &3)]);
     map.insert("aa", 4);
     assert_eq!(map.keys().collect::<Vec<_>>(), ["a", "aa", "b"]);
@@ -33,7 +33,7 @@ fn timestamps_read_and_write() {
 }
 
 #[test]
-fn what_is_no_time_is_refused() {
+fn invalid_times_are_refused() {
     for text in [
         "",
         "2026-01-02",

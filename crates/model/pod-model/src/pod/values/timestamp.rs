@@ -8,7 +8,7 @@ use std::fmt;
 use serde::{Serialize, Serializer};
 
 use crate::calendar::{SECONDS_PER_DAY, civil_from_days, days_from_civil, days_in_month};
-use crate::pod::form::{Form, Place, Shape};
+use crate::pod::codec::{DecodeNode, FieldCodec, NodeShape};
 
 /// Seconds since 1970, UTC.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -83,14 +83,14 @@ impl Serialize for Timestamp {
     }
 }
 
-impl Form for Timestamp {
-    fn read(place: &dyn Place) -> Option<Self> {
-        let read = match place.shape() {
-            Shape::Text(text) => Self::parse(text),
+impl FieldCodec for Timestamp {
+    fn read(node: &dyn DecodeNode) -> Option<Self> {
+        let read = match node.shape() {
+            NodeShape::Text(text) => Self::parse(text),
             _ => None,
         };
         if read.is_none() {
-            place.refuse("a time, such as \"2026-01-02T03:04:05Z\"");
+            node.refuse("a time, such as \"2026-01-02T03:04:05Z\"");
         }
         read
     }

@@ -4,7 +4,7 @@
 //! names them is judged as the reference judges it.
 
 use super::NamedReference;
-use crate::pod::form::object;
+use crate::pod::codec::object;
 use crate::pod::values::TextMap;
 
 object! {

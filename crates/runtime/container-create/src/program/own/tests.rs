@@ -5,7 +5,7 @@ use std::path::Path;
 
 use super::*;
 
-fn of(bytes: &[u8]) -> Option<String> {
+fn interpreter_of(bytes: &[u8]) -> Option<String> {
     let read = |offset: u64, length: usize| {
         let from = usize::try_from(offset).unwrap_or(usize::MAX).min(bytes.len());
         bytes[from..from.saturating_add(length).min(bytes.len())].to_vec()
@@ -14,7 +14,7 @@ fn of(bytes: &[u8]) -> Option<String> {
 }
 
 #[test]
-fn interpreters_of_scripts() {
+fn interpreters_of_scripts_are_found() {
     for (script, expected) in [
         (&b"#!/bin/sh\necho"[..], Some("/bin/sh")),
         (b"#! \t /proc/self/exe -x\n", Some("/proc/self/exe")),
@@ -28,7 +28,7 @@ fn interpreters_of_scripts() {
         (b" #!/bin/sh", None),
         (b"", None),
     ] {
-        assert_eq!(of(script).as_deref(), expected, "{script:?}");
+        assert_eq!(interpreter_of(script).as_deref(), expected, "{script:?}");
     }
 }
 
@@ -57,24 +57,27 @@ fn elf(wide: bool, big: bool, path: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn interpreters_of_programs() {
+fn interpreters_of_elf_programs_are_found() {
     for (wide, big) in [(true, false), (false, false), (true, true), (false, true)] {
         let program = elf(wide, big, b"/lib/ld.so\0");
-        assert_eq!(of(&program).as_deref(), Some("/lib/ld.so"), "{wide} {big}");
-        assert_eq!(of(&elf(wide, big, b"\0")), None);
+        assert_eq!(interpreter_of(&program).as_deref(), Some("/lib/ld.so"), "{wide} {big}");
+        assert_eq!(interpreter_of(&elf(wide, big, b"\0")), None);
         for length in 0..200 {
             // Truncated anywhere: no interpreter, and no panic.
-            assert_eq!(of(&program[..length]), None, "{length}");
+            assert_eq!(interpreter_of(&program[..length]), None, "{length}");
         }
     }
     let own = std::fs::read("/proc/self/exe").expect("this test");
-    assert!(of(&own).is_none_or(|path| path.starts_with("/lib")), "as the compiler linked it");
+    assert!(
+        interpreter_of(&own).is_none_or(|path| path.starts_with("/lib")),
+        "as the compiler linked it"
+    );
 }
 
 #[test]
-fn every_way_to_a_program_is_seen() {
-    let bed = tempfile::tempdir().expect("a folder");
-    let at = |name: &str| bed.path().join(name);
+fn every_path_that_leads_to_the_runtime_is_recognised() {
+    let test_dir = tempfile::tempdir().expect("a folder");
+    let at = |name: &str| test_dir.path().join(name);
     let own = FileIdentity::of_this_program().expect("an identity");
     let text = |path: &Path| path.to_str().expect("text").to_owned();
     symlink("/proc/self/exe", at("link")).expect("linked");

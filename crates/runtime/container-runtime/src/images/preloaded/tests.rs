@@ -5,8 +5,8 @@ use image_store::{Limits, Platform};
 use super::*;
 
 /// A handmade OCI layout of an image without layers.
-fn layout(folder: &Path, name: &str) {
-    let blobs = folder.join("blobs/sha256");
+fn layout(dir: &Path, name: &str) {
+    let blobs = dir.join("blobs/sha256");
     fs::create_dir_all(&blobs).unwrap();
     let put = |text: String| {
         let digest = image_store::Digest::of(text.as_bytes()).to_string();
@@ -31,12 +31,12 @@ fn layout(folder: &Path, name: &str) {
             "size":{},"annotations":{{"io.containerd.image.name":"{name}"}}}}]}}"#,
         manifest.0, manifest.1
     );
-    fs::write(folder.join("index.json"), index).unwrap();
-    fs::write(folder.join("oci-layout"), r#"{"imageLayoutVersion":"1.0.0"}"#).unwrap();
+    fs::write(dir.join("index.json"), index).unwrap();
+    fs::write(dir.join("oci-layout"), r#"{"imageLayoutVersion":"1.0.0"}"#).unwrap();
 }
 
 #[test]
-fn a_folder_is_imported_and_kept_and_what_is_wrong_is_told() {
+fn a_dir_is_imported_and_pinned_and_errors_are_returned() {
     let place = tempfile::tempdir().unwrap();
     let images = place.path().join("images");
     fs::create_dir(&images).unwrap();
@@ -45,11 +45,11 @@ fn a_folder_is_imported_and_kept_and_what_is_wrong_is_told() {
     fs::write(images.join(".hidden"), "nonsense").unwrap();
     std::os::unix::fs::symlink("broken.tar", images.join("link.tar")).unwrap();
     let store =
-        Store::open(&place.path().join("store"), Limits::default(), Platform::host()).unwrap();
+        ImageStore::open(&place.path().join("store"), Limits::default(), Platform::host()).unwrap();
     for _ in 0..2 {
-        let problems = import(&store, &images).unwrap();
-        assert_eq!(problems.len(), 1, "{problems:?}");
-        assert!(problems[0].contains("broken.tar"), "{problems:?}");
+        let errors = import(&store, &images).unwrap();
+        assert_eq!(errors.len(), 1, "{errors:?}");
+        assert!(errors[0].contains("broken.tar"), "{errors:?}");
         let record = store.image("registry.test/one:1").unwrap();
         assert!(record.preloaded);
         store.collect().unwrap();
@@ -64,7 +64,7 @@ fn golden_record_on_disk() {
           "version": 1,
           "files": {"/images/a.tar": {"size": 1, "changed": [2, 3], "images": ["sha256:1"]}}
         }"#;
-    let record: Note = serde_json::from_str(text).unwrap();
+    let record: PreloadedFiles = serde_json::from_str(text).unwrap();
     let expected: serde_json::Value = serde_json::from_str(text).unwrap();
     assert_eq!(serde_json::to_value(&record).unwrap(), expected);
 }

@@ -8,8 +8,8 @@ fn auth(change: impl FnOnce(&mut v1::AuthConfig)) -> v1::AuthConfig {
     auth
 }
 
-fn password(user: &str, password: &str) -> Credentials {
-    Credentials::Password { user: user.into(), password: password.into() }
+fn password(user: &str, password: &str) -> RegistryCredentials {
+    RegistryCredentials::Password { user: user.into(), password: password.into() }
 }
 
 #[test]
@@ -22,10 +22,10 @@ fn credentials_come_in_four_forms() {
     assert_eq!(of(&named), password("u", "p"));
     assert_eq!(of(&auth(|auth| auth.auth = "dTpwOnE=".into())), password("u", "p:q"));
     let identity = of(&auth(|auth| auth.identity_token = "i".into()));
-    assert_eq!(identity, Credentials::Identity { token: "i".into() });
+    assert_eq!(identity, RegistryCredentials::Identity { token: "i".into() });
     let token = of(&auth(|auth| auth.registry_token = "t".into()));
-    assert_eq!(token, Credentials::Token { token: "t".into() });
-    assert_eq!(of(&auth(|_| ())), Credentials::None);
+    assert_eq!(token, RegistryCredentials::Token { token: "t".into() });
+    assert_eq!(of(&auth(|_| ())), RegistryCredentials::None);
     assert_eq!(login(None).unwrap(), Login::default());
     for wrong in ["%%", "dXNlcg=="] {
         let wrong = auth(|auth| auth.auth = wrong.into());

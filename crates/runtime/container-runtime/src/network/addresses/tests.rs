@@ -11,7 +11,7 @@ fn ip(text: &str) -> IpAddr {
 }
 
 #[test]
-fn a_range_knows_its_gateway_and_what_it_contains() {
+fn a_range_has_a_gateway_and_contains_its_addresses() {
     let range = subnet("10.88.3.7/16");
     assert_eq!(range.to_string(), "10.88.0.0/16");
     assert_eq!(range.gateway(), ip("10.88.0.1"));
@@ -23,14 +23,14 @@ fn a_range_knows_its_gateway_and_what_it_contains() {
 }
 
 #[test]
-fn texts_that_are_no_ranges_are_refused() {
+fn invalid_ranges_are_refused() {
     for text in ["", "10.88.0.0", "10.88.0.0/31", "10.88/16", "a/8", "fd00::/127", "1.2.3.4/x"] {
         assert!(text.parse::<Subnet>().is_err(), "{text:?}");
     }
 }
 
 #[test]
-fn addresses_go_round_and_skip_what_is_taken() {
+fn addresses_are_assigned_round_robin_and_taken_ones_are_skipped() {
     let range = subnet("10.0.0.0/29");
     let mut taken = BTreeSet::new();
     let mut last = None;

@@ -16,7 +16,7 @@ use super::INSIDE;
 #[cfg(test)]
 mod tests;
 
-type Result<T> = std::result::Result<T, netlink::Error>;
+type Result<T> = std::result::Result<T, netlink::NetlinkError>;
 
 /// Sysctls by which another sender changes a link's addresses and routes. Duplicate address
 /// detection is among them: the host reaches no pod by IPv6 while the bridge's address is
@@ -78,9 +78,9 @@ fn of_inside(sysctls: &BTreeMap<String, String>, has_ipv6: bool) -> Vec<Setting>
 fn write_all(settings: &[Setting]) -> Result<()> {
     for (name, value) in settings {
         let path = Path::new("/proc/sys/net").join(name);
-        let failed = |error: std::io::Error| netlink::Error::Invalid {
-            doing: format!("writing {value} to {}", path.display()),
-            why: error.to_string(),
+        let failed = |error: std::io::Error| netlink::NetlinkError::Invalid {
+            operation: format!("writing {value} to {}", path.display()),
+            reason: error.to_string(),
         };
         match fs::read_to_string(&path) {
             Ok(present) if present.trim() == *value => {}

@@ -11,7 +11,7 @@ const BRIDGE: &str = "keelson pods";
 const POD: &str = "keelson pod ";
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Owner<'a> {
+pub(super) enum LinkOwner<'a> {
     ThisRoot,
     /// Another root, with its id.
     Root(&'a str),
@@ -27,26 +27,26 @@ pub(super) fn pod_alias(sandbox: &str, id: &str) -> String {
     format!("{POD}{sandbox} of {id}")
 }
 
-pub(super) fn of_bridge<'a>(name: &str, alias: &'a str, id: &str) -> Owner<'a> {
+pub(super) fn of_bridge<'a>(name: &str, alias: &'a str, id: &str) -> LinkOwner<'a> {
     match alias.strip_prefix(BRIDGE) {
-        Some("") => Owner::ThisRoot,
-        Some(rest) => rest.strip_prefix(" of ").map_or(Owner::NoRoot, |owner| of_id(owner, id)),
-        None if alias.is_empty() && name.starts_with("keel") => Owner::ThisRoot,
-        None => Owner::NoRoot,
+        Some("") => LinkOwner::ThisRoot,
+        Some(rest) => rest.strip_prefix(" of ").map_or(LinkOwner::NoRoot, |owner| of_id(owner, id)),
+        None if alias.is_empty() && name.starts_with("keel") => LinkOwner::ThisRoot,
+        None => LinkOwner::NoRoot,
     }
 }
 
 /// The owner of a pod's veth pair on a bridge of this root.
-pub(super) fn of_pod<'a>(alias: &'a str, id: &str) -> Owner<'a> {
+pub(super) fn of_pod<'a>(alias: &'a str, id: &str) -> LinkOwner<'a> {
     match alias.strip_prefix(POD).map(|rest| rest.split_once(" of ")) {
         Some(Some((_, owner))) => of_id(owner, id),
-        Some(None) => Owner::ThisRoot,
-        None => Owner::NoRoot,
+        Some(None) => LinkOwner::ThisRoot,
+        None => LinkOwner::NoRoot,
     }
 }
 
-fn of_id<'a>(owner: &'a str, id: &str) -> Owner<'a> {
-    if owner == id { Owner::ThisRoot } else { Owner::Root(owner) }
+fn of_id<'a>(owner: &'a str, id: &str) -> LinkOwner<'a> {
+    if owner == id { LinkOwner::ThisRoot } else { LinkOwner::Root(owner) }
 }
 
 #[cfg(test)]
@@ -57,18 +57,18 @@ mod tests {
     fn links_belong_to_the_root_that_wrote_their_alias() {
         let bridge = |name, alias| of_bridge(name, alias, "a1");
         let (own, other) = (bridge_alias("a1"), bridge_alias("b2"));
-        assert_eq!(bridge("keelson0", &own), Owner::ThisRoot);
-        assert_eq!(bridge("keelson0", &other), Owner::Root("b2"));
-        assert_eq!(bridge("keelson0", "keelson pods"), Owner::ThisRoot);
-        assert_eq!(bridge("keel-a1", ""), Owner::ThisRoot);
-        assert_eq!(bridge("br0", ""), Owner::NoRoot);
-        assert_eq!(bridge("keelson0", "of the office"), Owner::NoRoot);
-        assert_eq!(bridge("keelson0", "keelson podsy"), Owner::NoRoot);
+        assert_eq!(bridge("keelson0", &own), LinkOwner::ThisRoot);
+        assert_eq!(bridge("keelson0", &other), LinkOwner::Root("b2"));
+        assert_eq!(bridge("keelson0", "keelson pods"), LinkOwner::ThisRoot);
+        assert_eq!(bridge("keel-a1", ""), LinkOwner::ThisRoot);
+        assert_eq!(bridge("br0", ""), LinkOwner::NoRoot);
+        assert_eq!(bridge("keelson0", "of the office"), LinkOwner::NoRoot);
+        assert_eq!(bridge("keelson0", "keelson podsy"), LinkOwner::NoRoot);
         let pod = |alias| of_pod(alias, "a1");
         let (own, other) = (pod_alias("5a", "a1"), pod_alias("5a", "b2"));
-        assert_eq!(pod(&own), Owner::ThisRoot);
-        assert_eq!(pod(&other), Owner::Root("b2"));
-        assert_eq!(pod("keelson pod 5a"), Owner::ThisRoot);
-        assert_eq!(pod(""), Owner::NoRoot);
+        assert_eq!(pod(&own), LinkOwner::ThisRoot);
+        assert_eq!(pod(&other), LinkOwner::Root("b2"));
+        assert_eq!(pod("keelson pod 5a"), LinkOwner::ThisRoot);
+        assert_eq!(pod(""), LinkOwner::NoRoot);
     }
 }

@@ -4,7 +4,7 @@ use cri_wire::v1;
 use serde_json::{Map, Value, json};
 
 use super::super::PodNetwork;
-use crate::failure::{Failure, Result};
+use crate::failure::{CriError, Result};
 
 /// `CNI_ARGS`, by name.
 pub(super) fn pairs(pod: &PodNetwork) -> Vec<[String; 2]> {
@@ -101,7 +101,7 @@ fn rate(key: &str, text: &str) -> Result<u64> {
     });
     match value {
         Some(value) if (1000..=1_000_000_000_000_000).contains(&value) => Ok(value),
-        _ => Err(Failure::plain(format!(
+        _ => Err(CriError::plain(format!(
             "reading pod bandwidth annotations: {key} is {text:?}; expected a rate from 1k to 1P"
         ))),
     }

@@ -10,16 +10,16 @@
 use std::path::Path;
 
 use base64::Engine as _;
-use cni_documents::Configuration;
+use cni_documents::NetworkConfigList;
 use cri_wire::v1;
 use serde_json::{Map, Value, json};
 
 use super::{Cni, INSIDE, PodNetwork, plugin};
 use crate::durable;
-use crate::failure::{Doing as _, Failure, Result, blocking};
+use crate::failure::{CallContext as _, CriError, Result, blocking};
 use crate::records::NetworkRecord;
 
-const LARGEST_RESULT: u64 = 4 << 20;
+const MAX_RESULT_SIZE: u64 = 4 << 20;
 
 impl Cni {
     /// `known` are the sandboxes whose networks are valid.
@@ -36,23 +36,27 @@ impl Cni {
             }
         };
         // Other runtimes have attachments in it that are not known here.
-        if configuration.is_garbage_kept {
+        if configuration.gc_disabled {
             tracing::debug!(network = configuration.name, "its configuration forbids to collect");
             return;
         }
         if let Err(failure) = self.remove_stale(&configuration, known).await {
             tracing::warn!(%failure, "tearing down networks of unknown pods");
         }
-        self.tell_valid(&configuration, known).await;
+        self.send_valid_attachments(&configuration, known).await;
     }
 
-    async fn remove_stale(&self, configuration: &Configuration, known: &[String]) -> Result<()> {
-        let folder = self.settings.results.clone();
-        for name in blocking(move || durable::names_in(&folder)).await? {
+    async fn remove_stale(
+        &self,
+        configuration: &NetworkConfigList,
+        known: &[String],
+    ) -> Result<()> {
+        let dir = self.settings.results.clone();
+        for name in blocking(move || durable::names_in(&dir)).await? {
             let path = self.settings.results.join(name);
-            let read = blocking(move || read_kept(&path)).await;
+            let read = blocking(move || read_cached_result(&path)).await;
             let (network, pod, record) = match read {
-                Ok(kept) => kept,
+                Ok(cached_result) => cached_result,
                 Err(failure) => {
                     tracing::debug!(%failure, "a file among the CNI results");
                     continue;
@@ -69,8 +73,8 @@ impl Cni {
         Ok(())
     }
 
-    async fn tell_valid(&self, configuration: &Configuration, known: &[String]) {
-        if !configuration.at_least((1, 1, 0)) {
+    async fn send_valid_attachments(&self, configuration: &NetworkConfigList, known: &[String]) {
+        if !configuration.version_at_least((1, 1, 0)) {
             return;
         }
         let valid: Vec<Value> = known
@@ -86,7 +90,7 @@ impl Cni {
                 input.insert(name.to_owned(), Value::Array(valid.clone()));
             }
             let input = Value::Object(input).to_string().into_bytes();
-            let call = plugin::Call { command: "GC", kind: &entry.kind, pod: None, input };
+            let call = plugin::PluginCall { command: "GC", kind: &entry.kind, pod: None, input };
             if let Err(failure) = plugin::run(&self.settings, &call).await {
                 // Most plugins do not support GC yet.
                 tracing::debug!(%failure, "a CNI plugin did not collect its garbage");
@@ -96,15 +100,17 @@ impl Cni {
 }
 
 /// A kept result: the network's name, and what its DEL needs.
-fn read_kept(path: &Path) -> Result<(String, PodNetwork, NetworkRecord)> {
-    let wrong = |why: &str| Failure::plain(format!("{}: {why}", path.display()));
+fn read_cached_result(path: &Path) -> Result<(String, PodNetwork, NetworkRecord)> {
+    let wrong = |why: &str| CriError::plain(format!("{}: {why}", path.display()));
     let size = std::fs::metadata(path).doing(format!("looking at {}", path.display()))?.len();
-    if size > LARGEST_RESULT {
+    if size > MAX_RESULT_SIZE {
         return Err(wrong("is too large for a CNI result"));
     }
     let bytes = std::fs::read(path).doing(format!("reading {}", path.display()))?;
-    let kept: Value = serde_json::from_slice(&bytes).map_err(|error| wrong(&error.to_string()))?;
-    let text = |name: &str| kept.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
+    let cached_result: Value =
+        serde_json::from_slice(&bytes).map_err(|error| wrong(&error.to_string()))?;
+    let text =
+        |name: &str| cached_result.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
     if text("kind") != "cniCacheV1" || text("ifName") != INSIDE || text("containerId").is_empty() {
         return Err(wrong("is no kept result of ours"));
     }
@@ -112,7 +118,7 @@ fn read_kept(path: &Path) -> Result<(String, PodNetwork, NetworkRecord)> {
         .decode(text("config"))
         .map_err(|_| wrong("its config is not in base 64"))?;
     let argument = |wanted: &str| {
-        let pairs = kept.get("cniArgs").and_then(Value::as_array).into_iter().flatten();
+        let pairs = cached_result.get("cniArgs").and_then(Value::as_array).into_iter().flatten();
         let mut pairs = pairs.filter_map(Value::as_array);
         let found = pairs.find(|pair| pair.first().and_then(Value::as_str) == Some(wanted));
         found.and_then(|pair| pair.get(1)?.as_str()).unwrap_or_default().to_owned()
@@ -124,21 +130,25 @@ fn read_kept(path: &Path) -> Result<(String, PodNetwork, NetworkRecord)> {
             namespace: argument("K8S_POD_NAMESPACE"),
             attempt: 0,
         }),
-        port_mappings: ports(&kept),
+        port_mappings: ports(&cached_result),
         ..Default::default()
     };
     let record = NetworkRecord {
         namespace: text("netns"),
         cni_configuration: configuration,
-        cni_result: kept.get("result").map(ToString::to_string).unwrap_or_default().into_bytes(),
+        cni_result: cached_result
+            .get("result")
+            .map(ToString::to_string)
+            .unwrap_or_default()
+            .into_bytes(),
         ..Default::default()
     };
     Ok((text("networkName"), PodNetwork { sandbox: text("containerId"), config }, record))
 }
 
 /// The host ports, which the portmap plugin needs again for DEL.
-fn ports(kept: &Value) -> Vec<v1::PortMapping> {
-    let listed = kept.pointer("/capabilityArgs/portMappings").and_then(Value::as_array);
+fn ports(cached_result: &Value) -> Vec<v1::PortMapping> {
+    let listed = cached_result.pointer("/capabilityArgs/portMappings").and_then(Value::as_array);
     let number = |port: &Value, name: &str| {
         port.get(name).and_then(Value::as_i64).and_then(|n| i32::try_from(n).ok()).unwrap_or(0)
     };

@@ -22,14 +22,14 @@ use tokio::process::Command;
 use super::super::{INSIDE, PodNetwork};
 use super::{CniSettings, arguments};
 use crate::durable;
-use crate::failure::{Doing as _, Failure, Result, blocking};
+use crate::failure::{CallContext as _, CriError, Result, blocking};
 
 /// The limit of a plugin's output.
-const LARGEST_ANSWER: u64 = 1 << 20;
+const MAX_ANSWER_SIZE: u64 = 1 << 20;
 /// The interval at which an earlier server's plugin is checked.
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
-pub(super) struct Call<'a> {
+pub(super) struct PluginCall<'a> {
     pub(super) command: &'static str,
     pub(super) kind: &'a str,
     /// The pod and the path of its namespace.
@@ -37,7 +37,7 @@ pub(super) struct Call<'a> {
     pub(super) input: Vec<u8>,
 }
 
-pub(super) async fn run(settings: &CniSettings, call: &Call<'_>) -> Result<Vec<u8>> {
+pub(super) async fn run(settings: &CniSettings, call: &PluginCall<'_>) -> Result<Vec<u8>> {
     let program = find(settings, call.kind)?;
     let what = format!("plugin {} {}", call.kind, call.command);
     let mut command = Command::new(&program);
@@ -58,7 +58,7 @@ pub(super) async fn run(settings: &CniSettings, call: &Call<'_>) -> Result<Vec<u
             .env("CNI_NETNS", namespace)
             .env("CNI_IFNAME", INSIDE)
             .env("CNI_ARGS", arguments::text(pod))
-            .stdin(locked_input(settings, call, &pod.sandbox).await.doing(&what)?);
+            .stdin(lock_input(settings, call, &pod.sandbox).await.doing(&what)?);
     }
     let work = async {
         let mut child = command.spawn()?;
@@ -78,20 +78,20 @@ pub(super) async fn run(settings: &CniSettings, call: &Call<'_>) -> Result<Vec<u
         Ok(outcome) => outcome.doing(format!("{what}: running {}", program.display()))?,
         Err(_) => {
             let text = format!("{what}: not done after {:?}; it was killed", settings.deadline);
-            return Err(Failure::new(tonic::Code::DeadlineExceeded, text));
+            return Err(CriError::new(tonic::Code::DeadlineExceeded, text));
         }
     };
     if status.success() {
         return Ok(output);
     }
-    Err(Failure::plain(format!("{what} failed: {}", refusal(&output, &errors, status))))
+    Err(CriError::plain(format!("{what} failed: {}", plugin_error(&output, &errors, status))))
 }
 
 /// The input as a locked file. Waits for a plugin that still holds the previous one.
-async fn locked_input(settings: &CniSettings, call: &Call<'_>, sandbox: &str) -> Result<File> {
-    let (folder, path) = (settings.calls.clone(), settings.calls.join(sandbox));
+async fn lock_input(settings: &CniSettings, call: &PluginCall<'_>, sandbox: &str) -> Result<File> {
+    let (dir, path) = (settings.calls.clone(), settings.calls.join(sandbox));
     let mut file = blocking(move || {
-        durable::make_folder(&folder)?;
+        durable::make_dir(&dir)?;
         File::options()
             .read(true)
             .write(true)
@@ -109,7 +109,7 @@ async fn locked_input(settings: &CniSettings, call: &Call<'_>, sandbox: &str) ->
     };
     if tokio::time::timeout(settings.deadline, waiting).await.is_err() {
         let text = format!("a plugin of a former server works on {sandbox} still");
-        return Err(Failure::new(tonic::Code::DeadlineExceeded, text));
+        return Err(CriError::new(tonic::Code::DeadlineExceeded, text));
     }
     let input = call.input.clone();
     blocking(move || {
@@ -129,7 +129,7 @@ fn write_again(file: &mut File, bytes: &[u8]) -> std::io::Result<()> {
 async fn limited(stream: Option<impl tokio::io::AsyncRead + Unpin>) -> std::io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     if let Some(mut stream) = stream {
-        (&mut stream).take(LARGEST_ANSWER).read_to_end(&mut bytes).await?;
+        (&mut stream).take(MAX_ANSWER_SIZE).read_to_end(&mut bytes).await?;
         // The rest is read and dropped, so that the plugin does not block on its own output.
         tokio::io::copy(&mut stream, &mut tokio::io::sink()).await?;
     }
@@ -137,7 +137,7 @@ async fn limited(stream: Option<impl tokio::io::AsyncRead + Unpin>) -> std::io::
 }
 
 /// Plugins report errors as JSON on standard output.
-fn refusal(output: &[u8], errors: &[u8], status: std::process::ExitStatus) -> String {
+fn plugin_error(output: &[u8], errors: &[u8], status: std::process::ExitStatus) -> String {
     let error: Value = serde_json::from_slice(output).unwrap_or_default();
     let text = |name: &str| error.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
     let (message, details) = (text("msg"), text("details"));
@@ -145,19 +145,20 @@ fn refusal(output: &[u8], errors: &[u8], status: std::process::ExitStatus) -> St
         (false, true) => message,
         (false, false) => format!("{message}; {details}"),
         (true, _) => {
-            let said = String::from_utf8_lossy(errors);
-            let said: String = said.trim().chars().take(1000).collect();
-            if said.is_empty() { status.to_string() } else { format!("{status}: {said}") }
+            let stderr_text = String::from_utf8_lossy(errors);
+            let stderr_text: String = stderr_text.trim().chars().take(1000).collect();
+            if stderr_text.is_empty() {
+                status.to_string()
+            } else {
+                format!("{status}: {stderr_text}")
+            }
         }
     }
 }
 
 pub(super) fn find(settings: &CniSettings, kind: &str) -> Result<PathBuf> {
-    settings.plugins.iter().map(|folder| folder.join(kind)).find(|path| path.is_file()).ok_or_else(
-        || {
-            let folders: Vec<_> =
-                settings.plugins.iter().map(|folder| folder.display().to_string()).collect();
-            Failure::plain(format!("CNI plugin {kind:?} is in none of {}", folders.join(", ")))
-        },
-    )
+    settings.plugins.iter().map(|dir| dir.join(kind)).find(|path| path.is_file()).ok_or_else(|| {
+        let dirs: Vec<_> = settings.plugins.iter().map(|dir| dir.display().to_string()).collect();
+        CriError::plain(format!("CNI plugin {kind:?} is in none of {}", dirs.join(", ")))
+    })
 }

@@ -35,19 +35,19 @@ fn record(text: &str) -> NetworkRecord {
     }
 }
 
-fn settings(folder: &Path) -> CniSettings {
+fn settings(dir: &Path) -> CniSettings {
     CniSettings {
-        configurations: folder.join("net.d"),
-        plugins: vec![folder.to_owned()],
-        results: folder.join("results"),
+        configurations: dir.join("net.d"),
+        plugins: vec![dir.to_owned()],
+        results: dir.join("results"),
         deadline: Duration::from_secs(5),
-        calls: folder.join("calls"),
+        calls: dir.join("calls"),
         collect_garbage: false,
     }
 }
 
-fn plugin(folder: &Path, name: &str, script: &str) {
-    let path = folder.join(name);
+fn plugin(dir: &Path, name: &str, script: &str) {
+    let path = dir.join(name);
     std::fs::write(&path, format!("#!/bin/sh\n{script}\n")).unwrap();
     std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
 }
@@ -65,7 +65,7 @@ fn wrong_configurations_are_refused_with_a_reason() {
         (r#"{"name":"a","plugins":{}}"#, "no list"),
         (r#"{"name":"a","plugins":[{"type":"../sh"}]}"#, "plain name"),
     ] {
-        let failure = Configuration::parse("x", text.as_bytes()).unwrap_err();
+        let failure = NetworkConfigList::parse("x", text.as_bytes()).unwrap_err();
         assert!(failure.to_string().contains(why), "{text}: {failure}");
     }
 }
@@ -170,7 +170,7 @@ async fn an_unreadable_configuration_is_logged_once_also_where_a_later_one_serve
 
 #[test]
 fn a_plugin_reads_its_fields_the_previous_result_and_the_capabilities_it_asked_for() {
-    let list = Configuration::parse("x", LIST.as_bytes()).unwrap();
+    let list = NetworkConfigList::parse("x", LIST.as_bytes()).unwrap();
     let capabilities = arguments::capabilities(&pod()).unwrap();
     let read = |at: usize, previous: Option<&Value>| -> Value {
         serde_json::from_slice(&list.plugins[at].input(&list, previous, &capabilities)).unwrap()
@@ -186,7 +186,7 @@ fn a_plugin_reads_its_fields_the_previous_result_and_the_capabilities_it_asked_f
 }
 
 #[test]
-fn addresses_are_those_of_the_pods_own_link() {
+fn only_addresses_of_the_pods_interface_are_used() {
     let of = |text: &str| addresses_of(text.as_bytes(), "eth0").map_err(|error| error.to_string());
     let links = r#""interfaces":[{"name":"cni0"},{"name":"eth0","sandbox":"/n"}]"#;
     let both = format!(
@@ -219,29 +219,25 @@ fn bandwidths_are_quantities_within_limits() {
 
 #[tokio::test]
 async fn add_passes_results_on_and_delete_goes_backwards() {
-    let folder = tempfile::tempdir().unwrap();
-    let log = folder.path().join("log").display().to_string();
+    let dir = tempfile::tempdir().unwrap();
+    let log = dir.path().join("log").display().to_string();
     let script = |name: &str, answer: &str| {
         format!(
             "cat >{log}.{name}.$CNI_COMMAND; echo $CNI_COMMAND {name} $CNI_CONTAINERID $CNI_IFNAME \
              $CNI_ARGS >>{log}; [ $CNI_COMMAND = DEL ] || echo '{answer}'"
         )
     };
-    plugin(folder.path(), "first", &script("first", r#"{"ips":[{"address":"10.1.0.2/24"}]}"#));
-    plugin(
-        folder.path(),
-        "second",
-        &script("second", r#"{"ips":[{"address":"10.1.0.2/24"}],"x":1}"#),
-    );
-    let cni = Cni::new(settings(folder.path()));
+    plugin(dir.path(), "first", &script("first", r#"{"ips":[{"address":"10.1.0.2/24"}]}"#));
+    plugin(dir.path(), "second", &script("second", r#"{"ips":[{"address":"10.1.0.2/24"}],"x":1}"#));
+    let cni = Cni::new(settings(dir.path()));
     let mut record = record(LIST);
     record.cni_result = cni.add(&pod(), &record).await.unwrap();
     assert_eq!(addresses_of(&record.cni_result, "eth0").unwrap(), ["10.1.0.2"]);
-    let kept = folder.path().join("results/pods-abc-eth0");
-    let cached: Value = serde_json::from_slice(&std::fs::read(&kept).unwrap()).unwrap();
+    let cached_result = dir.path().join("results/pods-abc-eth0");
+    let cached: Value = serde_json::from_slice(&std::fs::read(&cached_result).unwrap()).unwrap();
     assert_eq!((&cached["kind"], &cached["result"]["x"]), (&json!("cniCacheV1"), &json!(1)));
     cni.remove(&pod(), &record).await.unwrap();
-    assert!(!kept.exists());
+    assert!(!cached_result.exists());
     let lines = std::fs::read_to_string(&log).unwrap();
     let order: Vec<String> =
         lines.lines().map(|line| line.split(' ').take(2).collect::<Vec<_>>().join(" ")).collect();
@@ -253,66 +249,66 @@ async fn add_passes_results_on_and_delete_goes_backwards() {
 }
 
 #[tokio::test]
-async fn a_failed_add_tells_the_plugins_words_and_is_undone_as_a_whole() {
-    let folder = tempfile::tempdir().unwrap();
-    let log = folder.path().join("log").display().to_string();
-    plugin(folder.path(), "first", &format!("echo $CNI_COMMAND >>{log}; echo '{{}}'"));
+async fn a_failed_add_returns_the_plugins_error_and_is_rolled_back() {
+    let dir = tempfile::tempdir().unwrap();
+    let log = dir.path().join("log").display().to_string();
+    plugin(dir.path(), "first", &format!("echo $CNI_COMMAND >>{log}; echo '{{}}'"));
     let refuse = r#"[ $CNI_COMMAND = DEL ] || { echo '{"code":7,"msg":"no room","details":"at all"}'; exit 1; }"#;
-    plugin(folder.path(), "second", refuse);
-    let cni = Cni::new(settings(folder.path()));
+    plugin(dir.path(), "second", refuse);
+    let cni = Cni::new(settings(dir.path()));
     let failure = cni.add(&pod(), &record(LIST)).await.unwrap_err();
     assert_eq!(failure.text, "plugin second ADD failed: no room; at all");
-    cni.undo(&pod(), &record(LIST)).await.unwrap();
+    cni.teardown(&pod(), &record(LIST)).await.unwrap();
     assert_eq!(std::fs::read_to_string(&log).unwrap(), "ADD\nDEL\n");
 }
 
 /// What a failed set-up left is not forgotten when its DEL fails too.
 #[tokio::test]
 async fn a_half_made_network_is_undone_when_the_plugin_or_the_configuration_is_mended() {
-    let folder = tempfile::tempdir().unwrap();
-    let here = folder.path().display().to_string();
+    let dir = tempfile::tempdir().unwrap();
+    let here = dir.path().display().to_string();
     let script = format!(
         "input=$(cat); [ -e {here}/works ] || case $input in *mended*) ;; *) exit 1;; esac"
     );
-    plugin(folder.path(), "first", &script);
-    plugin(folder.path(), "second", "true");
-    let cni = Cni::new(settings(folder.path()));
-    assert!(cni.undo(&pod(), &record(LIST)).await.is_err(), "it was taken for undone");
+    plugin(dir.path(), "first", &script);
+    plugin(dir.path(), "second", "true");
+    let cni = Cni::new(settings(dir.path()));
+    assert!(cni.teardown(&pod(), &record(LIST)).await.is_err(), "it was taken for undone");
     // The configuration of another network is not used.
-    std::fs::create_dir(folder.path().join("net.d")).unwrap();
-    let place = folder.path().join("net.d/10-pods.conflist");
+    std::fs::create_dir(dir.path().join("net.d")).unwrap();
+    let place = dir.path().join("net.d/10-pods.conflist");
     let mended = LIST.replace(r#""own":1"#, r#""own":"mended""#);
     std::fs::write(&place, mended.replace(r#""pods""#, r#""others""#)).unwrap();
-    assert!(cni.undo(&pod(), &record(LIST)).await.is_err(), "by another network");
+    assert!(cni.teardown(&pod(), &record(LIST)).await.is_err(), "by another network");
     std::fs::write(&place, &mended).unwrap();
-    cni.undo(&pod(), &record(LIST)).await.unwrap();
+    cni.teardown(&pod(), &record(LIST)).await.unwrap();
     // A complete set-up is torn down as it was made.
     let whole = NetworkRecord { complete: true, ..record(LIST) };
-    assert!(cni.undo(&pod(), &whole).await.is_err());
-    std::fs::write(folder.path().join("works"), "").unwrap();
-    cni.undo(&pod(), &whole).await.unwrap();
+    assert!(cni.teardown(&pod(), &whole).await.is_err());
+    std::fs::write(dir.path().join("works"), "").unwrap();
+    cni.teardown(&pod(), &whole).await.unwrap();
 }
 
 #[test]
-fn a_plugin_that_is_not_there_is_missed_before_anything_is_begun() {
-    let folder = tempfile::tempdir().unwrap();
-    let cni = Cni::new(settings(folder.path()));
-    let list = Configuration::parse("x", LIST.as_bytes()).unwrap();
-    plugin(folder.path(), "first", "true");
+fn a_missing_plugin_is_an_error_before_any_plugin_runs() {
+    let dir = tempfile::tempdir().unwrap();
+    let cni = Cni::new(settings(dir.path()));
+    let list = NetworkConfigList::parse("x", LIST.as_bytes()).unwrap();
+    plugin(dir.path(), "first", "true");
     let failure = cni.find_plugins(&list).unwrap_err();
     assert!(failure.text.contains(r#""second" is in none of"#), "{failure}");
-    plugin(folder.path(), "second", "true");
+    plugin(dir.path(), "second", "true");
     cni.find_plugins(&list).unwrap();
 }
 
 #[tokio::test]
-async fn a_plugin_sees_our_environment_and_of_cni_only_what_it_is_told() {
-    let folder = tempfile::tempdir().unwrap();
-    let seen = folder.path().join("seen");
-    plugin(folder.path(), "first", &format!("cat >/dev/null; env >{}", seen.display()));
-    let settings = settings(folder.path());
+async fn a_plugin_gets_our_environment_and_no_other_cni_variables() {
+    let dir = tempfile::tempdir().unwrap();
+    let seen = dir.path().join("seen");
+    plugin(dir.path(), "first", &format!("cat >/dev/null; env >{}", seen.display()));
+    let settings = settings(dir.path());
     let (pod, input) = (pod(), b"{}".to_vec());
-    let call = plugin::Call { command: "DEL", kind: "first", pod: Some((&pod, "/n")), input };
+    let call = plugin::PluginCall { command: "DEL", kind: "first", pod: Some((&pod, "/n")), input };
     plugin::run(&settings, &call).await.unwrap();
     let seen = std::fs::read_to_string(&seen).unwrap();
     let ours: Vec<String> = std::env::vars()
@@ -328,32 +324,32 @@ async fn a_plugin_sees_our_environment_and_of_cni_only_what_it_is_told() {
 }
 
 #[tokio::test]
-async fn a_plugin_that_hangs_is_killed_and_one_that_floods_is_cut() {
-    let folder = tempfile::tempdir().unwrap();
-    let mut settings = settings(folder.path());
+async fn a_hanging_plugin_is_killed_and_a_flooding_one_is_stopped() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut settings = settings(dir.path());
     settings.deadline = Duration::from_millis(300);
-    plugin(folder.path(), "first", "exec sleep 100");
-    plugin(folder.path(), "second", "true");
+    plugin(dir.path(), "first", "exec sleep 100");
+    plugin(dir.path(), "second", "true");
     let failure = Cni::new(settings.clone()).add(&pod(), &record(LIST)).await.unwrap_err();
     assert_eq!(failure.code, tonic::Code::DeadlineExceeded, "{failure}");
     settings.deadline = Duration::from_secs(20);
-    plugin(folder.path(), "first", "head -c 5000000 /dev/zero");
+    plugin(dir.path(), "first", "head -c 5000000 /dev/zero");
     let failure = Cni::new(settings).add(&pod(), &record(LIST)).await.unwrap_err();
     assert!(failure.text.contains("its result"), "{failure}");
 }
 
 #[tokio::test]
-async fn what_a_former_servers_plugin_does_is_waited_for() {
-    let folder = tempfile::tempdir().unwrap();
-    let log = folder.path().join("log").display().to_string();
+async fn a_plugin_of_a_previous_server_is_waited_for() {
+    let dir = tempfile::tempdir().unwrap();
+    let log = dir.path().join("log").display().to_string();
     for name in ["first", "second"] {
-        plugin(folder.path(), name, &format!("cat >/dev/null; echo $CNI_COMMAND >>{log}"));
+        plugin(dir.path(), name, &format!("cat >/dev/null; echo $CNI_COMMAND >>{log}"));
     }
     // A plugin that outlived its server has its input locked.
-    std::fs::create_dir(folder.path().join("calls")).unwrap();
-    let held = std::fs::File::create(folder.path().join("calls/abc")).unwrap();
+    std::fs::create_dir(dir.path().join("calls")).unwrap();
+    let held = std::fs::File::create(dir.path().join("calls/abc")).unwrap();
     rustix::fs::flock(&held, rustix::fs::FlockOperation::LockExclusive).unwrap();
-    let cni = Cni::new(settings(folder.path()));
+    let cni = Cni::new(settings(dir.path()));
     let (pod, record) = (pod(), record(LIST));
     let removal = cni.remove(&pod, &record);
     tokio::pin!(removal);
@@ -363,25 +359,21 @@ async fn what_a_former_servers_plugin_does_is_waited_for() {
     drop(held);
     removal.await.unwrap();
     assert_eq!(std::fs::read_to_string(&log).unwrap(), "DEL\nDEL\n");
-    assert!(!folder.path().join("calls/abc").exists());
+    assert!(!dir.path().join("calls/abc").exists());
 }
 
 #[tokio::test]
 async fn garbage_is_collected_unless_the_configuration_forbids_it() {
-    let folder = tempfile::tempdir().unwrap();
-    let log = folder.path().join("log");
-    plugin(
-        folder.path(),
-        "first",
-        &format!("cat >/dev/null; echo $CNI_COMMAND >>{}", log.display()),
-    );
-    std::fs::create_dir(folder.path().join("net.d")).unwrap();
-    let settings = CniSettings { collect_garbage: true, ..settings(folder.path()) };
+    let dir = tempfile::tempdir().unwrap();
+    let log = dir.path().join("log");
+    plugin(dir.path(), "first", &format!("cat >/dev/null; echo $CNI_COMMAND >>{}", log.display()));
+    std::fs::create_dir(dir.path().join("net.d")).unwrap();
+    let settings = CniSettings { collect_garbage: true, ..settings(dir.path()) };
     for (more, asked) in [(r#","disableGC":true"#, false), ("", true)] {
         let text = format!(
             r#"{{"cniVersion":"1.1.0","name":"pods","plugins":[{{"type":"first"}}]{more}}}"#
         );
-        std::fs::write(folder.path().join("net.d/10-pods.conflist"), text).unwrap();
+        std::fs::write(dir.path().join("net.d/10-pods.conflist"), text).unwrap();
         Cni::new(settings.clone()).collect(&[]).await;
         assert_eq!(log.exists(), asked, "{more}");
     }

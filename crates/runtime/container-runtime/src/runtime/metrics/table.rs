@@ -7,31 +7,43 @@ use cri_wire::v1::{MetricDescriptor, MetricType};
 pub(super) const LABELS: [&str; 6] = ["container", "id", "image", "name", "namespace", "pod"];
 
 #[derive(Debug)]
-pub(super) struct Metric {
+pub(super) struct MetricSpec {
     pub(super) name: &'static str,
     pub(super) kind: MetricType,
-    pub(super) more: &'static [&'static str],
+    pub(super) extra_labels: &'static [&'static str],
     pub(super) help: &'static str,
 }
 
-const fn counter(name: &'static str, more: &'static [&'static str], help: &'static str) -> Metric {
-    Metric { name, kind: MetricType::Counter, more, help }
+const fn counter(
+    name: &'static str,
+    extra_labels: &'static [&'static str],
+    help: &'static str,
+) -> MetricSpec {
+    MetricSpec { name, kind: MetricType::Counter, extra_labels, help }
 }
 
-const fn gauge(name: &'static str, more: &'static [&'static str], help: &'static str) -> Metric {
-    Metric { name, kind: MetricType::Gauge, more, help }
+const fn gauge(
+    name: &'static str,
+    extra_labels: &'static [&'static str],
+    help: &'static str,
+) -> MetricSpec {
+    MetricSpec { name, kind: MetricType::Gauge, extra_labels, help }
 }
 
 pub(super) fn descriptors() -> Vec<MetricDescriptor> {
-    let describe = |metric: &Metric| MetricDescriptor {
+    let describe = |metric: &MetricSpec| MetricDescriptor {
         name: metric.name.to_owned(),
         help: metric.help.to_owned(),
-        label_keys: LABELS.iter().chain(metric.more).map(|label| (*label).to_owned()).collect(),
+        label_keys: LABELS
+            .iter()
+            .chain(metric.extra_labels)
+            .map(|label| (*label).to_owned())
+            .collect(),
     };
     METRICS.iter().map(describe).collect()
 }
 
-pub(super) const METRICS: &[Metric] = &[
+pub(super) const METRICS: &[MetricSpec] = &[
     counter("container_cpu_usage_seconds_total", &[], "CPU time used, in seconds"),
     counter(
         "container_cpu_user_seconds_total",

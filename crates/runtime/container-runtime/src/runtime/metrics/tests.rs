@@ -2,25 +2,26 @@
 
 use std::collections::BTreeSet;
 
-use cgroup_files::{CpuStats, DeviceIo, Hierarchy, MemoryStats, PidsStats};
+use cgroup_files::{CgroupHierarchies, CpuStats, DeviceIo, MemoryStats, PidsStats};
 
 use super::*;
 
-fn value_of<'a>(series: &'a Series, name: &str) -> Option<&'a v1::Metric> {
+fn value_of<'a>(series: &'a MetricSeries, name: &str) -> Option<&'a v1::Metric> {
     series.all.iter().find(|metric| metric.name == name)
 }
 
 #[test]
 fn every_series_has_the_labels_of_its_descriptor() {
-    let folder = tempfile::tempdir().unwrap();
-    std::fs::write(folder.path().join("cgroup.controllers"), "cpu memory").unwrap();
-    let group = Hierarchy::unified(folder.path()).unwrap().group("/a").unwrap();
-    let mut stats = Stats::default();
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("cgroup.controllers"), "cpu memory").unwrap();
+    let group = CgroupHierarchies::unified(dir.path()).unwrap().group("/a").unwrap();
+    let mut stats = CgroupStats::default();
     stats.cpu.usage = Some(3_999_999_999);
     stats.memory.peak = Some(7);
     stats.memory.page_faults = Some(5);
     stats.io.push(DeviceIo { major: 4000, minor: 1, read_bytes: 1024, ..DeviceIo::default() });
-    let mut series = Series::new(Labels(["c", "g", "i", "n", "ns", "p"].map(str::to_owned)));
+    let mut series =
+        MetricSeries::new(MetricLabels(["c", "g", "i", "n", "ns", "p"].map(str::to_owned)));
     series.cpu(&stats);
     series.memory(&stats);
     series.disks(&stats);
@@ -51,12 +52,12 @@ fn every_series_has_the_labels_of_its_descriptor() {
 
 /// Every descriptor must have a series.
 #[test]
-fn every_descriptor_has_a_series_where_the_kernel_tells_all() {
-    let folder = tempfile::tempdir().unwrap();
-    std::fs::write(folder.path().join("cgroup.controllers"), "cpu memory").unwrap();
-    let group = Hierarchy::unified(folder.path()).unwrap().group("/a").unwrap();
+fn every_descriptor_has_a_series_when_all_kernel_values_exist() {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("cgroup.controllers"), "cpu memory").unwrap();
+    let group = CgroupHierarchies::unified(dir.path()).unwrap().group("/a").unwrap();
     let some = Some(1);
-    let stats = Stats {
+    let stats = CgroupStats {
         cpu: CpuStats {
             usage: some,
             user: some,
@@ -84,11 +85,11 @@ fn every_descriptor_has_a_series_where_the_kernel_tells_all() {
         },
         pids: PidsStats { current: some, limit: some },
         io: vec![DeviceIo { major: 4000, minor: 1, ..DeviceIo::default() }],
-        ..Stats::default()
+        ..CgroupStats::default()
     };
-    let mut series = Series::new(Labels::default());
+    let mut series = MetricSeries::new(MetricLabels::default());
     series.times(1);
-    series.layer(folder.path(), 1);
+    series.layer(dir.path(), 1);
     series.kills(some);
     series.cpu(&stats);
     series.memory(&stats);
@@ -108,7 +109,7 @@ fn every_descriptor_has_a_series_where_the_kernel_tells_all() {
 }
 
 #[test]
-fn names_are_there_once() {
+fn metric_names_are_unique() {
     let names: BTreeSet<_> = METRICS.iter().map(|metric| metric.name).collect();
     assert_eq!(names.len(), METRICS.len());
 }

@@ -4,65 +4,67 @@ use std::os::fd::AsFd as _;
 use std::path::Path;
 use std::sync::Arc;
 
-use pod_supervisor::protocol::frame::{FrameError, FrameReader, Outgoing};
+use pod_supervisor::protocol::frame::{FrameError, FrameReader, OutgoingFrame};
 use pod_supervisor::protocol::{
-    Answer, Ask, Event, Hello, Nothing, PodState, Reply, Request, Said, Told, VERSION,
+    Empty, Event, Hello, MessageBody, PodState, RequestBody, Response, ResponseBody,
+    SupervisorMessage, SupervisorRequest, VERSION,
 };
 use tokio::io::Interest;
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::mpsc;
 
-pub(super) struct Listener(UnixListener);
+pub(super) struct FakeSupervisor(UnixListener);
 
-impl Listener {
-    pub(super) fn in_folder(folder: &Path) -> Self {
-        Self(UnixListener::bind(folder.join(pod_supervisor::SOCKET)).expect("bound"))
+impl FakeSupervisor {
+    pub(super) fn in_dir(dir: &Path) -> Self {
+        Self(UnixListener::bind(dir.join(pod_supervisor::SOCKET)).expect("bound"))
     }
 
     /// Accepts a client and greets it.
-    pub(super) async fn accept(&self) -> Peer {
+    pub(super) async fn accept(&self) -> ServerPeer {
         let (socket, _) = self.0.accept().await.expect("accepted");
-        let mut peer = Peer { socket: Arc::new(socket), reader: FrameReader::default() };
+        let mut peer = ServerPeer { socket: Arc::new(socket), reader: FrameReader::default() };
         let request = peer.next().await;
-        assert!(matches!(request.ask, Some(Ask::Hello(_))), "{request:?}");
+        assert!(matches!(request.body, Some(RequestBody::Hello(_))), "{request:?}");
         let hello = Hello { version: VERSION, program: "script".into() };
-        answer(&peer.socket, request.id, Told::Hello(hello));
+        respond(&peer.socket, request.id, ResponseBody::Hello(hello));
         peer
     }
 }
 
 /// A connected client (the server under test).
-pub(super) struct Peer {
+pub(super) struct ServerPeer {
     socket: Arc<UnixStream>,
     reader: FrameReader,
 }
 
 /// A client that is answered automatically, as long as this is held.
-pub(super) struct Served {
+pub(super) struct AutoResponder {
     socket: Arc<UnixStream>,
     serving: tokio::task::JoinHandle<()>,
 }
 
-impl Drop for Served {
+impl Drop for AutoResponder {
     fn drop(&mut self) {
         self.serving.abort();
     }
 }
 
-fn send(socket: &UnixStream, said: Said) {
-    let mut frame = Outgoing::new(&Reply { said: Some(said) }, Vec::new()).expect("a frame");
+fn send(socket: &UnixStream, body: MessageBody) {
+    let mut frame =
+        OutgoingFrame::new(&SupervisorMessage { body: Some(body) }, Vec::new()).expect("a frame");
     assert!(frame.send(socket.as_fd()).expect("sent"));
 }
 
-fn answer(socket: &UnixStream, id: u64, told: Told) {
-    send(socket, Said::Answer(Answer { id, failure: None, told: Some(told) }));
+fn respond(socket: &UnixStream, id: u64, body: ResponseBody) {
+    send(socket, MessageBody::Response(Response { id, error: None, body: Some(body) }));
 }
 
-impl Peer {
+impl ServerPeer {
     /// The next request; waits for ever once the client is gone.
-    pub(super) async fn next(&mut self) -> Request {
+    pub(super) async fn next(&mut self) -> SupervisorRequest {
         loop {
-            if let Some(received) = self.reader.take::<Request>().expect("a frame") {
+            if let Some(received) = self.reader.take::<SupervisorRequest>().expect("a frame") {
                 return received.message;
             }
             self.socket.readable().await.expect("ready");
@@ -80,18 +82,23 @@ impl Peer {
     }
 
     pub(super) fn done(&self, id: u64) {
-        answer(&self.socket, id, Told::Done(Nothing {}));
+        respond(&self.socket, id, ResponseBody::Done(Empty {}));
     }
 
     /// Answers lists with this, everything else with "done"; other requests can be received.
-    pub(super) fn serve(mut self, known: PodState) -> (Served, mpsc::UnboundedReceiver<Ask>) {
+    pub(super) fn serve(
+        mut self,
+        known: PodState,
+    ) -> (AutoResponder, mpsc::UnboundedReceiver<RequestBody>) {
         let (sender, asked) = mpsc::unbounded_channel();
         let socket = Arc::clone(&self.socket);
         let serving = tokio::spawn(async move {
             loop {
                 let request = self.next().await;
-                match request.ask.expect("a request that is known") {
-                    Ask::List(_) => answer(&self.socket, request.id, Told::State(known.clone())),
+                match request.body.expect("a request that is known") {
+                    RequestBody::List(_) => {
+                        respond(&self.socket, request.id, ResponseBody::State(known.clone()))
+                    }
                     other => {
                         let _ = sender.send(other);
                         self.done(request.id);
@@ -99,12 +106,12 @@ impl Peer {
                 }
             }
         });
-        (Served { socket, serving }, asked)
+        (AutoResponder { socket, serving }, asked)
     }
 }
 
-impl Served {
+impl AutoResponder {
     pub(super) fn announce(&self, event: Event) {
-        send(&self.socket, Said::Event(event));
+        send(&self.socket, MessageBody::Event(event));
     }
 }

@@ -36,7 +36,7 @@ fn privileged_containers_get_what_the_server_has() {
 }
 
 #[test]
-fn nothing_is_inheritable_unless_it_is_ambient() {
+fn inheritable_capabilities_are_only_ambient_ones() {
     let mut wanted = security(&[], &["ALL"]);
     assert_eq!(of(&wanted, ALL).inheritable, 0);
     if let Some(capabilities) = &mut wanted.capabilities {

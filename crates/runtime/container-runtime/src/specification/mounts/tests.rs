@@ -32,7 +32,7 @@ fn kernel_file_systems_are_read_only_unless_privileged() {
 }
 
 #[test]
-fn contradictions_are_refused() {
+fn contradictory_mount_options_are_refused() {
     let source = Path::new("/tmp");
     let recursive = v1::Mount { recursive_read_only: true, ..mount("/a") };
     assert!(asked(&recursive, source).unwrap_err().text.contains("conflicts with RW"));
@@ -45,15 +45,15 @@ fn contradictions_are_refused() {
 }
 
 #[test]
-fn missing_sources_become_folders_and_links_are_followed() {
-    let folder = tempfile::tempdir().unwrap();
+fn missing_sources_become_dirs_and_links_are_followed() {
+    let dir = tempfile::tempdir().unwrap();
     let table = MountTable::default();
     let host = |name: &str| v1::Mount {
-        host_path: folder.path().join(name).display().to_string(),
+        host_path: dir.path().join(name).display().to_string(),
         ..mount("/a")
     };
     assert!(prepare_source(&host("x/y"), &table).unwrap().is_dir());
-    std::os::unix::fs::symlink("x", folder.path().join("link")).unwrap();
+    std::os::unix::fs::symlink("x", dir.path().join("link")).unwrap();
     assert!(prepare_source(&host("link"), &table).unwrap().ends_with("x"));
     let spec = of_caller(&host("link"), &table).unwrap();
     assert!(spec.source.ends_with("/x") && spec.no_symlinks_in_source, "{spec:?}");

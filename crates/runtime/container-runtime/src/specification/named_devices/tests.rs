@@ -18,7 +18,7 @@ fn spec() -> ContainerSpec {
 }
 
 fn edited(mut spec: ContainerSpec, edits: Value) -> std::result::Result<ContainerSpec, String> {
-    let edits: Edits = serde_json::from_value(edits).unwrap();
+    let edits: ContainerEdits = serde_json::from_value(edits).unwrap();
     apply(&mut spec, &edits).map(|()| spec)
 }
 
@@ -43,7 +43,7 @@ fn nodes_are_filled_in_from_the_host() {
 }
 
 #[test]
-fn nodes_that_are_described_whole_need_no_host() {
+fn fully_described_nodes_are_not_read_from_the_host() {
     let whole = json!({"deviceNodes": [
         {"path": "/dev/none", "type": "u", "major": 10, "minor": 3, "fileMode": 0o600, "uid": 0,
          "permissions": "r"},
@@ -76,7 +76,7 @@ fn mounts_come_after_what_they_lie_in() {
 }
 
 #[test]
-fn hooks_are_for_who_runs_them() {
+fn hooks_go_to_the_handler_that_runs_them() {
     let hooks = |point: &str| json!({"hooks": [{"hookName": point, "path": "/h", "timeout": 2}]});
     let own = edited(spec(), hooks("createContainer")).unwrap().hooks;
     assert_eq!((own[0].point.as_str(), own[0].timeout), ("createContainer", 2));
@@ -93,7 +93,7 @@ fn hooks_are_for_who_runs_them() {
 }
 
 #[test]
-fn what_cannot_be_given_is_refused() {
+fn unsupported_edits_are_refused() {
     for (edits, reason) in [
         (json!({"intelRdt": {"closID": "x"}}), "intelRdt"),
         (json!({"netDevices": [{"name": "x"}]}), "netDevices"),

@@ -7,7 +7,7 @@ fn texts(list: &[&str]) -> Vec<String> {
 }
 
 #[test]
-fn commands_of_pod_and_image_join_as_container_tools_do_it() {
+fn commands_of_pod_and_image_are_combined_as_by_docker() {
     for (command, args, entrypoint, cmd, expected) in [
         (&[][..], &[][..], &["e"][..], &["c"][..], Some(&["e", "c"][..])),
         (&["x"], &[], &["e"], &["c"], Some(&["x"])),

@@ -42,7 +42,7 @@ fn everything_beneath_is_labelled_and_nothing_that_links_lead_to() {
 }
 
 #[test]
-fn folders_of_the_machine_are_refused() {
+fn dirs_of_the_machine_are_refused() {
     for path in ["/", "/usr", "/etc", "/home", "/var/lib", "/etc/"] {
         let failure = walked(Path::new(path)).unwrap_err();
         assert!(failure.text.contains("is not allowed"), "{path}: {failure}");
@@ -50,9 +50,9 @@ fn folders_of_the_machine_are_refused() {
 }
 
 #[test]
-fn what_takes_no_label_is_left_and_what_fails_is_told() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().canonicalize().unwrap();
+fn files_without_label_support_are_skipped_and_other_errors_returned() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().canonicalize().unwrap();
     fs::write(path.join("file"), "").unwrap();
     for error in [Errno::NOTSUP, Errno::ROFS] {
         let mut count = 0;
@@ -67,11 +67,11 @@ fn what_takes_no_label_is_left_and_what_fails_is_told() {
 }
 
 #[test]
-fn there_is_an_end_to_it() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().canonicalize().unwrap();
+fn depth_and_count_are_limited() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().canonicalize().unwrap();
     let mut deep = path.clone();
-    for _ in 0..=DEEPEST {
+    for _ in 0..=MAX_DEPTH {
         deep.push("d");
         fs::create_dir(&deep).unwrap();
     }
@@ -82,8 +82,8 @@ fn there_is_an_end_to_it() {
 /// Root can write the attribute on any kernel if the file system supports attributes.
 #[test]
 fn the_attribute_is_written_to_files_and_links_themselves() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().canonicalize().unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().canonicalize().unwrap();
     fs::write(path.join("file"), "").unwrap();
     symlink("file", path.join("link")).unwrap();
     let label = "system_u:object_r:container_file_t:s0:c1,c2";

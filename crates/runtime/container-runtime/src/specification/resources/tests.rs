@@ -2,10 +2,10 @@
 
 use super::*;
 
-const ALL: Abilities = Abilities { swap: true, huge_pages: true };
+const ALL: KernelFeatures = KernelFeatures { swap: true, huge_pages: true };
 
 #[test]
-fn nothing_said_limits_nothing() {
+fn unset_resources_set_no_limits() {
     assert_eq!(limits(&v1::LinuxContainerResources::default(), ALL), LimitsSpec::default());
 }
 
@@ -14,7 +14,7 @@ fn a_limit_on_memory_alone_allows_no_swap() {
     let resources =
         v1::LinuxContainerResources { memory_limit_in_bytes: 1 << 20, ..Default::default() };
     assert_eq!(limits(&resources, ALL).memory_and_swap, Some(1 << 20));
-    let without = Abilities { swap: false, huge_pages: false };
+    let without = KernelFeatures { swap: false, huge_pages: false };
     assert_eq!(limits(&resources, without).memory_and_swap, None);
     let resources = v1::LinuxContainerResources {
         memory_swap_limit_in_bytes: 3 << 20,
@@ -27,7 +27,7 @@ fn a_limit_on_memory_alone_allows_no_swap() {
 }
 
 #[test]
-fn an_update_changes_what_it_names() {
+fn an_update_keeps_unset_resources() {
     let old = v1::LinuxContainerResources {
         cpu_shares: 100,
         cpu_quota: 5000,
@@ -41,7 +41,7 @@ fn an_update_changes_what_it_names() {
 }
 
 #[test]
-fn a_score_that_is_not_asked_for_is_nobodys() {
+fn an_unset_oom_score_is_zero() {
     let asked = |oom_score_adj| v1::LinuxContainerResources { oom_score_adj, ..Default::default() };
     for (resources, lowest, expected) in [
         // Without resources the supervisor's own score would be inherited.

@@ -3,7 +3,7 @@
 //! As strict as containerd's default; upstream: contrib/seccomp/seccomp_default.go
 
 /// Always allowed.
-pub(super) const EVERYONE: &[&str] = &[
+pub(super) const ALWAYS_ALLOWED: &[&str] = &[
     "_llseek",
     "_newselect",
     "accept",
@@ -374,9 +374,9 @@ pub(super) const EVERYONE: &[&str] = &[
 
 /// Always allowed on this architecture.
 #[cfg(target_arch = "x86_64")]
-pub(super) const MACHINE: &[&str] = &["arch_prctl", "modify_ldt"];
+pub(super) const NATIVE_ARCHITECTURE: &[&str] = &["arch_prctl", "modify_ldt"];
 #[cfg(target_arch = "aarch64")]
-pub(super) const MACHINE: &[&str] = &[
+pub(super) const NATIVE_ARCHITECTURE: &[&str] = &[
     "arm_fadvise64_64",
     "arm_sync_file_range",
     "sync_file_range2",
@@ -385,10 +385,10 @@ pub(super) const MACHINE: &[&str] = &[
     "set_tls",
 ];
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
-pub(super) const MACHINE: &[&str] = &[];
+pub(super) const NATIVE_ARCHITECTURE: &[&str] = &[];
 
 /// Allowed with a capability, by the capability's name.
-pub(super) const CAPABLE: &[(&str, &[&str])] = &[
+pub(super) const ALLOWED_BY_CAPABILITY: &[(&str, &[&str])] = &[
     ("DAC_READ_SEARCH", &["open_by_handle_at"]),
     (
         "SYS_ADMIN",

@@ -2,7 +2,7 @@
 
 use super::*;
 
-fn decides(profile: &Profile, name: &str) -> Option<Action> {
+fn decides(profile: &SeccompProfile, name: &str) -> Option<SeccompAction> {
     let rule = profile.rules.iter().find(|rule| {
         rule.conditions.is_empty() && rule.syscalls.iter().any(|syscall| syscall == name)
     });
@@ -10,25 +10,25 @@ fn decides(profile: &Profile, name: &str) -> Option<Action> {
 }
 
 #[test]
-fn the_default_profile_allows_more_to_who_has_capabilities() {
+fn the_default_profile_allows_more_with_capabilities() {
     let plain = default_profile(0);
-    assert_eq!(plain.default_action, Action::Errno(EPERM));
-    assert_eq!(decides(&plain, "read"), Some(Action::Allow));
-    assert_eq!(decides(&plain, "clone3"), Some(Action::Errno(ENOSYS)));
+    assert_eq!(plain.default_action, SeccompAction::Errno(EPERM));
+    assert_eq!(decides(&plain, "read"), Some(SeccompAction::Allow));
+    assert_eq!(decides(&plain, "clone3"), Some(SeccompAction::Errno(ENOSYS)));
     for name in ["mount", "unshare", "bpf", "reboot", "init_module", "kexec_load", "add_key"] {
         assert_eq!(decides(&plain, name), None, "{name}");
     }
     let admin = default_profile(1 << 21);
     for name in ["mount", "unshare", "clone", "clone3"] {
-        assert_eq!(decides(&admin, name), Some(Action::Allow), "{name}");
+        assert_eq!(decides(&admin, name), Some(SeccompAction::Allow), "{name}");
     }
     assert!(compile(&plain).is_ok() && compile(&admin).is_ok());
 }
 
 #[test]
 fn the_flags_of_a_profile_reach_the_kernel_and_a_handler() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("profile.json");
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("profile.json");
     let given = |flags: &str| {
         let text = format!(r#"{{"defaultAction":"SCMP_ACT_ALLOW"{flags}}}"#);
         std::fs::write(&path, text).unwrap();
@@ -57,9 +57,9 @@ fn profiles_of_others_are_read_strictly_where_it_matters() {
         {"names":["socket"],"action":"SCMP_ACT_ALLOW",
          "args":[{"index":0,"value":40,"op":"SCMP_CMP_NE"}]}]}"#;
     let profile = document::parse(text.as_bytes()).unwrap();
-    assert_eq!(profile.default_action, Action::Errno(38));
+    assert_eq!(profile.default_action, SeccompAction::Errno(38));
     assert_eq!(profile.rules.len(), 2);
-    assert_eq!(profile.rules[1].conditions[0].comparison, Comparison::NotEqual(40));
+    assert_eq!(profile.rules[1].conditions[0].comparison, ArgumentComparison::NotEqual(40));
     for wrong in [
         "",
         "{}",

@@ -14,8 +14,8 @@ fn chosen(
     of_container: Option<&v1::SeLinuxOption>,
     privileged: bool,
 ) -> (String, String) {
-    let wish = Wish { pod: POD, of_pod, of_container, privileged };
-    let Labels { process, file } = choose(&defaults(""), &wish);
+    let request = LabelRequest { pod: POD, of_pod, of_container, privileged };
+    let SelinuxLabels { process, file } = choose(&defaults(""), &request);
     (process, file)
 }
 
@@ -51,7 +51,7 @@ fn a_privileged_container_has_labels_for_its_files_only() {
 }
 
 #[test]
-fn the_policy_says_what_containers_are() {
+fn defaults_come_from_the_policy() {
     let text = "# process = \"no:no:no:s0\"\nprocess = \"system_u:system_r:own_t:s0\"\n\
                 file=\"system_u:object_r:own_file_t:s0\"\nro_file = \"x:y:z:s0\"\n";
     let found = defaults(text);
@@ -62,7 +62,7 @@ fn the_policy_says_what_containers_are() {
     }
     // A policy without levels gets none.
     let found = defaults("process = u:r:t\nfile = u:o:f\n");
-    let labels = choose(&found, &wish(None));
+    let labels = choose(&found, &request(None));
     assert_eq!((&*labels.process, &*labels.file), ("u:r:t", "u:o:f"));
     assert_eq!(policy_of("SELINUX=permissive\nSELINUXTYPE=targeted\n"), Some("targeted"));
     assert_eq!(policy_of("#SELINUXTYPE=x\n"), None);
@@ -70,7 +70,7 @@ fn the_policy_says_what_containers_are() {
 }
 
 #[test]
-fn levels_of_pods_are_theirs_for_ever_and_mostly_apart() {
+fn levels_of_pods_are_stable_and_mostly_distinct() {
     assert_eq!(level_of(POD), level_of(POD));
     let mut all = std::collections::BTreeSet::new();
     for number in 0..1000 {
@@ -86,7 +86,7 @@ fn levels_of_pods_are_theirs_for_ever_and_mostly_apart() {
 }
 
 #[test]
-fn levels_have_their_form() {
+fn levels_are_parsed_in_every_form() {
     for good in ["s0", "s0-s1", "s0:c1", "s0:c1,c2", "s0:c1.c5,c1023", "s0-s0:c0.c1023"] {
         assert!(is_level(good), "{good:?}");
     }
@@ -97,29 +97,29 @@ fn levels_have_their_form() {
     }
 }
 
-fn wish(of_container: Option<&v1::SeLinuxOption>) -> Wish<'_> {
-    Wish { pod: POD, of_pod: None, of_container, privileged: false }
+fn request(of_container: Option<&v1::SeLinuxOption>) -> LabelRequest<'_> {
+    LabelRequest { pod: POD, of_pod: None, of_container, privileged: false }
 }
 
 #[test]
-fn without_selinux_a_wish_is_left_out_and_nonsense_refused_all_the_same() {
+fn without_selinux_labels_are_ignored_and_invalid_ones_are_refused() {
     let none = Selinux::default();
     let level = option("", "", "", "s0:c1");
-    assert_eq!(none.labels(&wish(Some(&level))).unwrap(), Labels::default());
-    assert_eq!(none.labels(&wish(None)).unwrap(), Labels::default());
+    assert_eq!(none.labels(&request(Some(&level))).unwrap(), SelinuxLabels::default());
+    assert_eq!(none.labels(&request(None)).unwrap(), SelinuxLabels::default());
     for (odd, why) in [
         (option("", "", "", "high"), "level"),
         (option("", "", "a\",upperdir=/etc,x=\"", ""), "type"),
         (option("a:b", "", "", ""), "user"),
         (option("", "a b", "", ""), "role"),
     ] {
-        let failure = none.labels(&wish(Some(&odd))).unwrap_err();
+        let failure = none.labels(&request(Some(&odd))).unwrap_err();
         assert!(failure.text.contains(why), "{failure}");
     }
 }
 
 #[test]
-fn wishes_are_read_from_what_cri_says() {
+fn label_requests_are_read_from_the_cri_options() {
     let level = option("", "", "", "s0:c1");
     let sandbox = v1::PodSandboxConfig {
         linux: Some(v1::LinuxPodSandboxConfig {
@@ -141,6 +141,9 @@ fn wishes_are_read_from_what_cri_says() {
         }),
         ..Default::default()
     };
-    let wish = Wish::of_pod(POD, &sandbox).of_container(&container);
-    assert_eq!((wish.of_pod, wish.of_container, wish.privileged), (Some(&level), None, true));
+    let request = LabelRequest::of_pod(POD, &sandbox).of_container(&container);
+    assert_eq!(
+        (request.of_pod, request.of_container, request.privileged),
+        (Some(&level), None, true)
+    );
 }

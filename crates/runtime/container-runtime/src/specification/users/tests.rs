@@ -2,8 +2,8 @@
 
 use super::*;
 
-fn tables() -> Tables {
-    Tables {
+fn tables() -> UserTables {
+    UserTables {
         passwd: Some(
             "root:x:0:0:root:/root:/bin/sh\nbroken line\nweb:x:1000:1001::/home/web:/bin/sh\n"
                 .into(),
@@ -47,7 +47,7 @@ fn supplemental_groups_join_or_stand_alone() {
 }
 
 #[test]
-fn homes_come_from_the_table() {
+fn home_dirs_come_from_the_password_file() {
     let home = |user| resolve(&security(Some(user), None), "", &tables()).unwrap().home;
     assert_eq!(
         (home(0).as_str(), home(1000).as_str(), home(77).as_str()),
@@ -56,7 +56,7 @@ fn homes_come_from_the_table() {
 }
 
 #[test]
-fn what_cannot_be_resolved_is_an_error() {
+fn an_unknown_user_or_group_is_an_error() {
     let by_name = v1::LinuxContainerSecurityContext {
         run_as_username: "nobody".into(),
         ..Default::default()
@@ -71,14 +71,14 @@ fn what_cannot_be_resolved_is_an_error() {
     }
     let mut wanted = security(None, None);
     wanted.supplemental_groups = vec![-1];
-    assert!(resolve(&wanted, "", &Tables::default()).is_err());
-    assert_eq!(resolve(&security(Some(3), None), "", &Tables::default()).unwrap().gid, 0);
+    assert!(resolve(&wanted, "", &UserTables::default()).is_err());
+    assert_eq!(resolve(&security(Some(3), None), "", &UserTables::default()).unwrap().gid, 0);
 }
 
 /// An image that was checked by its user's number must not run as another one, least of all root.
 #[test]
-fn a_number_that_no_user_can_have_is_refused_and_is_no_name() {
-    let hostile = Tables {
+fn a_number_out_of_range_is_refused_and_not_taken_for_a_name() {
+    let hostile = UserTables {
         passwd: Some(
             "4294967296:x:0:0::/:/bin/sh\n-1:x:0:0::/:/bin/sh\nall:x:4294967295:5::/:\n".into(),
         ),

@@ -9,25 +9,25 @@ use crate::streams::tests::pair;
 
 const LONG: Duration = Duration::from_secs(20);
 
-fn door() -> Door {
-    Door { sandbox: "pod".to_owned(), namespace: None }
+fn dialer() -> PodDialer {
+    PodDialer { sandbox: "pod".to_owned(), namespace: None }
 }
 
 /// A client's streams for a port.
-fn opened(encoder: &mut Encoder, id: u32, port: u16) -> Vec<u8> {
+fn opened(encoder: &mut SpdyEncoder, id: u32, port: u16) -> Vec<u8> {
     let mut bytes = Vec::new();
     for (kind, stream) in [("error", 4 * id + 1), ("data", 4 * id + 3)] {
         let (port, id) = (port.to_string(), id.to_string());
         let headers = [("streamtype", kind), ("port", &port), ("requestid", &id)];
         let headers = Headers::new(headers);
-        encoder.write(&Frame::Open { stream, headers, end: false }, &mut bytes).unwrap();
+        encoder.write(&SpdyFrame::Open { stream, headers, end: false }, &mut bytes).unwrap();
     }
     bytes
 }
 
 struct Forwarded {
     client: TcpStream,
-    encoder: Encoder,
+    encoder: SpdyEncoder,
     pod: TcpStream,
     session: tokio::task::JoinHandle<()>,
 }
@@ -36,19 +36,19 @@ struct Forwarded {
 async fn forwarded() -> Forwarded {
     let (socket, mut client) = pair().await;
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let session = tokio::spawn(over_spdy(door(), socket));
-    let mut encoder = Encoder::default();
+    let session = tokio::spawn(over_spdy(dialer(), socket));
+    let mut encoder = SpdyEncoder::default();
     let port = listener.local_addr().unwrap().port();
     client.write_all(&opened(&mut encoder, 0, port)).await.unwrap();
     let (mut pod, _) =
         tokio::time::timeout(LONG, listener.accept()).await.expect("it comes").unwrap();
     let mut bytes = Vec::new();
-    let hello = Frame::Data { stream: 3, bytes: b"hello".to_vec(), end: false };
+    let hello = SpdyFrame::Data { stream: 3, bytes: b"hello".to_vec(), end: false };
     encoder.write(&hello, &mut bytes).unwrap();
     client.write_all(&bytes).await.unwrap();
-    let mut heard = [0; 5];
-    pod.read_exact(&mut heard).await.unwrap();
-    assert_eq!(&heard, b"hello");
+    let mut received = [0; 5];
+    pod.read_exact(&mut received).await.unwrap();
+    assert_eq!(&received, b"hello");
     Forwarded { client, encoder, pod, session }
 }
 
@@ -66,10 +66,10 @@ async fn connections_into_a_pod_end_with_the_client() {
 /// A pod reads nothing: the data accepted from its client is limited, and its disconnect is
 /// detected.
 #[tokio::test]
-async fn what_a_pod_does_not_take_waits_with_the_client() {
+async fn unread_input_of_a_pod_is_buffered_up_to_a_limit() {
     let Forwarded { mut client, mut encoder, pod, session } = forwarded().await;
     let mut one = Vec::new();
-    let frame = Frame::Data { stream: 3, bytes: vec![b'x'; 1 << 20], end: false };
+    let frame = SpdyFrame::Data { stream: 3, bytes: vec![b'x'; 1 << 20], end: false };
     encoder.write(&frame, &mut one).unwrap();
     let (mut sent, mut at) = (0, 0);
     while sent < 128 << 20 {
@@ -94,14 +94,14 @@ async fn what_a_pod_does_not_take_waits_with_the_client() {
 /// The older protocol: an invalid message ends the connection, and the client's disconnect ends
 /// all.
 #[tokio::test]
-async fn channels_end_with_the_client_or_its_mistake() {
+async fn channels_end_with_the_client_or_a_protocol_error() {
     use stream_frames::channels::WEBSOCKET_PROTOCOLS;
     for mistake in [false, true] {
         let (socket, mut client) = pair().await;
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let ports = [i32::from(listener.local_addr().unwrap().port())];
         let session = tokio::spawn(async move {
-            over_websocket(door(), &ports, WEBSOCKET_PROTOCOLS[1], socket).await;
+            over_websocket(dialer(), &ports, WEBSOCKET_PROTOCOLS[1], socket).await;
         });
         let accepted = tokio::time::timeout(LONG, listener.accept()).await.expect("it comes");
         let (mut pod, _) = accepted.unwrap();
@@ -127,6 +127,6 @@ fn a_pair_with_an_endless_id_is_refused_and_not_kept() {
             Headers::new([("streamtype", "data"), ("port", "80"), ("requestid", id.as_str())]);
         (place(&mut pairs, 1, &headers), pairs.len())
     };
-    assert_eq!(open(LONGEST_ID + 1), (None, 0));
-    assert_eq!(open(LONGEST_ID), (Some(None), 1));
+    assert_eq!(open(MAX_ID_LENGTH + 1), (None, 0));
+    assert_eq!(open(MAX_ID_LENGTH), (Some(None), 1));
 }

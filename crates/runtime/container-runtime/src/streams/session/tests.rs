@@ -11,32 +11,32 @@ fn sizes_are_read_one_after_another() {
 }
 
 #[test]
-fn endings_say_what_clients_look_for() {
-    assert_eq!(Ending::Success.status_object(), r#"{"metadata":{},"status":"Success"}"#);
+fn command_statuses_have_the_fields_that_clients_read() {
+    assert_eq!(CommandStatus::Success.status_object(), r#"{"metadata":{},"status":"Success"}"#);
     let seven: serde_json::Value =
-        serde_json::from_str(&Ending::ExitCode(7).status_object()).unwrap();
+        serde_json::from_str(&CommandStatus::ExitCode(7).status_object()).unwrap();
     assert_eq!(seven["reason"], "NonZeroExitCode");
     assert_eq!(seven["details"]["causes"][0]["message"], "7");
-    assert_eq!(Ending::Success.plain(), None);
-    assert!(Ending::Failed("x".into()).status_object().contains("InternalError"));
+    assert_eq!(CommandStatus::Success.plain(), None);
+    assert!(CommandStatus::Failed("x".into()).status_object().contains("InternalError"));
 }
 
 /// A client sends far more than a command takes.
 #[tokio::test]
-async fn what_waits_is_limited_in_bytes() {
+async fn queued_input_is_limited_in_bytes() {
     let (inbox, mut input, _gone) = Inbox::new();
     let sending = tokio::spawn(async move {
         for _ in 0..8 {
-            assert!(inbox.stdin(&vec![7; HELD]).await);
+            assert!(inbox.stdin(&vec![7; MAX_BUFFERED_INPUT]).await);
         }
         inbox
     });
     // Room is released only when input is read.
     let (mut taken, mut most) = (0, 0);
     let mut kept = Vec::new();
-    while taken < 8 * HELD {
+    while taken < 8 * MAX_BUFFERED_INPUT {
         match tokio::time::timeout(Duration::from_millis(100), input.recv()).await {
-            Ok(Some(Input::Stdin(held))) => {
+            Ok(Some(ClientInput::Stdin(held))) => {
                 taken += held.bytes.len();
                 kept.push(held);
             }
@@ -45,14 +45,14 @@ async fn what_waits_is_limited_in_bytes() {
         }
         most = most.max(kept.iter().map(|held| held.bytes.len()).sum());
     }
-    assert!(most <= HELD, "{most} bytes were held");
+    assert!(most <= MAX_BUFFERED_INPUT, "{most} bytes were held");
     drop(sending.await.unwrap());
 }
 
 #[tokio::test]
-async fn a_client_that_left_is_known_to_who_does_not_read_its_queue() {
+async fn a_disconnect_is_visible_without_reading_the_input_queue() {
     let (inbox, _input, mut gone) = Inbox::new();
-    assert!(inbox.send(Input::StdinEnd).await);
+    assert!(inbox.send(ClientInput::StdinEnd).await);
     let early = tokio::time::timeout(Duration::from_millis(50), gone.left()).await;
     assert!(early.is_err(), "it is still there");
     drop(inbox);

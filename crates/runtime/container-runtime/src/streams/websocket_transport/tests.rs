@@ -5,14 +5,15 @@ use std::time::Duration;
 use tokio::net::TcpStream;
 
 use super::*;
-use crate::streams::session::{HELD, PART};
+use crate::streams::session::{MAX_BUFFERED_INPUT, PART};
 use crate::streams::tests::pair;
 
 const LONG: Duration = Duration::from_secs(20);
-const STDIN: Has = Has { stdin: true, stdout: true, stderr: false, tty: false };
+const STDIN: CommandStreams =
+    CommandStreams { stdin: true, stdout: true, stderr: false, tty: false };
 
-fn version_four() -> Protocol {
-    channels::agree(&["v4.channel.k8s.io".to_owned()]).unwrap()
+fn version_four() -> ChannelProtocol {
+    channels::negotiate(&["v4.channel.k8s.io".to_owned()]).unwrap()
 }
 
 /// A client's message; the mask is zero.
@@ -42,7 +43,7 @@ async fn sent_until_stuck(client: &mut TcpStream, most: usize) -> usize {
 }
 
 #[tokio::test]
-async fn a_client_whose_input_is_not_taken_has_to_wait() {
+async fn a_client_is_throttled_while_its_input_is_not_read() {
     let (socket, mut client) = pair().await;
     let session = begin(socket, version_four(), STDIN);
     // The kernel's buffers of a connection come on top.
@@ -53,10 +54,10 @@ async fn a_client_whose_input_is_not_taken_has_to_wait() {
 
 /// All that it sent has arrived, so its disconnect is detected even if the queue is full.
 #[tokio::test]
-async fn a_client_that_leaves_while_its_input_is_stuck_is_missed() {
+async fn a_client_that_disconnects_while_stdin_is_blocked_is_detected() {
     let (socket, mut client) = pair().await;
-    let Session { mut gone, input, output, tasks } = begin(socket, version_four(), STDIN);
-    let sent = message(channels::STDIN, &vec![b'x'; HELD + 10 * PART]);
+    let CommandSession { mut gone, input, output, tasks } = begin(socket, version_four(), STDIN);
+    let sent = message(channels::STDIN, &vec![b'x'; MAX_BUFFERED_INPUT + 10 * PART]);
     client.write_all(&sent).await.unwrap();
     let early = tokio::time::timeout(Duration::from_millis(200), gone.left()).await;
     assert!(early.is_err(), "it is still there");
@@ -67,22 +68,22 @@ async fn a_client_that_leaves_while_its_input_is_stuck_is_missed() {
 
 /// After the command's end the connection is closed in order, whatever the client still sends.
 #[tokio::test]
-async fn what_comes_after_the_end_is_read_and_dropped() {
+async fn input_after_the_commands_end_is_discarded() {
     let (socket, mut client) = pair().await;
-    let Session { input, output, tasks, .. } = begin(socket, version_four(), STDIN);
+    let CommandSession { input, output, tasks, .. } = begin(socket, version_four(), STDIN);
     drop(input);
-    output.send(Output::Status(super::super::session::Ending::Success)).await.unwrap();
+    output.send(Output::Status(super::super::session::CommandStatus::Success)).await.unwrap();
     drop(output);
     let finishing = tokio::spawn(tasks.finish());
     let many = message(channels::STDIN, &vec![b'x'; 4 << 20]);
     let (mut reading, mut writing) = client.split();
-    let (written, said) = tokio::join!(writing.write_all(&many), async {
-        let mut said = Vec::new();
-        reading.read_to_end(&mut said).await.map(|_| said)
+    let (written, received) = tokio::join!(writing.write_all(&many), async {
+        let mut received = Vec::new();
+        reading.read_to_end(&mut received).await.map(|_| received)
     });
     written.expect("it is taken");
-    let said = String::from_utf8_lossy(&said.expect("a clean end")).into_owned();
-    assert!(said.contains("Success"), "{said:?}");
+    let received = String::from_utf8_lossy(&received.expect("a clean end")).into_owned();
+    assert!(received.contains("Success"), "{received:?}");
     drop(client);
     tokio::time::timeout(LONG, finishing).await.expect("an end").unwrap();
 }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use super::*;
 
 #[test]
-fn the_fields_behind_any_name_are_read() {
+fn stat_fields_are_parsed_after_any_process_name() {
     let one = parse("7 (a) R (b)) S 5 6 4 0 -1").expect("read");
     assert_eq!((one.parent, one.session), (5, 4));
     assert!(parse("7 (sh) S 5 6").is_none() && parse("").is_none());
@@ -33,7 +33,7 @@ fn tree() -> (Child, Vec<u32>) {
     (shell, all)
 }
 
-fn is_gone(pid: u32) -> bool {
+fn has_exited(pid: u32) -> bool {
     // The new parent may not have reaped it yet.
     std::fs::read_to_string(format!("/proc/{pid}/stat")).map_or(true, |stat| {
         stat.rsplit_once(')').is_some_and(|(_, rest)| rest.trim_start().starts_with('Z'))
@@ -41,38 +41,38 @@ fn is_gone(pid: u32) -> bool {
 }
 
 #[test]
-fn a_whole_tree_is_killed_and_nobody_else() {
+fn killing_an_exec_kills_its_tree_and_no_other_process() {
     let files = ProcessFiles::open().expect("a procfs");
     let mut other = Command::new("sleep").arg("1004").spawn().expect("another");
     let (mut shell, all) = tree();
     let listed = || [&all[..], &[other.id()]].concat();
     let start_ticks = files.start_ticks(shell.id()).expect("it runs");
     // The PID was reused: no process of the tree is left.
-    end(First { pid: shell.id(), start_ticks: start_ticks + 1 }, &files, listed);
-    assert!(all.iter().all(|pid| !is_gone(*pid)));
-    end(First { pid: shell.id(), start_ticks }, &files, listed);
+    kill_tree_of(TreeRoot { pid: shell.id(), start_ticks: start_ticks + 1 }, &files, listed);
+    assert!(all.iter().all(|pid| !has_exited(*pid)));
+    kill_tree_of(TreeRoot { pid: shell.id(), start_ticks }, &files, listed);
     assert_eq!(shell.wait().expect("waited").signal(), Some(9));
     let begun = Instant::now();
-    while !all.iter().all(|pid| is_gone(*pid)) {
+    while !all.iter().all(|pid| has_exited(*pid)) {
         assert!(begun.elapsed() < Duration::from_secs(30), "some live on: {all:?}");
         std::thread::sleep(Duration::from_millis(5));
     }
-    assert!(!is_gone(other.id()));
+    assert!(!has_exited(other.id()));
     other.kill().expect("killed");
     other.wait().expect("waited");
 }
 
 /// The first process has exited before; those left in its session are found.
 #[test]
-fn what_the_first_process_left_is_killed() {
+fn processes_left_in_the_session_by_the_first_process_are_killed() {
     let files = ProcessFiles::open().expect("a procfs");
     let (mut shell, all) = tree();
     let start_ticks = files.start_ticks(shell.id()).expect("it runs");
     shell.kill().expect("killed");
     shell.wait().expect("waited");
-    end(First { pid: shell.id(), start_ticks }, &files, || all.clone());
+    kill_tree_of(TreeRoot { pid: shell.id(), start_ticks }, &files, || all.clone());
     let begun = Instant::now();
-    while !all[..2].iter().all(|pid| is_gone(*pid)) {
+    while !all[..2].iter().all(|pid| has_exited(*pid)) {
         assert!(begun.elapsed() < Duration::from_secs(30), "some live on: {all:?}");
         std::thread::sleep(Duration::from_millis(5));
     }

@@ -25,15 +25,15 @@ mod tests;
 /// How much of the log's end is read.
 const LOG_END: u64 = 16 * 1024;
 /// Longer messages are cut.
-const LONGEST_REASON: usize = 1000;
+const MAX_REASON: usize = 1000;
 
 pub(super) enum Stdio {
-    Nothing,
+    Null,
     /// Input, output, error.
-    These([OwnedFd; 3]),
+    Descriptors([OwnedFd; 3]),
 }
 
-pub(super) struct Call<'a> {
+pub(super) struct RuntimeInvocation<'a> {
     pub(super) handler: &'a HandlerSpec,
     /// The runtime's state directory.
     pub(super) root: &'a Path,
@@ -42,16 +42,16 @@ pub(super) struct Call<'a> {
 }
 
 /// A command with its arguments, the container's id, and the arguments after the id.
-pub(super) struct Asked<'a> {
+pub(super) struct RuntimeCommand<'a> {
     pub(super) arguments: &'a [OsString],
     pub(super) id: &'a str,
-    pub(super) behind: &'a [OsString],
+    pub(super) after_id: &'a [OsString],
 }
 
-impl Call<'_> {
+impl RuntimeInvocation<'_> {
     pub(super) fn run(
         &self,
-        asked: &Asked<'_>,
+        runtime_command: &RuntimeCommand<'_>,
         stdio: Stdio,
         limit: Duration,
     ) -> Result<(), String> {
@@ -61,10 +61,13 @@ impl Call<'_> {
         if self.systemd {
             command.arg("--systemd-cgroup");
         }
-        command.args(asked.arguments).arg(asked.id).args(asked.behind);
+        command
+            .args(runtime_command.arguments)
+            .arg(runtime_command.id)
+            .args(runtime_command.after_id);
         match stdio {
-            Stdio::Nothing => nothing(&mut command),
-            Stdio::These([input, output, error]) => {
+            Stdio::Null => null_stdio(&mut command),
+            Stdio::Descriptors([input, output, error]) => {
                 command.stdin(input).stdout(output).stderr(error);
             }
         }
@@ -72,17 +75,19 @@ impl Call<'_> {
         unsafe { command.pre_exec(container_create::system::die_with_parent) };
         let program = &self.handler.program;
         let status = wait(command, limit).map_err(|error| format!("{program}: {error}"));
-        let said = end_of(self.log).ok().and_then(|text| last_error(&text));
+        let message = end_of(self.log).ok().and_then(|text| last_error(&text));
         let _ = fs::remove_file(self.log);
         match status? {
             None => Err(format!("{program} took longer than {} seconds", limit.as_secs())),
             Some(status) if status.success() => Ok(()),
-            Some(status) => Err(said.unwrap_or_else(|| format!("{program} ended with {status}"))),
+            Some(status) => {
+                Err(message.unwrap_or_else(|| format!("{program} ended with {status}")))
+            }
         }
     }
 }
 
-fn nothing(command: &mut Command) {
+fn null_stdio(command: &mut Command) {
     use std::process::Stdio;
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
 }
@@ -126,7 +131,7 @@ fn last_error(log: &str) -> Option<String> {
         .find(|line| matches!(member(line, "level").as_deref(), Some("error" | "fatal")))
         .or_else(|| lines().next())?;
     let message = member(line, "msg")?;
-    Some(message.chars().take(LONGEST_REASON).collect())
+    Some(message.chars().take(MAX_REASON).collect())
 }
 
 /// A string member of an object. Enough for flat log lines; anything else is none.
@@ -154,12 +159,12 @@ fn member(line: &str, name: &str) -> Option<String> {
 }
 
 /// Where the runtime sends the master side of a terminal.
-pub(super) struct Console {
+pub(super) struct ConsoleSocket {
     listener: UnixListener,
     path: PathBuf,
 }
 
-impl Console {
+impl ConsoleSocket {
     pub(super) fn listen(path: &Path) -> io::Result<Self> {
         match fs::remove_file(path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
@@ -186,7 +191,7 @@ impl Console {
     }
 }
 
-impl Drop for Console {
+impl Drop for ConsoleSocket {
     fn drop(&mut self) {
         let _ = fs::remove_file(&self.path);
     }

@@ -3,9 +3,9 @@
 use super::*;
 
 #[derive(Default)]
-struct Written(Vec<u8>);
+struct WrittenLines(Vec<u8>);
 
-impl Sink for Written {
+impl LineSink for WrittenLines {
     fn write(&mut self, lines: &[u8]) {
         assert!(lines.ends_with(b"\n"), "only whole lines are written");
         self.0.extend_from_slice(lines);
@@ -13,17 +13,17 @@ impl Sink for Written {
 }
 
 /// Like the thread: unused bytes are kept for the next read.
-fn through(reads: &[&[u8]], longest: usize) -> Vec<String> {
-    let mut buffer = LineBuffer::new(longest);
+fn lines_of(reads: &[&[u8]], longest: usize) -> Vec<String> {
+    let mut buffer = LogLineBuffer::new(longest);
     let capacity = buffer.lines.capacity();
-    let mut written = Written::default();
-    let mut stamp = Stamp::new();
-    stamp.set(1_136_214_245, 7);
+    let mut written = WrittenLines::default();
+    let mut timestamp = LogTimestamp::new();
+    timestamp.set(1_136_214_245, 7);
     let mut pending: Vec<u8> = Vec::new();
     for (number, read) in reads.iter().enumerate() {
         pending.extend_from_slice(read);
         let end = number + 1 == reads.len();
-        let used = buffer.take(&pending, end, (Stream::Output, &stamp), &mut written);
+        let used = buffer.take(&pending, end, (OutputStream::Output, &timestamp), &mut written);
         pending.drain(..used);
     }
     assert!(pending.is_empty(), "everything was used");
@@ -58,11 +58,11 @@ fn lines_are_tagged_full_and_parts_partial() {
             vec![format!("P {}", "x".repeat(64)), format!("F {}", "x".repeat(64))],
         ),
     ] {
-        assert_eq!(through(&[input.as_bytes()], 64), wanted, "{input:?}");
+        assert_eq!(lines_of(&[input.as_bytes()], 64), wanted, "{input:?}");
         // However it is split.
         for cut in 0..input.len() {
             let (left, right) = input.as_bytes().split_at(cut);
-            assert_eq!(through(&[left, right], 64), wanted, "{input:?} cut at {cut}");
+            assert_eq!(lines_of(&[left, right], 64), wanted, "{input:?} cut at {cut}");
         }
     }
 }
@@ -70,7 +70,7 @@ fn lines_are_tagged_full_and_parts_partial() {
 #[test]
 fn a_burst_of_tiny_lines_fits() {
     let input = "\n".repeat(20_000);
-    assert_eq!(through(&[input.as_bytes()], 16 * 1024).len(), 20_000);
+    assert_eq!(lines_of(&[input.as_bytes()], 16 * 1024).len(), 20_000);
 }
 
 #[test]
@@ -94,8 +94,8 @@ fn stamps_know_the_calendar() {
         (4_107_542_400, "2100-03-01T00:00:00.000000005Z"),
         (1_798_761_599, "2026-12-31T23:59:59.000000005Z"),
     ] {
-        let mut stamp = Stamp::new();
-        stamp.set(seconds, 5);
-        assert_eq!(std::str::from_utf8(&stamp.text).expect("text"), wanted);
+        let mut timestamp = LogTimestamp::new();
+        timestamp.set(seconds, 5);
+        assert_eq!(std::str::from_utf8(&timestamp.text).expect("text"), wanted);
     }
 }

@@ -12,7 +12,7 @@ use rustix::net::{
 };
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Command {
+pub(super) enum StreamCommand {
     Reopen,
     /// Bits 0 to 2: which of input, output, error are sent with it.
     Attach {
@@ -21,27 +21,31 @@ pub(super) enum Command {
     CloseInput,
 }
 
-pub(super) struct Control(OwnedFd);
+pub(super) struct ControlSocket(OwnedFd);
 
-impl Control {
+impl ControlSocket {
     pub(super) fn pair() -> io::Result<(Self, Self)> {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let (ours, theirs) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
         Ok((Self(ours), Self(theirs)))
     }
 
-    pub(super) fn send(&self, command: Command, descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
-        let word = match command {
-            Command::Reopen => [1, 0],
-            Command::Attach { which } => [2, which],
-            Command::CloseInput => [3, 0],
+    pub(super) fn send(
+        &self,
+        command: StreamCommand,
+        descriptors: &[BorrowedFd<'_>],
+    ) -> io::Result<()> {
+        let message = match command {
+            StreamCommand::Reopen => [1, 0],
+            StreamCommand::Attach { which } => [2, which],
+            StreamCommand::CloseInput => [3, 0],
         };
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(3))];
         let mut control = SendAncillaryBuffer::new(&mut space);
         if !descriptors.is_empty() && !control.push(SendAncillaryMessage::ScmRights(descriptors)) {
             return Err(io::Error::other("too many descriptors"));
         }
-        sendmsg(&self.0, &[IoSlice::new(&word)], &mut control, SendFlags::NOSIGNAL)?;
+        sendmsg(&self.0, &[IoSlice::new(&message)], &mut control, SendFlags::NOSIGNAL)?;
         Ok(())
     }
 
@@ -49,7 +53,7 @@ impl Control {
     pub(super) fn receive(
         &self,
         descriptors: &mut [Option<OwnedFd>; 3],
-    ) -> io::Result<Option<Command>> {
+    ) -> io::Result<Option<StreamCommand>> {
         let mut word = [0; 2];
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(3))];
         let mut control = RecvAncillaryBuffer::new(&mut space);
@@ -63,15 +67,15 @@ impl Control {
             }
         }
         Ok(match (received.bytes, word) {
-            (2, [1, _]) => Some(Command::Reopen),
-            (2, [2, which]) => Some(Command::Attach { which }),
-            (2, [3, _]) => Some(Command::CloseInput),
+            (2, [1, _]) => Some(StreamCommand::Reopen),
+            (2, [2, which]) => Some(StreamCommand::Attach { which }),
+            (2, [3, _]) => Some(StreamCommand::CloseInput),
             _ => None,
         })
     }
 }
 
-impl AsFd for Control {
+impl AsFd for ControlSocket {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.as_fd()
     }

@@ -15,10 +15,10 @@ use container_create::spec::StreamsSpec;
 use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 
-use super::super::log_lines::Sink;
+use super::super::log_lines::LineSink;
 
 /// Retries when the file changes between two checks.
-const TRIES: usize = 16;
+const OPEN_ATTEMPTS: usize = 16;
 
 #[derive(Debug)]
 pub(in crate::supervisor) struct LogPath {
@@ -61,7 +61,7 @@ impl LogPath {
             rustix::fs::openat2(&dir, self.name.as_c_str(), flags, mode, resolve)
         };
         let create = OFlags::CREATE | OFlags::EXCL | OFlags::APPEND | OFlags::WRONLY;
-        for _ in 0..TRIES {
+        for _ in 0..OPEN_ATTEMPTS {
             let done = match at(OFlags::PATH | OFlags::NOFOLLOW, Mode::empty()) {
                 Ok(found) => return reopen_regular(&found),
                 Err(Errno::NOENT) => at(create, Mode::from_raw_mode(0o640)),
@@ -87,43 +87,43 @@ fn reopen_regular(found: &OwnedFd) -> Result<OwnedFd, Errno> {
         FileType::Directory => return Err(Errno::ISDIR),
         _ => return Err(Errno::NXIO),
     }
-    let mut place = [0; 32];
-    let mut rest = &mut place[..];
+    let mut path = [0; 32];
+    let mut rest = &mut path[..];
     write!(rest, "/proc/self/fd/{}\0", found.as_raw_fd()).map_err(|_| Errno::NAMETOOLONG)?;
-    let place = CStr::from_bytes_until_nul(&place).map_err(|_| Errno::INVAL)?;
+    let path = CStr::from_bytes_until_nul(&path).map_err(|_| Errno::INVAL)?;
     let flags = OFlags::APPEND | OFlags::WRONLY | OFlags::CLOEXEC | OFlags::NOCTTY;
-    rustix::fs::openat(CWD, place, flags, Mode::empty())
+    rustix::fs::openat(CWD, path, flags, Mode::empty())
 }
 
-pub(super) struct LogFile {
+pub(super) struct ContainerLogFile {
     path: Option<LogPath>,
     file: Option<OwnedFd>,
     /// The last write ended inside a line.
-    torn: bool,
+    partial_write: bool,
 }
 
-impl LogFile {
+impl ContainerLogFile {
     /// Without a path nothing is written.
     pub(super) fn open(path: Option<LogPath>) -> Result<Self, Errno> {
         let file = path.as_ref().map(LogPath::open).transpose()?;
-        Ok(Self { path, file, torn: false })
+        Ok(Self { path, file, partial_write: false })
     }
 
     /// Reopens by path; on an error the open file stays in use.
     pub(super) fn reopen(&mut self) -> Result<(), Errno> {
         if let Some(path) = &self.path {
             self.file = Some(path.open()?);
-            self.torn = false;
+            self.partial_write = false;
         }
         Ok(())
     }
 }
 
-impl Sink for LogFile {
+impl LineSink for ContainerLogFile {
     fn write(&mut self, lines: &[u8]) {
         let Some(file) = &self.file else { return };
-        if self.torn && rustix::io::write(file, b"\n").is_ok() {
-            self.torn = false;
+        if self.partial_write && rustix::io::write(file, b"\n").is_ok() {
+            self.partial_write = false;
         }
         let mut rest = lines;
         while !rest.is_empty() {
@@ -133,7 +133,7 @@ impl Sink for LogFile {
                 Err(Errno::INTR) => {}
                 // The disk is full: these lines are lost, and the container goes on.
                 Err(_) => {
-                    self.torn = rest.len() != lines.len() || self.torn;
+                    self.partial_write = rest.len() != lines.len() || self.partial_write;
                     break;
                 }
             }

@@ -3,19 +3,19 @@
 use super::*;
 use ports::runtime_objects::SandboxConfig;
 
-fn queue(limits: PullLimits) -> Queue {
-    let rate = Rate::new(limits.per_second, limits.burst, Instant::now());
+fn queue(limits: PullLimits) -> PullQueue {
+    let token_bucket = TokenBucket::new(limits.per_second, limits.burst, Instant::now());
     let (order, waiting, running) = (VecDeque::new(), HashMap::new(), HashMap::new());
-    Queue { limits, rate, order, waiting, running }
+    PullQueue { limits, token_bucket, order, waiting, running }
 }
 
-type Asker = oneshot::Receiver<Result<Pulled, String>>;
+type PullWaiter = oneshot::Receiver<Result<Pulled, String>>;
 
-fn order(image: &str) -> (PullOrder, Asker) {
+fn order(image: &str) -> (PullJob, PullWaiter) {
     order_of(image, "namespace", "pod")
 }
 
-fn order_of(image: &str, namespace: &str, pod: &str) -> (PullOrder, Asker) {
+fn order_of(image: &str, namespace: &str, pod: &str) -> (PullJob, PullWaiter) {
     let key = PullKey {
         image: image.to_owned(),
         handler: String::new(),
@@ -24,21 +24,21 @@ fn order_of(image: &str, namespace: &str, pod: &str) -> (PullOrder, Asker) {
         namespace: namespace.to_owned(),
     };
     let (answer, asker) = oneshot::channel();
-    let (named, owner) = (image.to_owned(), LoginOwner::Node);
+    let (named, owner) = (image.to_owned(), CredentialOwner::Node);
     let sandbox = Box::new(SandboxConfig { name: pod.to_owned(), ..SandboxConfig::default() });
     let annotations = Default::default();
-    (PullOrder { key, named, owner, annotations, sandbox, answer }, asker)
+    (PullJob { key, named, owner, annotations, sandbox, answer }, asker)
 }
 
 /// Image and pod of the pull that begins.
-fn begun(queue: &mut Queue) -> Option<(String, String)> {
-    let (key, pull) = queue.next_to_begin(0)?;
+fn begun(queue: &mut PullQueue) -> Option<(String, String)> {
+    let (key, pull) = queue.pop_next(0)?;
     Some((key.image, pull.request.sandbox.expect("always").name))
 }
 
 #[test]
-fn nothing_begins_for_those_who_are_gone() {
-    let limits = PullLimits { side_by_side: Some(1), per_second: 1, burst: 2 };
+fn cancelled_jobs_start_no_pull() {
+    let limits = PullLimits { max_parallel: Some(1), per_second: 1, burst: 2 };
     let mut queue = queue(limits);
     let mut askers = Vec::new();
     for (image, pod) in
@@ -56,8 +56,8 @@ fn nothing_begins_for_those_who_are_gone() {
 }
 
 #[test]
-fn a_namespace_is_one_pull() {
-    let mut queue = queue(PullLimits { side_by_side: None, per_second: 0, burst: 0 });
+fn each_namespace_has_its_own_pull() {
+    let mut queue = queue(PullLimits { max_parallel: None, per_second: 0, burst: 0 });
     let mut askers = Vec::new();
     for (namespace, pod) in [("one", "first"), ("two", "second"), ("one", "third")] {
         let (order, asker) = order_of("i", namespace, pod);
@@ -69,35 +69,35 @@ fn a_namespace_is_one_pull() {
 }
 
 #[test]
-fn what_may_begin_begins_at_once() {
+fn an_allowed_pull_starts_at_once() {
     for (per_second, burst) in [(0, 0), (5, 10)] {
-        let mut queue = queue(PullLimits { side_by_side: Some(1), per_second, burst });
+        let mut queue = queue(PullLimits { max_parallel: Some(1), per_second, burst });
         let ((a, _first), (b, _second)) = (order("a"), order("b"));
         queue.add(a);
         queue.add(b);
-        let begun = queue.next_to_begin(0).map(|(key, _)| key.image);
+        let begun = queue.pop_next(0).map(|(key, _)| key.image);
         assert_eq!(begun.as_deref(), Some("a"), "{per_second} per second");
-        assert!(queue.next_to_begin(1).is_none(), "one at a time");
-        let begun = queue.next_to_begin(0).map(|(key, _)| key.image);
+        assert!(queue.pop_next(1).is_none(), "one at a time");
+        let begun = queue.pop_next(0).map(|(key, _)| key.image);
         assert_eq!(begun.as_deref(), Some("b"), "{per_second} per second");
     }
 }
 
 #[test]
-fn the_rate_holds_the_next_one_back() {
-    let mut queue = queue(PullLimits { side_by_side: None, per_second: 1, burst: 1 });
+fn the_rate_limit_delays_the_next_pull() {
+    let mut queue = queue(PullLimits { max_parallel: None, per_second: 1, burst: 1 });
     let ((a, _first), (b, _second)) = (order("a"), order("b"));
     queue.add(a);
     queue.add(b);
-    assert!(queue.next_to_begin(0).is_some());
-    assert!(queue.next_to_begin(1).is_none());
+    assert!(queue.pop_next(0).is_some());
+    assert!(queue.pop_next(1).is_none());
     let now = Instant::now();
-    let turn = queue.turn(1, now).expect("one waits");
-    assert!(turn > now && turn <= now + Duration::from_secs(1));
+    let next_start = queue.next_start(1, now).expect("one waits");
+    assert!(next_start > now && next_start <= now + Duration::from_secs(1));
 }
 
 #[test]
-fn a_refusal_is_told_as_the_reference_tells_it() {
+fn a_pull_error_is_worded_as_upstream_words_it() {
     let refused = |code: &str| ContainerRuntimeError::Refused {
         call: "PullImage",
         code: code.to_owned(),
@@ -109,6 +109,6 @@ fn a_refusal_is_told_as_the_reference_tells_it() {
         (refused("PermissionDenied"), "rpc error: code = PermissionDenied desc = no"),
         (missing, "rpc error: code = NotFound desc = no"),
     ] {
-        assert_eq!(in_reference_words(error), expected);
+        assert_eq!(reference_error_text(error), expected);
     }
 }

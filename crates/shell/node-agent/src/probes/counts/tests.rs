@@ -12,7 +12,7 @@ fn pod(uid: &str) -> Pod {
 }
 
 #[test]
-fn tries_are_counted_as_upstream_counts_them() {
+fn probe_results_are_counted_as_upstream_counts_them() {
     let mut counts = ProbeCounts::default();
     let took = Duration::from_millis(7);
     for result in [
@@ -27,7 +27,7 @@ fn tries_are_counted_as_upstream_counts_them() {
     counts
         .of(&pod("u"), "main", ProbeKind::Startup)
         .add(&ProbeResult::Unknown(String::new()), took);
-    let told = text(counts.families());
+    let samples = text(counts.families());
     let place = "container=\"main\",namespace=\"default\",pod=\"web\"";
     let kind = "probe_type=\"Liveness\"";
     for line in [
@@ -37,13 +37,13 @@ fn tries_are_counted_as_upstream_counts_them() {
         format!("prober_probe_duration_seconds_bucket{{{place},{kind},le=\"0.01\"}} 2"),
         format!("prober_probe_duration_seconds_count{{{place},{kind}}} 2"),
     ] {
-        assert!(told.lines().any(|told| told == line), "{line}\nin\n{told}");
+        assert!(samples.lines().any(|samples| samples == line), "{line}\nin\n{samples}");
     }
-    assert!(!told.contains("Startup") && !told.contains("unknown"), "{told}");
+    assert!(!samples.contains("Startup") && !samples.contains("unknown"), "{samples}");
 }
 
 #[test]
-fn counts_go_with_their_pod() {
+fn counts_are_removed_with_their_pod() {
     let mut counts = ProbeCounts::default();
     for uid in ["u", "other"] {
         for kind in [ProbeKind::Liveness, ProbeKind::Readiness] {
@@ -51,10 +51,10 @@ fn counts_go_with_their_pod() {
         }
     }
     let lines = |counts: &ProbeCounts| {
-        let told = text(counts.families());
+        let samples = text(counts.families());
         let of = |uid: &str| {
             let uid = format!("pod_uid=\"{uid}\"");
-            told.lines().filter(|line| line.contains(&uid)).count()
+            samples.lines().filter(|line| line.contains(&uid)).count()
         };
         (of("u"), of("other"))
     };
@@ -66,15 +66,16 @@ fn counts_go_with_their_pod() {
 }
 
 #[test]
-fn times_of_two_pods_of_one_name_are_one_line() {
+fn durations_of_two_pods_of_one_name_share_a_series() {
     let mut counts = ProbeCounts::default();
     for uid in ["old", "new"] {
         let count = counts.of(&pod(uid), "main", ProbeKind::Readiness);
         count.add(&ProbeResult::Success, Duration::from_millis(7));
     }
-    let told = text(counts.families());
-    let lines = told.lines().filter(|line| line.starts_with("prober_probe_duration_seconds_count"));
+    let samples = text(counts.families());
+    let lines =
+        samples.lines().filter(|line| line.starts_with("prober_probe_duration_seconds_count"));
     let lines: Vec<&str> = lines.collect();
     assert!(matches!(lines.as_slice(), [line] if line.ends_with(" 2")), "{lines:?}");
-    assert_eq!(told.lines().filter(|line| line.starts_with("prober_probe_total")).count(), 2);
+    assert_eq!(samples.lines().filter(|line| line.starts_with("prober_probe_total")).count(), 2);
 }

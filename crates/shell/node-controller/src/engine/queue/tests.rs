@@ -6,7 +6,7 @@ const A: NodeId = NodeId(1);
 const B: NodeId = NodeId(2);
 
 fn labels(node: NodeId) -> Pending {
-    Pending::Action(Action::SetLabels { node, version: 1, labels: Vec::new() })
+    Pending::LifecycleAction(LifecycleAction::SetLabels { node, version: 1, labels: Vec::new() })
 }
 
 fn names(queue: &mut WriteQueue) -> Vec<String> {
@@ -14,7 +14,9 @@ fn names(queue: &mut WriteQueue) -> Vec<String> {
         .map(|pending| match pending {
             Pending::Range(node) => format!("range {}", node.0),
             Pending::Evict(node, _) => format!("evict {}", node.0),
-            Pending::Action(Action::SetLabels { node, .. }) => format!("labels {}", node.0),
+            Pending::LifecycleAction(LifecycleAction::SetLabels { node, .. }) => {
+                format!("labels {}", node.0)
+            }
             other => format!("{other:?}"),
         })
         .collect()

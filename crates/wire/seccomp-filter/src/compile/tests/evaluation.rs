@@ -4,17 +4,19 @@
 
 use std::collections::BTreeSet;
 
-use crate::profile::{Action, Architecture, Comparison, Condition, Profile};
+use crate::profile::{
+    Architecture, ArgumentComparison, ArgumentCondition, SeccompAction, SeccompProfile,
+};
 use crate::syscalls::syscall_number;
 
 #[derive(Debug, Clone)]
-pub(super) struct Call {
+pub(super) struct TestSyscall {
     pub(super) identity: u32,
     pub(super) number: u32,
     pub(super) arguments: [u64; 6],
 }
 
-pub(super) fn evaluate(profile: &Profile, call: &Call) -> Action {
+pub(super) fn evaluate(profile: &SeccompProfile, call: &TestSyscall) -> SeccompAction {
     let by_itself = match call.identity {
         0xc000_003e if call.number == u32::MAX => {
             let ours =
@@ -22,7 +24,7 @@ pub(super) fn evaluate(profile: &Profile, call: &Call) -> Action {
             return if profile.architectures.iter().any(ours) {
                 profile.default_action
             } else {
-                Action::KillProcess
+                SeccompAction::KillProcess
             };
         }
         0xc000_003e if call.number < 0x4000_0000 => Some(Architecture::X86_64),
@@ -32,7 +34,7 @@ pub(super) fn evaluate(profile: &Profile, call: &Call) -> Action {
         _ => None,
     };
     let Some(architecture) = by_itself.filter(|known| profile.architectures.contains(known)) else {
-        return Action::KillProcess;
+        return SeccompAction::KillProcess;
     };
     let matching = profile.rules.iter().find(|rule| {
         let named = |name: &String| syscall_number(architecture, name) == Some(call.number);
@@ -48,15 +50,15 @@ pub(super) fn evaluate(profile: &Profile, call: &Call) -> Action {
     matching.map_or(profile.default_action, |rule| rule.action)
 }
 
-fn holds(condition: &Condition, call: &Call) -> bool {
+fn holds(condition: &ArgumentCondition, call: &TestSyscall) -> bool {
     let argument = call.arguments[usize::from(condition.argument)];
     match condition.comparison {
-        Comparison::Equal(value) => argument == value,
-        Comparison::NotEqual(value) => argument != value,
-        Comparison::Less(value) => argument < value,
-        Comparison::LessOrEqual(value) => argument <= value,
-        Comparison::Greater(value) => argument > value,
-        Comparison::GreaterOrEqual(value) => argument >= value,
-        Comparison::MaskedEqual { mask, value } => argument & mask == value,
+        ArgumentComparison::Equal(value) => argument == value,
+        ArgumentComparison::NotEqual(value) => argument != value,
+        ArgumentComparison::Less(value) => argument < value,
+        ArgumentComparison::LessOrEqual(value) => argument <= value,
+        ArgumentComparison::Greater(value) => argument > value,
+        ArgumentComparison::GreaterOrEqual(value) => argument >= value,
+        ArgumentComparison::MaskedEqual { mask, value } => argument & mask == value,
     }
 }

@@ -2,15 +2,15 @@
 //!
 //! Rule: only the instructions that seccomp allows; anything else fails the test.
 
-use super::evaluation::Call;
-use crate::program::{INSTRUCTION_LIMIT, Instruction};
+use super::evaluation::TestSyscall;
+use crate::program::{INSTRUCTION_LIMIT, SeccompInstruction};
 
-pub(super) struct Outcome {
+pub(super) struct InterpreterOutcome {
     pub(super) verdict: u32,
     pub(super) steps: usize,
 }
 
-fn data(call: &Call) -> Vec<u8> {
+fn data(call: &TestSyscall) -> Vec<u8> {
     let mut bytes = Vec::new();
     bytes.extend(call.number.to_le_bytes());
     bytes.extend(call.identity.to_le_bytes());
@@ -21,12 +21,12 @@ fn data(call: &Call) -> Vec<u8> {
     bytes
 }
 
-pub(super) fn run(program: &[Instruction], call: &Call) -> Outcome {
+pub(super) fn run(program: &[SeccompInstruction], call: &TestSyscall) -> InterpreterOutcome {
     let data = data(call);
     let mut accumulator = 0;
     let mut position = 0;
     for steps in 1..=program.len() {
-        let Instruction { code, jump_true, jump_false, operand } = program[position];
+        let SeccompInstruction { code, jump_true, jump_false, operand } = program[position];
         let branch = |taken| usize::from(if taken { jump_true } else { jump_false });
         position += 1;
         match code {
@@ -40,7 +40,7 @@ pub(super) fn run(program: &[Instruction], call: &Call) -> Outcome {
             0x15 => position += branch(accumulator == operand),
             0x25 => position += branch(accumulator > operand),
             0x35 => position += branch(accumulator >= operand),
-            0x06 => return Outcome { verdict: operand, steps },
+            0x06 => return InterpreterOutcome { verdict: operand, steps },
             other => panic!("instruction {other:#x} at {}", position - 1),
         }
     }
@@ -48,7 +48,7 @@ pub(super) fn run(program: &[Instruction], call: &Call) -> Outcome {
 }
 
 /// The checks that the kernel makes before it accepts a program.
-pub(super) fn check_as_the_kernel_does(program: &[Instruction]) {
+pub(super) fn check_as_the_kernel_does(program: &[SeccompInstruction]) {
     assert!(!program.is_empty() && program.len() <= INSTRUCTION_LIMIT);
     for (position, instruction) in program.iter().enumerate() {
         let behind = program.len() - position - 1;

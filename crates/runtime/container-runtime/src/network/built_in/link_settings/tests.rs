@@ -3,10 +3,10 @@
 use std::net::{Ipv6Addr, SocketAddrV6};
 use std::time::{Duration, Instant};
 
-use netlink::Socket;
+use netlink::NetlinkSocket;
 use rustix::net::{AddressFamily, SendFlags, SocketType, ipproto, sendto, socket, sockopt};
 
-use super::super::machine_for_tests::{add_pod, on_a_machine, within};
+use super::super::test_machine::{add_pod, with_test_machine, within};
 use super::super::{BuiltIn, BuiltInSettings};
 use super::*;
 use crate::network::PodNetwork;
@@ -17,7 +17,7 @@ fn sysctls(names: &[&str]) -> BTreeMap<String, String> {
 }
 
 #[test]
-fn a_pods_own_sysctls_are_left_as_they_are() {
+fn sysctls_of_the_pod_are_not_overwritten() {
     let written = |without: &[&str], has_ipv6: bool| -> Vec<String> {
         let off = if has_ipv6 { None } else { Some(OFF) };
         let all = LEARNED.into_iter().chain(off);
@@ -63,16 +63,16 @@ fn advertise() {
     setting("eth0/accept_dad", "0");
     setting("eth0/disable_ipv6", "1");
     setting("eth0/disable_ipv6", "0");
-    let link = Socket::routes().unwrap().link(INSIDE).unwrap();
+    let link = NetlinkSocket::routes().unwrap().link(INSIDE).unwrap();
     let mut packet = vec![134, 0, 0, 0, 64, 0, 0x07, 0x08, 0, 0, 0, 0, 0, 0, 0, 0];
     packet.extend([3, 4, 64, 0xc0, 0, 0, 0x0e, 0x10, 0, 0, 0x0e, 0x10, 0, 0, 0, 0]);
     packet.extend("2001:db8:bad::".parse::<Ipv6Addr>().unwrap().octets());
     let raw = socket(AddressFamily::INET6, SocketType::RAW, Some(ipproto::ICMPV6)).unwrap();
     sockopt::set_ipv6_multicast_hops(&raw, 255).unwrap();
-    let everybody = SocketAddrV6::new("ff02::1".parse().unwrap(), 0, 0, link.index);
+    let all_nodes = SocketAddrV6::new("ff02::1".parse().unwrap(), 0, 0, link.index);
     let begun = Instant::now();
     for _ in 0..3 {
-        while let Err(error) = sendto(&raw, &packet, SendFlags::empty(), &everybody) {
+        while let Err(error) = sendto(&raw, &packet, SendFlags::empty(), &all_nodes) {
             assert!(begun.elapsed() < Duration::from_secs(5), "{error}");
             std::thread::sleep(Duration::from_millis(5));
         }
@@ -108,7 +108,7 @@ fn router_advertisements_of_a_pod_change_no_route_and_no_address() {
     }
     let pod = |id: &str| PodNetwork { sandbox: format!("{id:0<64}"), config: Default::default() };
     for ranges in [&["10.88.0.0/16"][..], &["10.88.0.0/16", "fd00:88::/64"]] {
-        on_a_machine(|| {
+        with_test_machine(|| {
             let settings = BuiltInSettings {
                 subnets: ranges.iter().map(|range| range.parse().unwrap()).collect(),
                 ..BuiltInSettings::default()
@@ -136,8 +136,8 @@ fn router_advertisements_of_a_pod_change_no_route_and_no_address() {
             setting(&format!("{}/disable_ipv6", record.link), "0");
             let adopting = BuiltIn::new(network.settings.clone()).unwrap();
             let record = NetworkRecord { kind: NetworkKind::BuiltIn.into(), ..record };
-            adopting.take_over(&[(pod("a"), record.clone())]);
-            adopting.tidy().unwrap();
+            adopting.adopt_members(&[(pod("a"), record.clone())]);
+            adopting.remove_leftovers().unwrap();
             let read = |name: String| {
                 fs::read_to_string(Path::new("/proc/sys/net/ipv6/conf").join(name)).unwrap()
             };

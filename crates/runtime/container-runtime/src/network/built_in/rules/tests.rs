@@ -5,16 +5,16 @@ use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::time::Duration;
 
 use cri_wire::v1;
-use netlink::{Socket, Transport};
+use netlink::{IpTransport, NetlinkSocket};
 
-use super::super::machine_for_tests::{add_neighbour, add_pod, on_a_machine, within};
+use super::super::test_machine::{add_neighbour, add_pod, with_test_machine, within};
 use super::*;
 use crate::network::PodNetwork;
 use crate::network::built_in::{BuiltIn, BuiltInSettings};
 
 const RANGES: [&str; 2] = ["10.88.0.0/16", "fd00:88::/64"];
 
-fn rules_of(transport: Transport, host_address: Option<&str>) -> Ruleset {
+fn rules_of(transport: IpTransport, host_address: Option<&str>) -> Ruleset {
     let port = HostPort {
         transport,
         host_port: 443,
@@ -22,21 +22,21 @@ fn rules_of(transport: Transport, host_address: Option<&str>) -> Ruleset {
         host_address: host_address.map(|address| address.parse().unwrap()),
     };
     let addresses = vec!["10.88.0.2".parse().unwrap(), "fd00:88::2".parse().unwrap()];
-    let member = Member { addresses, ports: vec![port], link: String::new() };
+    let member = NetworkMember { addresses, ports: vec![port], link: String::new() };
     let ranges = RANGES.map(|range| range.parse().unwrap());
     of("keelson0", &ranges, [member].iter())
 }
 
-fn to(address: &str, prefix: u8, is: bool) -> Condition {
-    Condition::To { network: address.parse().unwrap(), prefix, is }
+fn to(address: &str, prefix: u8, equal: bool) -> RuleCondition {
+    RuleCondition::DestinationNetwork { network: address.parse().unwrap(), prefix, equal }
 }
 
 #[test]
 fn a_host_port_takes_connections_of_the_machines_addresses_only() {
     let not_loopback = to("127.0.0.1", 8, false);
     // The requested address; the additional conditions on the destination, by chain and family.
-    type Row = (Option<&'static str>, Vec<Option<Condition>>, Vec<Option<Condition>>);
-    let rows: [Row; 5] = [
+    type PortCase = (Option<&'static str>, Vec<Option<RuleCondition>>, Vec<Option<RuleCondition>>);
+    let rows: [PortCase; 5] = [
         (None, vec![Some(not_loopback), None], vec![None, None]),
         (
             Some("198.51.100.9"),
@@ -51,22 +51,22 @@ fn a_host_port_takes_connections_of_the_machines_addresses_only() {
         (Some("127.0.0.1"), vec![], vec![Some(to("127.0.0.1", 32, true))]),
         (Some("::1"), vec![], vec![Some(to("::1", 128, true))]),
     ];
-    for transport in [Transport::Tcp, Transport::Udp, Transport::Sctp] {
+    for transport in [IpTransport::Tcp, IpTransport::Udp, IpTransport::Sctp] {
         for (asked, arriving, own) in &rows {
             let rules = rules_of(transport, *asked);
             for (chain, expected) in rules.chains[1..3].iter().zip([arriving, own]) {
                 let what = format!("{transport:?} {asked:?} {}", chain.name);
                 assert_eq!(chain.rules.len(), expected.len(), "{what}");
                 for (rule, besides) in chain.rules.iter().zip(expected) {
-                    assert!(rule.conditions.contains(&Condition::ToThisMachine), "{what}");
+                    assert!(rule.conditions.contains(&RuleCondition::LocalDestination), "{what}");
                     assert!(
-                        rule.conditions.contains(&Condition::Port { transport, port: 443 }),
+                        rule.conditions.contains(&RuleCondition::Port { transport, port: 443 }),
                         "{what}"
                     );
                     let found: Vec<_> = rule
                         .conditions
                         .iter()
-                        .filter(|one| matches!(one, Condition::To { .. }))
+                        .filter(|one| matches!(one, RuleCondition::DestinationNetwork { .. }))
                         .collect();
                     assert_eq!(found, besides.iter().collect::<Vec<_>>(), "{what}");
                 }
@@ -77,17 +77,23 @@ fn a_host_port_takes_connections_of_the_machines_addresses_only() {
 
 #[test]
 fn the_guard_drops_loopback_addresses_that_come_by_the_bridge() {
-    let rules = rules_of(Transport::Tcp, None);
+    let rules = rules_of(IpTransport::Tcp, None);
     let guard = &rules.chains[0];
-    assert_eq!((guard.hook, guard.priority, guard.translates), (Hook::Prerouting, -300, false));
+    assert_eq!(
+        (guard.hook, guard.priority, guard.translates),
+        (NetfilterHook::Prerouting, -300, false)
+    );
     let (network, prefix) = LOOPBACK;
     let loopback = [
-        Condition::To { network, prefix, is: true },
-        Condition::From { network, prefix, is: true },
+        RuleCondition::DestinationNetwork { network, prefix, equal: true },
+        RuleCondition::SourceNetwork { network, prefix, equal: true },
     ];
     for (rule, loopback) in guard.rules.iter().zip(loopback) {
-        let came = Condition::CameBy { link: "keelson0".to_owned() };
-        assert_eq!((&rule.conditions, &rule.effect), (&vec![came, loopback], &Effect::Drop));
+        let arrived = RuleCondition::InputInterface { link: "keelson0".to_owned() };
+        assert_eq!(
+            (&rule.conditions, &rule.verdict),
+            (&vec![arrived, loopback], &RuleVerdict::Drop)
+        );
     }
     assert_eq!(guard.rules.len(), 2);
 }
@@ -115,7 +121,7 @@ fn serve(address: &str, name: &'static str) {
 }
 
 /// The name of the server that answers at this address.
-fn who(address: &str) -> String {
+fn server_at(address: &str) -> String {
     let target: SocketAddr = address.parse().unwrap();
     match TcpStream::connect_timeout(&target, Duration::from_secs(2)) {
         Ok(mut stream) => {
@@ -131,8 +137,8 @@ fn who(address: &str) -> String {
 /// A pod that requests a port of a foreign address does not get traffic to it, neither from the
 /// host nor from other pods. For the host's own addresses it does.
 #[test]
-fn a_foreign_address_is_not_taken_over_by_a_host_port() {
-    on_a_machine(|| {
+fn a_host_port_does_not_capture_a_foreign_address() {
+    with_test_machine(|| {
         let settings = BuiltInSettings {
             subnets: RANGES.map(|range| range.parse().unwrap()).to_vec(),
             ..BuiltInSettings::default()
@@ -169,12 +175,12 @@ fn a_foreign_address_is_not_taken_over_by_a_host_port() {
             ("203.0.113.1:447", "pod"),
             ("[2001:db8:1::1]:444", "pod"),
         ] {
-            assert_eq!(who(address), expected, "{address} from the machine");
-            assert_eq!(within(&other, || who(address)), expected, "{address} from a pod");
+            assert_eq!(server_at(address), expected, "{address} from the machine");
+            assert_eq!(within(&other, || server_at(address)), expected, "{address} from a pod");
         }
         within(&beyond, || {
-            assert_eq!(who("203.0.113.1:444"), "pod", "from beyond");
-            assert_eq!(who("[2001:db8:1::1]:444"), "pod", "from beyond");
+            assert_eq!(server_at("203.0.113.1:444"), "pod", "from beyond");
+            assert_eq!(server_at("[2001:db8:1::1]:444"), "pod", "from beyond");
         });
         UdpSocket::bind("0.0.0.0:0").unwrap().send_to(b"query", "198.51.100.9:53").unwrap();
         let wait = Duration::from_secs(5);
@@ -183,10 +189,10 @@ fn a_foreign_address_is_not_taken_over_by_a_host_port() {
         pods_socket.set_nonblocking(true).unwrap();
         assert!(pods_socket.recv(&mut [0; 9]).is_err(), "a pod had the datagram");
         // An address may be added later.
-        let mut routes = Socket::routes().unwrap();
+        let mut routes = NetlinkSocket::routes().unwrap();
         let uplink = routes.link("uplink").unwrap();
         routes.add_address(uplink.index, "203.0.113.77".parse().unwrap(), 24).unwrap();
-        assert_eq!(who("203.0.113.77:445"), "pod", "the machine has it now");
+        assert_eq!(server_at("203.0.113.77:445"), "pod", "the machine has it now");
     });
 }
 
@@ -194,7 +200,7 @@ fn a_foreign_address_is_not_taken_over_by_a_host_port() {
 /// addresses accepts what a neighbour sends to 127.0.0.1 over the wire.
 #[test]
 fn a_neighbour_does_not_reach_a_port_of_the_loopback() {
-    on_a_machine(|| {
+    with_test_machine(|| {
         let network = BuiltIn::new(BuiltInSettings::default()).unwrap();
         let beyond = add_neighbour(&["203.0.113.1"], &["203.0.113.2"]);
         let udp = v1::Protocol::Udp;
@@ -213,15 +219,15 @@ fn a_neighbour_does_not_reach_a_port_of_the_loopback() {
         send("own", "127.0.0.1:53");
         send("own", "127.0.0.1:54");
         socket.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
-        let mut came: Vec<String> = (0..3)
+        let mut arrived: Vec<String> = (0..3)
             .map(|_| {
                 let mut text = [0; 9];
                 let count = socket.recv(&mut text).expect("a datagram");
                 String::from_utf8_lossy(&text[..count]).into_owned()
             })
             .collect();
-        came.sort();
-        assert_eq!(came, ["own", "own", "port"]);
+        arrived.sort();
+        assert_eq!(arrived, ["own", "own", "port"]);
         socket.set_nonblocking(true).unwrap();
         assert!(socket.recv(&mut [0; 9]).is_err(), "more than that");
     });
@@ -230,7 +236,7 @@ fn a_neighbour_does_not_reach_a_port_of_the_loopback() {
 /// A peer that keeps its source port reaches the pod that has the host port now.
 #[test]
 fn datagrams_to_a_host_port_reach_its_next_pod() {
-    on_a_machine(|| {
+    with_test_machine(|| {
         let network = BuiltIn::new(BuiltInSettings::default()).unwrap();
         let peer = add_neighbour(&["192.0.2.1"], &["192.0.2.2"]);
         let socket = within(&peer, || UdpSocket::bind("192.0.2.2:5000").unwrap());

@@ -23,17 +23,19 @@ fn the_last_error_of_a_log_is_the_reason() {
     }
 }
 
-fn call(program: &str, folder: &Path, arguments: &[&str], limit: u64) -> Result<(), String> {
+fn call(program: &str, dir: &Path, arguments: &[&str], limit: u64) -> Result<(), String> {
     let handler = HandlerSpec { program: program.to_owned(), ..Default::default() };
-    let call = Call { handler: &handler, root: folder, log: &folder.join("log"), systemd: false };
+    let call =
+        RuntimeInvocation { handler: &handler, root: dir, log: &dir.join("log"), systemd: false };
     let arguments: Vec<OsString> = arguments.iter().map(Into::into).collect();
-    let asked = Asked { arguments: &arguments, id: "id", behind: &["9".into()] };
-    call.run(&asked, Stdio::Nothing, Duration::from_secs(limit))
+    let runtime_command =
+        RuntimeCommand { arguments: &arguments, id: "id", after_id: &["9".into()] };
+    call.run(&runtime_command, Stdio::Null, Duration::from_secs(limit))
 }
 
-fn script(folder: &Path, text: &str) -> String {
+fn script(dir: &Path, text: &str) -> String {
     use std::os::unix::fs::PermissionsExt;
-    let path = folder.join("runtime");
+    let path = dir.join("runtime");
     fs::write(&path, format!("#!/bin/sh\n{text}\n")).unwrap();
     fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
     path.display().to_string()
@@ -41,20 +43,20 @@ fn script(folder: &Path, text: &str) -> String {
 
 #[test]
 fn a_call_has_its_arguments_its_reason_and_its_limit() {
-    let folder = tempfile::tempdir().unwrap();
-    let place = folder.path();
-    let said = place.join("said");
-    let program = script(place, &format!("echo \"$@\" > {}", said.display()));
-    call(&program, place, &["start"], 10).unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path();
+    let message = path.join("said");
+    let program = script(path, &format!("echo \"$@\" > {}", message.display()));
+    call(&program, path, &["start"], 10).unwrap();
     let expected =
-        format!("--root {0} --log {0}/log --log-format json start id 9\n", place.display());
-    assert_eq!(fs::read_to_string(&said).unwrap(), expected);
-    let program = script(place, "echo '{\"level\":\"error\",\"msg\":\"why\"}' > \"$4\"; exit 3");
-    assert_eq!(call(&program, place, &[], 10).unwrap_err(), "why");
-    let program = script(place, "exit 3");
-    assert!(call(&program, place, &[], 10).unwrap_err().contains("exit status: 3"));
-    let program = script(place, "exec sleep 100");
-    assert!(call(&program, place, &[], 1).unwrap_err().contains("longer than 1 seconds"));
-    let missing = place.join("missing").display().to_string();
-    assert!(call(&missing, place, &[], 1).unwrap_err().contains("missing"));
+        format!("--root {0} --log {0}/log --log-format json start id 9\n", path.display());
+    assert_eq!(fs::read_to_string(&message).unwrap(), expected);
+    let program = script(path, "echo '{\"level\":\"error\",\"msg\":\"why\"}' > \"$4\"; exit 3");
+    assert_eq!(call(&program, path, &[], 10).unwrap_err(), "why");
+    let program = script(path, "exit 3");
+    assert!(call(&program, path, &[], 10).unwrap_err().contains("exit status: 3"));
+    let program = script(path, "exec sleep 100");
+    assert!(call(&program, path, &[], 1).unwrap_err().contains("longer than 1 seconds"));
+    let missing = path.join("missing").display().to_string();
+    assert!(call(&missing, path, &[], 1).unwrap_err().contains("missing"));
 }

@@ -44,32 +44,32 @@ fn a_path_is_split_at_the_dir_that_the_client_named() {
 /// A log is opened when its container is created and again after a rotation. Both times a pod that
 /// may write to the directory controls what is there.
 #[test]
-fn what_a_pod_puts_in_the_place_of_its_log_is_not_opened() {
-    let bed = tempfile::tempdir().expect("a dir");
-    let victim = bed.path().join("victim");
+fn a_device_pipe_or_link_in_place_of_a_log_is_not_opened() {
+    let fixture = tempfile::tempdir().expect("a dir");
+    let victim = fixture.path().join("victim");
     fs::create_dir(&victim).expect("made");
     fs::write(victim.join("0.log"), "kept").expect("written");
     // Symlinks of the administrator are followed.
-    fs::create_dir(bed.path().join("real")).expect("made");
-    symlink("real", bed.path().join("logs")).expect("linked");
-    let dir = bed.path().join("logs");
+    fs::create_dir(fixture.path().join("real")).expect("made");
+    symlink("real", fixture.path().join("logs")).expect("linked");
+    let dir = fixture.path().join("logs");
     fs::create_dir(dir.join("c")).expect("made");
     let log = log_path(&spec(&dir, "c/0.log"));
-    let mut open = LogFile::open(Some(log_path(&spec(&dir, "c/0.log")))).expect("opened");
+    let mut open = ContainerLogFile::open(Some(log_path(&spec(&dir, "c/0.log")))).expect("opened");
     open.write(b"one\n");
     open.reopen().expect("there already");
     open.write(b"two\n");
-    let place = dir.join("c/0.log");
-    assert_eq!(fs::read_to_string(&place).expect("a log"), "one\ntwo\n");
+    let path = dir.join("c/0.log");
+    assert_eq!(fs::read_to_string(&path).expect("a log"), "one\ntwo\n");
     let kind = |kind, device| {
         let mode = Mode::from_raw_mode(0o600);
-        rustix::fs::mknodat(CWD, &place, kind, mode, device)
+        rustix::fs::mknodat(CWD, &path, kind, mode, device)
     };
-    type Make<'a> = Box<dyn Fn() -> io::Result<()> + 'a>;
-    let mut tricks: Vec<(&str, Errno, Make<'_>)> = vec![
-        ("a link", Errno::LOOP, Box::new(|| symlink(victim.join("0.log"), &place))),
-        ("a link to nothing", Errno::LOOP, Box::new(|| symlink(victim.join("new"), &place))),
-        ("a hard link", Errno::MLINK, Box::new(|| fs::hard_link(victim.join("0.log"), &place))),
+    type CreateEntry<'a> = Box<dyn Fn() -> io::Result<()> + 'a>;
+    let mut tricks: Vec<(&str, Errno, CreateEntry<'_>)> = vec![
+        ("a link", Errno::LOOP, Box::new(|| symlink(victim.join("0.log"), &path))),
+        ("a link to nothing", Errno::LOOP, Box::new(|| symlink(victim.join("new"), &path))),
+        ("a hard link", Errno::MLINK, Box::new(|| fs::hard_link(victim.join("0.log"), &path))),
         ("a pipe", Errno::NXIO, Box::new(|| Ok(kind(FileType::Fifo, 0)?))),
     ];
     if rustix::process::geteuid().is_root() {
@@ -77,17 +77,17 @@ fn what_a_pod_puts_in_the_place_of_its_log_is_not_opened() {
         let device = move || Ok(kind(FileType::CharacterDevice, full)?);
         tricks.push(("a device", Errno::NXIO, Box::new(device)));
     }
-    for (what, errno, make) in &tricks {
-        fs::rename(&place, dir.join("c/0.log.rotated")).expect("renamed");
-        make().expect("made");
+    for (what, errno, create) in &tricks {
+        fs::rename(&path, dir.join("c/0.log.rotated")).expect("renamed");
+        create().expect("made");
         assert_eq!(open.reopen(), Err(*errno), "{what}, when it was rotated");
         assert_eq!(log.open().map(drop), Err(*errno), "{what}, at the start");
-        fs::remove_file(&place).expect("removed");
-        fs::rename(dir.join("c/0.log.rotated"), &place).expect("renamed");
+        fs::remove_file(&path).expect("removed");
+        fs::rename(dir.join("c/0.log.rotated"), &path).expect("renamed");
     }
     // The open file is still written.
     open.write(b"three\n");
-    assert_eq!(fs::read_to_string(&place).expect("a log"), "one\ntwo\nthree\n");
+    assert_eq!(fs::read_to_string(&path).expect("a log"), "one\ntwo\nthree\n");
     // The directory between.
     fs::rename(dir.join("c"), dir.join("aside")).expect("renamed");
     symlink(&victim, dir.join("c")).expect("linked");

@@ -1,0 +1,38 @@
+//! Detects that the agent is at rest: from the same changes that the local API reports.
+
+use std::sync::Arc;
+
+use ports::PortFuture;
+use ports::local_api::{LocalApi, LocalEndpoint};
+
+use crate::idle_memory::{ChangeCounter, IdleMemory};
+
+/// The changes of the local API.
+struct AgentChanges(Arc<dyn LocalApi>);
+
+impl ChangeCounter for AgentChanges {
+    async fn wait_beyond(&mut self, seen: u64) -> u64 {
+        self.0.changed(seen).await
+    }
+}
+
+/// Serves the local API, and notices when there is nothing to report.
+pub(super) struct IdleEndpoint {
+    pub(super) local: Arc<dyn LocalEndpoint>,
+    pub(super) idle_memory: IdleMemory,
+}
+
+impl LocalEndpoint for IdleEndpoint {
+    fn address(&self) -> String {
+        self.local.address()
+    }
+
+    fn serve(&self, api: Arc<dyn LocalApi>) -> PortFuture<'_, String> {
+        Box::pin(async move {
+            tokio::select! {
+                why = self.local.serve(api.clone()) => why,
+                never = self.idle_memory.trim_when_idle(AgentChanges(api.clone())) => match never {},
+            }
+        })
+    }
+}

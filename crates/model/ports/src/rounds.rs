@@ -1,8 +1,0 @@
-//! Notification at the end of a periodic task.
-//!
-//! Rule: called after a periodic task has done its work, so that an otherwise idle process can
-//! release the memory that it needed. The call never blocks.
-
-pub trait Rounds: Send + Sync {
-    fn ended(&self);
-}

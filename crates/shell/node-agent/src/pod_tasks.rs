@@ -1,0 +1,318 @@
+//! Starts the tasks that run pods.
+//!
+//! Rule: wires the shell's own parts; the binary chooses the adapter of each port.
+
+use crate::admission::Admissions;
+use crate::call_limiter::CallLimiter;
+use crate::clock::AgentClock;
+use crate::cluster_node::{self, ClusterDependencies};
+use crate::images::{ImagePuller, NodeLogins, PullJobReceiver, PullSandboxes, PulledImageStore};
+use crate::loop_heartbeats::LoopHeartbeats;
+use crate::metrics::names;
+use crate::observed::{ObservedPods, watch_pods};
+use crate::pods::pod_workers::{ActivePods, run_pod_workers};
+use crate::pods::{PodContext, PodMemoryStore, PodPorts, PodSettings};
+use crate::probes::{Probes, run_probes};
+use crate::reserved_cgroups;
+use crate::runtime_watch::RuntimeView;
+use crate::sources::{self, MergeContext, WantedPods};
+use crate::status_store::{AgentApi, StatusStore};
+use crate::task_tree::TaskTree;
+use crate::termination::TerminationMessages;
+use crate::user_namespaces::UserNamespaceAllocator;
+use crate::{
+    cgroup_tree, garbage, images, log_rotation, node_checks, node_state, oom_counts, oom_kills,
+};
+use pod_manifest::static_pod::SourceKind;
+use ports::pod_host::{OomKillLog, PodCgroups};
+use ports::pod_sources::ManifestSource;
+use ports::{EventSink, HealthChecks, KubeletApi, KubeletEndpoint, LocalEndpoint, MetricSource};
+use std::num::NonZero;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::{Mutex, Notify, mpsc, watch};
+use tracing::error;
+
+/// Snapshots that may wait to be merged.
+const SNAPSHOT_CAPACITY: usize = 4;
+const SERVE_RETRY_DELAY: Duration = Duration::from_secs(5);
+
+/// The dependencies of running pods.
+pub struct PodDependencies {
+    pub ports: PodPorts,
+    pub settings: PodSettings,
+    pub sources: Vec<Box<dyn ManifestSource>>,
+    /// None if the kernel log cannot be read: then the cgroups' own counters are used.
+    pub oom_kills: Option<Box<dyn OomKillLog>>,
+    /// Another receiver of events, if any.
+    pub events: Option<Arc<dyn EventSink>>,
+    /// Further sources of metrics.
+    pub metric_sources: Vec<Arc<dyn MetricSource>>,
+    /// None if there is no local API.
+    pub local: Option<Arc<dyn LocalEndpoint>>,
+    /// None for a standalone node.
+    pub cluster: Option<ClusterDependencies>,
+    /// None if the kubelet's port is not served.
+    pub port: Option<Arc<dyn KubeletEndpoint>>,
+    /// Once true, pods that end are killed instead of waiting for their grace periods.
+    pub kill_now: watch::Receiver<bool>,
+}
+
+/// Starts every task that running pods takes. `recheck` is notified when the runtime answers
+/// again.
+pub(crate) fn start(
+    tree: &mut TaskTree,
+    dependencies: PodDependencies,
+    runtime: (&watch::Receiver<RuntimeView>, Arc<Notify>),
+    loop_heartbeats: &LoopHeartbeats,
+    checks: HealthChecks,
+) {
+    start_with_clock(tree, dependencies, runtime, (&AgentClock::system(), loop_heartbeats), checks);
+}
+
+fn image_puller(
+    ports: &PodPorts,
+    settings: &Arc<PodSettings>,
+    clock: &AgentClock,
+    status_store: &StatusStore,
+) -> (ImagePuller, PullJobReceiver, PulledImageStore) {
+    let programs = (ports.credential_programs.clone(), settings.credential_providers.clone());
+    let pulled = PulledImageStore::new(
+        settings.image_verification.clone(),
+        ports.pull_records.clone(),
+        ports.runtime.clone(),
+        clock.clone(),
+    );
+    let logins =
+        NodeLogins::new(ports.texts.clone(), &settings.root, programs, status_store.metrics());
+    let (images, jobs) = images::images(
+        ports.runtime.clone(),
+        clock.clone(),
+        (logins, PullSandboxes::new(settings.clone(), ports.cgroups.clone())),
+        (pulled.clone(), status_store.metrics().clone()),
+    );
+    (images, jobs, pulled)
+}
+
+fn start_with_clock(
+    tree: &mut TaskTree,
+    dependencies: PodDependencies,
+    (view, recheck): (&watch::Receiver<RuntimeView>, Arc<Notify>),
+    (clock, loop_heartbeats): (&AgentClock, &LoopHeartbeats),
+    checks: HealthChecks,
+) {
+    let PodDependencies {
+        ports,
+        settings,
+        sources,
+        oom_kills,
+        events,
+        metric_sources,
+        local,
+        cluster,
+        port,
+        kill_now,
+    } = dependencies;
+    let messages = TerminationMessages::new(ports.dirs.clone());
+    let status_store = StatusStore::new(events, &settings.lifecycle.node_name);
+    let times = (clock.clone(), recheck);
+    let observed =
+        ObservedPods::new(ports.runtime.clone(), messages.clone(), times, status_store.clone());
+    let settings = Arc::new(settings);
+    let (images, jobs, pulled) = image_puller(&ports, &settings, clock, &status_store);
+    let (node_sender, node) = watch::channel(node_state::initial_state(&settings.lifecycle));
+    let probes = Probes::new(ports.runtime.clone(), ports.prober.clone(), clock.now());
+    set_lasting_metrics(&status_store, &settings.lifecycle.node_name, &*ports.cgroups);
+    let reading = settings.reading.clone();
+    let pulls = settings.pulls.clone();
+    let context = Arc::new(PodContext {
+        clock: clock.clone(),
+        observed: observed.clone(),
+        images,
+        probes: probes.clone(),
+        admissions: Admissions::new(
+            settings.room.clone(),
+            settings.abilities.clone(),
+            status_store.metrics().clone(),
+        ),
+        user_namespaces: UserNamespaceAllocator::new(
+            ports.dirs.clone(),
+            &settings.root,
+            settings.user_namespace_ranges.clone(),
+        ),
+        status_store: status_store.clone(),
+        saved: PodMemoryStore::new(ports.records.clone(), status_store.clone()),
+        call_limiter: CallLimiter::new(
+            std::thread::available_parallelism().map_or(1, NonZero::get),
+        ),
+        node,
+        kill_now,
+        settings,
+        ports: ports.clone(),
+    });
+    let (seen, beat) = (observed.clone(), loop_heartbeats.clone());
+    tree.start("observed-pods", move || watch_pods(seen.clone(), beat.clone()));
+    let (state_ports, node_view) = (ports.clone(), view.clone());
+    tree.start("node-state", move || {
+        node_state::update_node_state(state_ports.clone(), node_view.clone(), node_sender.clone())
+    });
+    let (runtime, jobs) = (ports.runtime.clone(), Arc::new(Mutex::new(jobs)));
+    tree.start("image-pulls", move || {
+        images::run_pulls((runtime.clone(), pulled.clone()), jobs.clone(), pulls.clone())
+    });
+    tree.start("probes", move || run_probes(probes.clone()));
+    start_upkeep(tree, &context);
+    start_oom_watch(tree, &context, oom_kills, messages);
+    let wanted = start_sources(tree, &context, (sources, reading), loop_heartbeats);
+    let (active_sender, active) = watch::channel(ActivePods::default());
+    let (pods_context, beat) = (context.clone(), loop_heartbeats.clone());
+    tree.start("pods", move || {
+        let wanted = wanted.clone();
+        run_pod_workers(pods_context.clone(), wanted, active_sender.clone(), beat.clone())
+    });
+    let garbage_context = context.clone();
+    tree.start("garbage", move || garbage::collect(garbage_context.clone(), active.clone()));
+    if let Some(cluster) = cluster {
+        let shared = (clock.clone(), status_store.clone(), context.ports.clone());
+        cluster_node::start(tree, cluster, shared, (view.clone(), context.node.clone()));
+    }
+    let runtime = view.clone();
+    let api = Arc::new(AgentApi { context: context.clone(), runtime, metric_sources });
+    start_endpoints(tree, &api, checks, local, port);
+}
+
+/// Starts the local socket and the authenticated port, if they are configured.
+fn start_endpoints(
+    tree: &mut TaskTree,
+    api: &Arc<AgentApi>,
+    checks: HealthChecks,
+    local: Option<Arc<dyn LocalEndpoint>>,
+    port: Option<Arc<dyn KubeletEndpoint>>,
+) {
+    if let Some(endpoint) = local {
+        let api = api.clone();
+        tree.start("local-endpoint", move || serve(endpoint.clone(), api.clone()));
+    }
+    if let Some(port) = port {
+        let api = KubeletApi { checks, local: api.clone() };
+        tree.start("node-port", move || serve_port(port.clone(), api.clone()));
+    }
+}
+
+/// Sets the metrics that do not change while the agent runs.
+fn set_lasting_metrics(status_store: &StatusStore, node_name: &str, cgroups: &dyn PodCgroups) {
+    let metrics = status_store.metrics();
+    metrics.set(&names::NODE_NAME, &[node_name], 1.0);
+    let version = if cgroups.is_unified() { 2.0 } else { 1.0 };
+    metrics.set(&names::CGROUP_VERSION, &[], version);
+}
+
+/// Starts the tasks beside the pods: cgroups above them, logs, checks of the machine.
+fn start_upkeep(tree: &mut TaskTree, context: &Arc<PodContext>) {
+    let checked = context.clone();
+    tree.start("node-checks", move || node_checks::report_checks(checked.clone()));
+    let tree_context = context.clone();
+    tree.start("cgroups", move || cgroup_tree::reconcile(tree_context.clone()));
+    let reserved = context.settings.cgroups.reserved.clone();
+    if !reserved.is_empty() {
+        let reserved_context = context.clone();
+        tree.start("reserved-cgroups", move || {
+            reserved_cgroups::enforce(reserved_context.clone(), reserved.clone())
+        });
+    }
+    if let Some(logs) = context.settings.logs.clone() {
+        let logs_context = context.clone();
+        tree.start("log-rotation", move || {
+            log_rotation::rotate_logs(logs_context.clone(), logs.clone())
+        });
+    }
+}
+
+/// The kernel log names the OOM-killed process; without it the cgroups count them.
+fn start_oom_watch(
+    tree: &mut TaskTree,
+    context: &Arc<PodContext>,
+    kills: Option<Box<dyn OomKillLog>>,
+    messages: TerminationMessages,
+) {
+    let context = context.clone();
+    if let Some(kills) = kills {
+        let kills = Arc::new(Mutex::new(kills));
+        tree.start("memory-kills", move || {
+            oom_kills::listen(kills.clone(), messages.clone(), context.observed.clone())
+        });
+    } else if context.settings.cgroups.per_qos {
+        tree.start("memory-kills", move || oom_counts::watch(context.clone(), messages.clone()));
+    }
+}
+
+fn start_sources(
+    tree: &mut TaskTree,
+    context: &Arc<PodContext>,
+    (sources, reading): (Vec<Box<dyn ManifestSource>>, pod_desired::ManifestOptions),
+    loop_heartbeats: &LoopHeartbeats,
+) -> watch::Receiver<WantedPods> {
+    let kinds = sources.iter().map(|source| match source.kind() {
+        "http" => SourceKind::Url,
+        _ => SourceKind::File,
+    });
+    let kinds: Vec<SourceKind> = kinds.collect();
+    let (report_checks, snapshots) = mpsc::channel(SNAPSHOT_CAPACITY);
+    let (wanted_sender, wanted) = watch::channel(WantedPods::default());
+    for (at, source) in sources.into_iter().enumerate() {
+        let name = if source.kind() == "http" { "source-url" } else { "source-file" };
+        let source = Arc::new(Mutex::new(source));
+        let report_checks = report_checks.clone();
+        tree.start(name, move || sources::listen(at, source.clone(), report_checks.clone()));
+    }
+    // Without a source the sender is dropped and no snapshot ever comes, which is right.
+    let merge_context = MergeContext {
+        reading,
+        kinds,
+        records: context.ports.records.clone(),
+        saved: context.saved.clone(),
+        observed: context.observed.clone(),
+        clock: context.clock.clone(),
+        status_store: context.status_store.clone(),
+        snapshots: Arc::new(Mutex::new(snapshots)),
+        wanted: wanted_sender,
+        loop_heartbeats: loop_heartbeats.clone(),
+    };
+    tree.start("sources", move || {
+        let (merge_context, _open) = (merge_context.clone(), report_checks.clone());
+        async move {
+            let _open = _open;
+            sources::merge(merge_context).await;
+        }
+    });
+    wanted
+}
+
+async fn serve_port(port: Arc<dyn KubeletEndpoint>, api: KubeletApi) {
+    loop {
+        let error = port.serve(api.clone()).await;
+        error!(
+            address = port.address(),
+            err = %error,
+            retry_in_seconds = SERVE_RETRY_DELAY.as_secs(),
+            "Cannot serve the node's port"
+        );
+        tokio::time::sleep(SERVE_RETRY_DELAY).await;
+    }
+}
+
+async fn serve(endpoint: Arc<dyn LocalEndpoint>, api: Arc<AgentApi>) {
+    loop {
+        let why = endpoint.serve(api.clone()).await;
+        error!(
+            address = endpoint.address(),
+            err = why,
+            retry_in_seconds = SERVE_RETRY_DELAY.as_secs(),
+            "Cannot serve people at this machine"
+        );
+        tokio::time::sleep(SERVE_RETRY_DELAY).await;
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,16 @@
+//! Pods on a runtime and a host in memory, on paused time: the whole of the shell, with faults.
+
+mod again;
+mod bench;
+mod cluster;
+mod contents;
+mod crash;
+mod faults;
+mod life;
+mod probed;
+mod pulls;
+mod reporting;
+mod restart;
+mod unread;
+mod upkeep;
+mod wanted_again;
