@@ -66,10 +66,10 @@ pub fn image_document(input: &[u8]) {
         Ok(document) => {
             match &document {
                 ImageDocument::ImageManifest(manifest) => {
-                    assert!(manifest.layers.len() <= limits.layers)
+                    assert!(manifest.layers.len() <= limits.layers);
                 }
                 ImageDocument::Index(index) => {
-                    assert!(index.manifests.len() <= limits.index_entries)
+                    assert!(index.manifests.len() <= limits.index_entries);
                 }
             }
             let again = ImageDocument::parse("a document", input, &limits).ok();

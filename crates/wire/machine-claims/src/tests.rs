@@ -83,7 +83,7 @@ fn network_names_belong_to_one_root() {
             |one| one.ports = vec![port(80, "")],
             |two| {
                 two.ports =
-                    vec![ClaimedPort { transport: ClaimedPortProtocol::Udp, ..port(80, "") }]
+                    vec![ClaimedPort { transport: ClaimedPortProtocol::Udp, ..port(80, "") }];
             },
             None,
         ),

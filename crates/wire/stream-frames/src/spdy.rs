@@ -189,13 +189,13 @@ impl SpdyEncoder {
             }
             SpdyFrame::Data { stream, bytes, end } => data(*stream, bytes, *end, output),
             SpdyFrame::Reset { stream, status } => {
-                control_with_words(RESET, [*stream, *status], output)
+                control_with_words(RESET, [*stream, *status], output);
             }
             SpdyFrame::GoAway { last, status } => {
-                control_with_words(GO_AWAY, [*last, *status], output)
+                control_with_words(GO_AWAY, [*last, *status], output);
             }
             SpdyFrame::Window { stream, more } => {
-                control_with_words(WINDOW, [*stream, *more], output)
+                control_with_words(WINDOW, [*stream, *more], output);
             }
             SpdyFrame::Ping { id } => control(PING, false, &id.to_be_bytes(), output),
             SpdyFrame::Other { .. } => {}

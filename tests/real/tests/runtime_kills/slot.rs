@@ -74,7 +74,7 @@ impl PodSlot {
         match Box::pin(self.run_pod()).await {
             Ok(()) => {}
             Err(SlotError::Hit) => {
-                self.check_after_supervisor_death().await.context("after its supervisor died")?
+                self.check_after_supervisor_death().await.context("after its supervisor died")?;
             }
             Err(SlotError::Wrong(error)) => return Err(error),
         }

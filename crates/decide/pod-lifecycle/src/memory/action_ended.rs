@@ -84,7 +84,7 @@ impl PodMemory {
             }
             (action, ActionOutcome::Done(Ok(()))) => self.done(input_context, action),
             (_, ActionOutcome::SandboxRun(Ok(_))) => {
-                self.mark(input_context, Milestone::SandboxRan)
+                self.mark(input_context, Milestone::SandboxRan);
             }
             _ => {}
         }

@@ -59,7 +59,7 @@ pub(super) fn apply(case: &mut PlanCase, text: &str) {
                 facts.volumes = VolumesState::Pending(names);
             }
             ["volumes", "failed", rest @ ..] => {
-                facts.volumes = VolumesState::Failed(rest.join(" "))
+                facts.volumes = VolumesState::Failed(rest.join(" "));
             }
             ["noimages"] => supply = false,
             ["image", name, attempt, state, rest @ ..] => {

@@ -131,10 +131,8 @@ fn container(pod: &Pod, name: &str, count: u32, tokens: &[&str]) -> ObservedCont
             }
             "oom" => {
                 let (order, killed) = (next_order(&seen.oom_kills), at(-5).nanos());
-                assert!(
-                    seen.oom_kills
-                        .add(oom_killed_process(order, killed, value.parse().ok()), false)
-                );
+                let kill = oom_killed_process(order, killed, value.parse().ok());
+                assert!(seen.oom_kills.add(kill, false));
             }
             "killed" => {
                 let order = next_order(&seen.oom_kills);

@@ -122,7 +122,7 @@ fn check_tokens(entry: &ProviderEntry, tokens_allowed: bool, diagnostics: &mut V
     let required_keys = entry.texts(&at(REQUIRED_KEYS));
     match entry.node.find(&required_account).map(|node: &Node| &node.value) {
         None => {
-            diagnostics.push(entry.diagnostic(&required_account, "must be set to true or false"))
+            diagnostics.push(entry.diagnostic(&required_account, "must be set to true or false"));
         }
         Some(Value::Bool(false)) if !required_keys.is_empty() => {
             let message = "cannot be set while requireServiceAccount is false";

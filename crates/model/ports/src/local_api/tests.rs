@@ -3,7 +3,7 @@
 use super::*;
 
 /// The text is read and written again: a field under another name would be lost on the way.
-fn same<T: serde::de::DeserializeOwned + serde::Serialize>(text: &str) {
+fn same<T: serde::de::DeserializeOwned + Serialize>(text: &str) {
     let expected: serde_json::Value = serde_json::from_str(text).expect("JSON");
     let value: T = serde_json::from_str(text).expect("the type");
     assert_eq!(serde_json::to_value(&value).expect("JSON"), expected);

@@ -211,7 +211,7 @@ impl Runtime {
         let group =
             limit.and_then(|_| self.hierarchy.group(&running.container.record().cgroup).ok());
         let left = LeftoverProcesses::of(group, &exec);
-        let is_runnable = || left.clone().is_runnable();
+        let is_runnable = || left.clone().any_runnable();
         let Some(ended) = wait_for_command(exited, (output, errors), deadline, is_runnable).await
         else {
             guard.kill().await;

@@ -131,7 +131,7 @@ impl ArchiveReader<'_> {
         self.session.protect(&[digest])?;
         match self.store.content.begin(&digest, size)? {
             IngestStart::Present => {
-                self.progress.step(ProgressStep::Present { digest, bytes: size })
+                self.progress.step(ProgressStep::Present { digest, bytes: size });
             }
             IngestStart::Ingest(mut ingest) => {
                 // The archive repeats the bytes that an earlier attempt received.

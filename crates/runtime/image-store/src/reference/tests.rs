@@ -86,7 +86,7 @@ fn other_texts_are_refused_with_the_reason() {
         match ImageReference::parse(typed) {
             Ok(taken) => panic!("{typed:?} was taken as {taken}"),
             Err(error) => {
-                assert!(error.reason.contains(reason), "{typed:?}: {error}, expected {reason}")
+                assert!(error.reason.contains(reason), "{typed:?}: {error}, expected {reason}");
             }
         }
     }

@@ -99,7 +99,7 @@ impl Supervisor {
             AfterJob::Respond(origin) => {
                 return match error {
                     None => {
-                        self.connections.respond(origin, ResponseBody::Done(Empty {}), Vec::new())
+                        self.connections.respond(origin, ResponseBody::Done(Empty {}), Vec::new());
                     }
                     Some(error) => self.connections.refuse(origin, RequestErrorKind::Other, error),
                 };

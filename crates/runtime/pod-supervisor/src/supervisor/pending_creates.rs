@@ -338,7 +338,7 @@ impl Supervisor {
         while at < self.pending_creates.len() {
             match exchange::receive(&self.pending_creates[at].socket) {
                 Ok(Some(CreateReport::Started { pid, pidfd })) => {
-                    self.on_helper_started(at, pid, pidfd)
+                    self.on_helper_started(at, pid, pidfd);
                 }
                 Ok(Some(CreateReport::Ready { names, descriptors })) => {
                     if self.on_helper_ready(at, &names, descriptors) {

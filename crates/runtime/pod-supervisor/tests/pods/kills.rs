@@ -95,11 +95,11 @@ fn no_container_is_lost_when_twenty_servers_die_at_random() {
                 match phase {
                     None => drop(fixture.client.create(spec.clone()).await),
                     Some(ContainerPhase::Creating) => {
-                        tokio::time::sleep(Duration::from_millis(5)).await
+                        tokio::time::sleep(Duration::from_millis(5)).await;
                     }
                     Some(ContainerPhase::Created) => drop(fixture.client.start(id).await),
                     Some(ContainerPhase::Running) => {
-                        tokio::time::sleep(Duration::from_millis(5)).await
+                        tokio::time::sleep(Duration::from_millis(5)).await;
                     }
                     Some(ContainerPhase::Exited) => {
                         let found = state.containers.iter().find(|one| one.id == *id);

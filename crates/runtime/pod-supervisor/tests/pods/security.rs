@@ -67,7 +67,7 @@ fn capabilities_are_those_that_were_given() {
         assert!(lines[..5].iter().all(|line| line.ends_with("\t0000000000000400")), "{lines:?}");
         let all = u64::MAX;
         let spec = with(&fixture, "all", STATUS, |security| {
-            security.capabilities = Some(capabilities(all))
+            security.capabilities = Some(capabilities(all));
         });
         let (exit, lines) = fixture.complete(spec).await;
         assert_eq!(exit.code, 0, "{lines:?}");

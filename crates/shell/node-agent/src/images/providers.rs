@@ -80,7 +80,7 @@ impl ProviderLogins {
         let mut all = RegistryLogins::default();
         let mut errors = Vec::new();
         for provider in self.providers.iter() {
-            match self.from_provider(provider, &image, service_account).await {
+            match self.ask_provider(provider, &image, service_account).await {
                 Ok(logins) => all.extend(logins),
                 Err(why) => {
                     let name = provider.config.name.as_str();
@@ -97,7 +97,7 @@ impl ProviderLogins {
         ProviderCredentials { logins: all.matching(&image), errors }
     }
 
-    async fn from_provider(&self, provider: &Provider, image: &str, account: &str) -> LoginsResult {
+    async fn ask_provider(&self, provider: &Provider, image: &str, account: &str) -> LoginsResult {
         if !provider.config.applies_to(image, account)? {
             return Ok(RegistryLogins::default());
         }

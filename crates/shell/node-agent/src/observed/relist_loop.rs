@@ -404,7 +404,7 @@ impl RelistLoop {
                 let RelistResult { mut pods, unreadable_pods, from_event, .. } = seen;
                 match (unreadable_pods.get(&uid), pods.remove(&uid)) {
                     (Some(unreadable_pods), _) => {
-                        self.retry(&uid, &RelistError::new(&unreadable_pods.why))
+                        self.retry(&uid, &RelistError::new(&unreadable_pods.why));
                     }
                     (None, Some(pod)) => {
                         // An event shows nothing of whether the runtime answers.

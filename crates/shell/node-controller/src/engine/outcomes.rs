@@ -186,13 +186,13 @@ impl Engine {
                 self.marked(now, &target, failures, whole);
             }
             WriteResult::Evicted { target, results, fresh } => {
-                self.evicted(now, &target, results, fresh)
+                self.evicted(now, &target, results, fresh);
             }
             WriteResult::Cleared { pod, why, outcome } => self.cleared(&pod, why, outcome),
             WriteResult::NodesLookedUp { answers } => self.on_nodes_looked_up(now, answers),
             WriteResult::Probed(on_probed) => self.on_probed(now, on_probed),
             WriteResult::CloudAnswered { target, task, outcome } => {
-                self.on_cloud_answer(&target, task, outcome)
+                self.on_cloud_answer(&target, task, outcome);
             }
             WriteResult::CloudApplied { target, task, outcome } => {
                 self.on_cloud_applied(&target, task, outcome);

@@ -23,7 +23,7 @@ impl LeftoverProcesses {
     }
 
     /// Whether any process runs, or would if it had a CPU.
-    pub(super) async fn is_runnable(self) -> bool {
+    pub(super) async fn any_runnable(self) -> bool {
         if self.container.is_none() {
             return false;
         }
@@ -87,6 +87,6 @@ mod tests {
 
     #[tokio::test]
     async fn without_a_cgroup_nothing_is_runnable() {
-        assert!(!LeftoverProcesses::of(None, "x").is_runnable().await);
+        assert!(!LeftoverProcesses::of(None, "x").any_runnable().await);
     }
 }

@@ -97,7 +97,7 @@ impl ServerPeer {
                 let request = self.next().await;
                 match request.body.expect("a request that is known") {
                     RequestBody::List(_) => {
-                        respond(&self.socket, request.id, ResponseBody::State(known.clone()))
+                        respond(&self.socket, request.id, ResponseBody::State(known.clone()));
                     }
                     other => {
                         let _ = sender.send(other);

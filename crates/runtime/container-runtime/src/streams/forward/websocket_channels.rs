@@ -76,7 +76,7 @@ async fn write(
                 websocket::write(&reply, &mut bytes);
             }
             ChannelOutput::Pong(content) => {
-                websocket::write(&ServerMessage::Pong(&content), &mut bytes)
+                websocket::write(&ServerMessage::Pong(&content), &mut bytes);
             }
             ChannelOutput::Close(code) => {
                 websocket::write(&ServerMessage::Close(code), &mut bytes);
@@ -113,7 +113,7 @@ async fn read(
                         forward_input(protocol, &bytes, &inputs, &room).await;
                     }
                     ClientMessage::Ping(bytes) => {
-                        send_output(&outputs, ChannelOutput::Pong(bytes)).await
+                        send_output(&outputs, ChannelOutput::Pong(bytes)).await;
                     }
                     ClientMessage::Pong => {}
                     ClientMessage::Close(_) => return false,

@@ -109,23 +109,8 @@ impl AgentBench {
 
     /// Starts an agent with the script's manifests.
     pub(super) fn begin(&mut self) {
-        let host = Arc::new(self.host.clone());
         let runtime = Arc::new(self.runtime.clone());
-        let ports = PodPorts {
-            runtime: runtime.clone(),
-            dirs: host.clone(),
-            cgroups: host.clone(),
-            volumes: host.clone(),
-            records: host.clone(),
-            prober: host.clone(),
-            texts: host.clone(),
-            addresses: host.clone(),
-            logs: host.clone(),
-            credential_programs: Arc::new(self.programs.clone()),
-            periodic_tasks: Arc::new(self.periodic_tasks.clone()),
-            pull_records: host,
-            contents: Arc::new(self.contents.clone()),
-        };
+        let ports = self.ports(&runtime);
         let lifecycle =
             PodLifecycleSettings { node_name: "n".to_owned(), ..PodLifecycleSettings::default() };
         let settings = PodSettings {
@@ -193,6 +178,25 @@ impl AgentBench {
         );
         self.loop_heartbeats = loop_heartbeats;
         self.tree = Some(tree);
+    }
+
+    fn ports(&self, runtime: &Arc<FakeRuntime>) -> PodPorts {
+        let host = Arc::new(self.host.clone());
+        PodPorts {
+            runtime: runtime.clone(),
+            dirs: host.clone(),
+            cgroups: host.clone(),
+            volumes: host.clone(),
+            records: host.clone(),
+            prober: host.clone(),
+            texts: host.clone(),
+            addresses: host.clone(),
+            logs: host.clone(),
+            credential_programs: Arc::new(self.programs.clone()),
+            periodic_tasks: Arc::new(self.periodic_tasks.clone()),
+            pull_records: host,
+            contents: Arc::new(self.contents.clone()),
+        }
     }
 
     /// Ends the agent as a kill does: it waits for nothing.
