@@ -17,7 +17,8 @@ use node_testkit::images::{self, TestImage};
 use node_testkit::start::{RegistryOptions, RegistryServer, RunningPart};
 use tokio::task::JoinSet;
 
-use crate::calls::{CallOutcome, RetryingClient};
+use crate::calls::RetryingClient;
+use crate::image_work::ImageWork;
 use crate::kill_plan::{KillStep, KillTargets, RandomSequence, kill_supervisor, plan};
 use crate::pods::TestPod;
 use crate::server::{self, RuntimeHome};
@@ -25,7 +26,7 @@ use crate::slot::{CheckCounts, PodSlot};
 use crate::traces;
 
 pub(crate) const READY: Duration = Duration::from_secs(90);
-const SPARE: &str = "registry.test/spare:1";
+pub(crate) const SPARE: &str = "registry.test/spare:1";
 
 fn asked(name: &str, otherwise: usize) -> Result<usize> {
     std::env::var(name).map_or(Ok(otherwise), |text| text.parse().context(name.to_owned()))
@@ -203,7 +204,7 @@ impl<'a> KillRun<'a> {
         let pod = TestPod { slot: 1001, round: u32::try_from(self.caller.life())? };
         let mut slot = self.slot(pod, RandomSequence(1), &kill_targets);
         Box::pin(slot.life()).await?;
-        let images = ImageWork::of(self);
+        let images = self.image_work();
         images.pull_and_remove().await?;
         images.import_and_remove(None).await
     }
@@ -216,6 +217,15 @@ impl<'a> KillRun<'a> {
             dice,
             tally: CheckCounts::default(),
             wanted: BTreeMap::new(),
+        }
+    }
+
+    fn image_work(&self) -> ImageWork {
+        ImageWork {
+            caller: self.caller.clone(),
+            home: self.home.clone(),
+            pulled: self.pulled.clone(),
+            archive: self.spare_archive.clone(),
         }
     }
 
@@ -255,7 +265,7 @@ impl<'a> KillRun<'a> {
                 self.slot(TestPod { slot: number, round: 0 }, seed, &self.kill_targets).run(),
             );
         }
-        let images = ImageWork::of(self);
+        let images = self.image_work();
         let image_dice = RandomSequence(dice.below(u64::MAX) | 1);
         let pulls = tokio::spawn(images.run(Arc::clone(&self.kill_targets), image_dice));
         let plan = plan(self.way.points(kills), kills, &mut dice);
@@ -524,96 +534,4 @@ impl<'a> KillRun<'a> {
         text.push('\n');
         std::fs::write(&path, text).context("the report")
     }
-}
-
-/// Images that are pulled, imported and removed.
-struct ImageWork {
-    caller: RetryingClient,
-    home: RuntimeHome,
-    pulled: String,
-    archive: PathBuf,
-}
-
-impl ImageWork {
-    fn of(world: &KillRun<'_>) -> Self {
-        Self {
-            caller: world.caller.clone(),
-            home: world.home.clone(),
-            pulled: world.pulled.clone(),
-            archive: world.spare_archive.clone(),
-        }
-    }
-
-    async fn run(
-        self,
-        kill_targets: Arc<KillTargets>,
-        mut dice: RandomSequence,
-    ) -> Result<(usize, usize)> {
-        let (mut pulls, mut imports) = (0, 0);
-        while !kill_targets.is_over() {
-            self.pull_and_remove().await.context("pulling")?;
-            pulls += 1;
-            let kill_after = (dice.below(2) == 0).then(|| Duration::from_millis(dice.below(400)));
-            self.import_and_remove(kill_after).await.context("importing")?;
-            imports += 1;
-        }
-        Ok((pulls, imports))
-    }
-
-    async fn pull_and_remove(&self) -> Result<()> {
-        loop {
-            let request =
-                v1::PullImageRequest { image: Some(spec(&self.pulled)), ..Default::default() };
-            let mut images = self.caller.images();
-            let pull = Box::pin(images.pull_image(request));
-            match self.caller.change("PullImage", pull).await? {
-                CallOutcome::Answer(_) => break,
-                CallOutcome::Refused(status) => bail!("PullImage was refused: {status}"),
-                CallOutcome::Interrupted => {}
-            }
-        }
-        self.remove(&self.pulled).await
-    }
-
-    async fn remove(&self, name: &str) -> Result<()> {
-        loop {
-            let request = v1::RemoveImageRequest { image: Some(spec(name)) };
-            let mut images = self.caller.images();
-            match self.caller.change("RemoveImage", images.remove_image(request)).await? {
-                CallOutcome::Answer(_) => return Ok(()),
-                CallOutcome::Refused(status) => bail!("RemoveImage was refused: {status}"),
-                CallOutcome::Interrupted => {}
-            }
-        }
-    }
-
-    /// With a time limit the importing process is killed after it; without, it must succeed.
-    async fn import_and_remove(&self, kill_after: Option<Duration>) -> Result<()> {
-        loop {
-            self.caller.wait_until_up().await;
-            let life = self.caller.life();
-            let mut command = tokio::process::Command::from(self.home.import(&self.archive));
-            let mut child = command.stdout(std::process::Stdio::null()).spawn()?;
-            let status = match kill_after {
-                Some(kill_after) => match tokio::time::timeout(kill_after, child.wait()).await {
-                    Ok(status) => status?,
-                    Err(_) => {
-                        child.kill().await?;
-                        break;
-                    }
-                },
-                None => child.wait().await?,
-            };
-            if status.success() {
-                break;
-            }
-            // It asks the server where the images are; that one may just have been killed.
-            ensure!(self.caller.wait_for_new_server(life).await, "an import ended with {status}");
-        }
-        self.remove(SPARE).await
-    }
-}
-
-fn spec(name: &str) -> v1::ImageSpec {
-    v1::ImageSpec { image: name.to_owned(), ..Default::default() }
 }

@@ -8,6 +8,7 @@
 mod calls;
 mod cut;
 mod full_disk;
+mod image_work;
 mod kill_plan;
 mod kills;
 mod one_server;

@@ -261,8 +261,7 @@ impl RelistLoop {
     }
 
     /// Applies a container's exit from the event if the pod is known and no relist is pending or
-    /// running; otherwise relists the pod. A relist that began before and ends later would undo the
-    /// exit.
+    /// running (it would undo the exit); otherwise relists the pod.
     fn apply_exit_or_relist(&mut self, uid: String, end: Option<Box<ContainerRecord>>) {
         let target = RelistTarget::Pod(uid.clone());
         let is_due = self.waiting.all || self.waiting.pods.contains(&uid);
@@ -469,8 +468,7 @@ impl RelistLoop {
         self.emit_failed_sync(uid, failure, pause);
     }
 
-    /// Emits the pod's event at selected retries. While the runtime cannot be listed either, it is
-    /// no matter of the pod.
+    /// Emits the pod's event at selected retries, unless the runtime cannot be listed either.
     fn emit_failed_sync(&self, uid: &str, failure: &RelistError, pause: Duration) {
         let known = self.known(uid);
         let stage = match pause {
@@ -516,8 +514,7 @@ impl RelistLoop {
         self.forget_unwatched();
     }
 
-    /// Publishes the observation unless a later one is known; an awaiting worker is woken in any
-    /// case.
+    /// Publishes the observation unless a later one is known; wakes an awaiting worker in any case.
     fn publish(&mut self, uid: &str, mut pod: ObservedPod, is_awaited: bool) {
         let mut pods = self.shared.pods();
         let sender = pods.entry(uid.to_owned()).or_insert_with(|| watch::Sender::new(None));
