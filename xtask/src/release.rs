@@ -13,7 +13,7 @@ mod tests;
 const TARGET: &str = "x86_64-unknown-linux-musl";
 
 /// The promise that stands in SPECIFICATION.md.
-const LARGEST_BINARY_KIB: u64 = 21 * 1024;
+const LARGEST_BINARY_KIB: u64 = 22 * 1024;
 
 /// The same for the supervisor, which every pod pays for.
 const LARGEST_SUPERVISOR_KIB: u64 = 1088;
