@@ -1,4 +1,4 @@
-//! Limits of a cgroup, written in the format of either version.
+//! Writes a cgroup's limits in the format of cgroup version 1 or 2.
 //!
 //! Rule: values are those of an OCI runtime's resources (shares, quota, memory plus swap), so that
 //! a caller need not know the version; an unset limit is not touched; one that cannot be set is an
@@ -17,14 +17,15 @@ use crate::hierarchy::{CgroupVersion, Controller};
 #[cfg(test)]
 mod tests;
 
-/// Version 1 reports "no limit" as the largest number of whole pages.
+/// Version 1 reports "no limit" as `i64::MAX` rounded down to whole pages; limits from here on
+/// count as none.
 const V1_UNLIMITED: i64 = i64::MAX - (1 << 20);
 
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct CgroupResources {
-    /// 2 to 262144; converted to the weight on version 2.
+    /// Version 1's shares, 2 to 262144; converted to a weight on version 2.
     pub cpu_shares: Option<u64>,
-    /// Microseconds per period; no limit below 0.
+    /// Microseconds per period; a negative value means no limit.
     pub cpu_quota: Option<i64>,
     /// Microseconds.
     pub cpu_period: Option<u64>,
@@ -32,18 +33,18 @@ pub struct CgroupResources {
     /// Lists such as `0-3,7`.
     pub cpuset_cpus: Option<String>,
     pub cpuset_mems: Option<String>,
-    /// Bytes; no limit below 0.
+    /// Bytes; a negative value means no limit.
     pub memory: Option<i64>,
-    /// Memory and swap together in bytes; no limit below 0.
+    /// Memory and swap together in bytes; a negative value means no limit.
     pub memory_and_swap: Option<i64>,
-    /// Bytes that are protected from reclaim as far as possible.
+    /// Bytes; best-effort protection from reclaim.
     pub memory_reservation: Option<i64>,
-    /// No limit below 1.
+    /// A value below 1 means no limit.
     pub pids: Option<i64>,
     pub huge_pages: Vec<HugePageLimit>,
-    /// Files of version 2 by name.
+    /// Version 2 only: values by file name.
     pub unified: BTreeMap<String, String>,
-    /// Version 1 only: rules in order. Version 2 needs a BPF program.
+    /// Version 1 only, in the order in which they are written. Version 2 needs a BPF program.
     pub devices: Vec<DeviceRule>,
 }
 
@@ -67,7 +68,7 @@ impl Cgroup {
         write(&self.dir_for(controller, file)?.join(file), value)
     }
 
-    fn set_if(&self, controller: Controller, file: &str, value: Option<String>) -> Result<()> {
+    fn set_if_some(&self, controller: Controller, file: &str, value: Option<String>) -> Result<()> {
         value.map_or(Ok(()), |value| self.set(controller, file, &value))
     }
 
@@ -79,15 +80,15 @@ impl Cgroup {
             });
         }
         let text = |number: Option<u64>| number.map(|number| number.to_string());
-        self.set_if(Controller::Cpu, "cpu.shares", text(limits.cpu_shares.map(|s| s.max(2))))?;
+        self.set_if_some(Controller::Cpu, "cpu.shares", text(limits.cpu_shares.map(|s| s.max(2))))?;
         self.set_cpu_time_v1(limits)?;
         let idle = limits.cpu_idle.map(|idle| u8::from(idle).to_string());
-        self.set_if(Controller::Cpu, "cpu.idle", idle)?;
+        self.set_if_some(Controller::Cpu, "cpu.idle", idle)?;
         self.apply_cpu_set(limits)?;
         self.set_memory_v1(limits)?;
         let reservation = limits.memory_reservation.map(|bytes| bytes.to_string());
-        self.set_if(Controller::Memory, "memory.soft_limit_in_bytes", reservation)?;
-        self.set_if(Controller::Pids, "pids.max", limits.pids.map(pids_text))?;
+        self.set_if_some(Controller::Memory, "memory.soft_limit_in_bytes", reservation)?;
+        self.set_if_some(Controller::Pids, "pids.max", limits.pids.map(pids_text))?;
         for limit in &limits.huge_pages {
             let file = format!("hugetlb.{}.limit_in_bytes", limit.page_size);
             self.set(Controller::HugeTlb, &file, &limit.bytes.to_string())?;
@@ -104,44 +105,46 @@ impl Cgroup {
         Ok(())
     }
 
-    /// A quota is checked against the current period: if one of the two does not fit yet, the other
-    /// is written first.
+    /// The kernel checks a new period against the current quota, and the reverse. If it rejects the
+    /// period, write the quota first and the period again.
     fn set_cpu_time_v1(&self, limits: &CgroupResources) -> Result<()> {
-        let period = limits.cpu_period.filter(|period| *period != 0).map(|one| one.to_string());
-        let quota = limits.cpu_quota.filter(|quota| *quota != 0).map(|one| one.max(-1).to_string());
-        let period_first =
-            self.set_if(Controller::Cpu, "cpu.cfs_period_us", period.clone()).is_ok();
-        self.set_if(Controller::Cpu, "cpu.cfs_quota_us", quota)?;
-        if period_first {
+        let period =
+            limits.cpu_period.filter(|period| *period != 0).map(|period| period.to_string());
+        let quota =
+            limits.cpu_quota.filter(|quota| *quota != 0).map(|quota| quota.max(-1).to_string());
+        let period_is_set =
+            self.set_if_some(Controller::Cpu, "cpu.cfs_period_us", period.clone()).is_ok();
+        self.set_if_some(Controller::Cpu, "cpu.cfs_quota_us", quota)?;
+        if period_is_set {
             return Ok(());
         }
-        self.set_if(Controller::Cpu, "cpu.cfs_period_us", period)
+        self.set_if_some(Controller::Cpu, "cpu.cfs_period_us", period)
     }
 
-    /// The kernel requires memory to be at most memory plus swap, so growing and shrinking go in
-    /// different orders.
+    /// The kernel requires `memory` to be at most `memsw` (memory plus swap) at every moment, so
+    /// `memsw` is written first when it grows and last when it shrinks.
     fn set_memory_v1(&self, limits: &CgroupResources) -> Result<()> {
         let Some(memory) = limits.memory.filter(|bytes| *bytes != 0) else { return Ok(()) };
         let dir = self.dir_for(Controller::Memory, "memory.limit_in_bytes")?;
-        let both_file = dir.join("memory.memsw.limit_in_bytes");
-        let both = limits.memory_and_swap.filter(|bytes| *bytes != 0);
-        let both = both.or((memory < 0).then_some(-1)).filter(|_| both_file.exists());
+        let memsw_file = dir.join("memory.memsw.limit_in_bytes");
+        let memsw = limits.memory_and_swap.filter(|bytes| *bytes != 0);
+        let memsw = memsw.or((memory < 0).then_some(-1)).filter(|_| memsw_file.exists());
         let set_memory = || write(&dir.join("memory.limit_in_bytes"), &memory.max(-1).to_string());
-        let Some(both) = both else { return set_memory() };
-        let set_both = || write(&both_file, &both.max(-1).to_string());
-        let now = read_number(&both_file)?.unwrap_or(u64::MAX);
-        let grows = u64::try_from(both).map_or(true, |both| both > now);
+        let Some(memsw) = memsw else { return set_memory() };
+        let set_memsw = || write(&memsw_file, &memsw.max(-1).to_string());
+        let current = read_number(&memsw_file)?.unwrap_or(u64::MAX);
+        let grows = u64::try_from(memsw).map_or(true, |memsw| memsw > current);
         if grows {
-            set_both().and_then(|()| set_memory())
+            set_memsw().and_then(|()| set_memory())
         } else {
-            set_memory().and_then(|()| set_both())
+            set_memory().and_then(|()| set_memsw())
         }
     }
 
     fn apply_cpu_set(&self, limits: &CgroupResources) -> Result<()> {
-        let some = |list: &Option<String>| list.clone().filter(|list| !list.is_empty());
-        self.set_if(Controller::CpuSet, "cpuset.cpus", some(&limits.cpuset_cpus))?;
-        self.set_if(Controller::CpuSet, "cpuset.mems", some(&limits.cpuset_mems))
+        let non_empty = |list: &Option<String>| list.clone().filter(|list| !list.is_empty());
+        self.set_if_some(Controller::CpuSet, "cpuset.cpus", non_empty(&limits.cpuset_cpus))?;
+        self.set_if_some(Controller::CpuSet, "cpuset.mems", non_empty(&limits.cpuset_mems))
     }
 
     fn apply_v2(&self, limits: &CgroupResources) -> Result<()> {
@@ -152,12 +155,16 @@ impl Cgroup {
                 self.set(Controller::Cpu, "cpu.idle", "0")?;
             }
             let weight = limits.cpu_shares.filter(|shares| *shares != 0).map(weight_of_shares);
-            self.set_if(Controller::Cpu, "cpu.weight", weight.map(|weight| weight.to_string()))?;
+            self.set_if_some(
+                Controller::Cpu,
+                "cpu.weight",
+                weight.map(|weight| weight.to_string()),
+            )?;
         }
-        self.set_if(Controller::Cpu, "cpu.max", cpu_max(limits))?;
+        self.set_if_some(Controller::Cpu, "cpu.max", cpu_max(limits))?;
         self.apply_cpu_set(limits)?;
         self.set_memory_v2(limits)?;
-        self.set_if(Controller::Pids, "pids.max", limits.pids.map(pids_text))?;
+        self.set_if_some(Controller::Pids, "pids.max", limits.pids.map(pids_text))?;
         for limit in &limits.huge_pages {
             let file = format!("hugetlb.{}.max", limit.page_size);
             self.set(Controller::HugeTlb, &file, &limit.bytes.to_string())?;
@@ -178,7 +185,7 @@ impl Cgroup {
 
     fn set_memory_v2(&self, limits: &CgroupResources) -> Result<()> {
         let text = |bytes: i64| if bytes < 0 { "max".to_owned() } else { bytes.to_string() };
-        if let Some(swap) = swap_alone(limits) {
+        if let Some(swap) = swap_without_memory(limits) {
             let dir = self.dir_for(Controller::Memory, "memory.swap.max")?;
             // A kernel without swap accounting has no such file; a limit of zero needs none.
             if dir.join("memory.swap.max").exists() || swap > 0 {
@@ -186,9 +193,9 @@ impl Cgroup {
             }
         }
         let memory = limits.memory.filter(|bytes| *bytes != 0);
-        self.set_if(Controller::Memory, "memory.max", memory.map(text))?;
+        self.set_if_some(Controller::Memory, "memory.max", memory.map(text))?;
         let reservation = limits.memory_reservation.filter(|bytes| *bytes != 0);
-        self.set_if(Controller::Memory, "memory.low", reservation.map(text))
+        self.set_if_some(Controller::Memory, "memory.low", reservation.map(text))
     }
 
     /// The limits on memory and CPU time that are in force; `None` for no limit.
@@ -199,9 +206,10 @@ impl Cgroup {
                 (self.read_file(Controller::Memory, "memory.max")?, time)
             }
             CgroupVersion::V1 => {
-                let of =
+                let read_cpu =
                     |file| self.read_file(Controller::Cpu, file).map(Option::unwrap_or_default);
-                let (quota, period) = (of("cpu.cfs_quota_us")?, of("cpu.cfs_period_us")?);
+                let (quota, period) =
+                    (read_cpu("cpu.cfs_quota_us")?, read_cpu("cpu.cfs_period_us")?);
                 let memory = self.read_file(Controller::Memory, "memory.limit_in_bytes")?;
                 (memory, format!("{} {}", quota.trim(), period.trim()))
             }
@@ -244,12 +252,13 @@ fn cpu_max(limits: &CgroupResources) -> Option<String> {
     if quota.is_none() && period.is_none() {
         return None;
     }
-    let quota = quota.filter(|quota| *quota > 0).map_or("max".to_owned(), |one| one.to_string());
+    let quota =
+        quota.filter(|quota| *quota > 0).map_or("max".to_owned(), |quota| quota.to_string());
     Some(format!("{quota} {}", period.unwrap_or(100_000)))
 }
 
-/// Version 2 limits swap separately from memory.
-fn swap_alone(limits: &CgroupResources) -> Option<i64> {
+/// Version 2 limits swap separately from memory; an OCI runtime's resources give their sum.
+fn swap_without_memory(limits: &CgroupResources) -> Option<i64> {
     let both = limits.memory_and_swap.filter(|bytes| *bytes != 0);
     match (both, limits.memory.unwrap_or(0)) {
         (None, memory) if memory < 0 => Some(-1),
@@ -259,8 +268,8 @@ fn swap_alone(limits: &CgroupResources) -> Option<i64> {
     }
 }
 
-/// The weight (1 to 10000) for version 1's shares: the curve through minimum, default and maximum
-/// of both scales that the container runtimes agreed on.
+/// Converts version 1's shares to a weight (1 to 10000) by the container runtimes' common curve,
+/// which maps minimum, default and maximum of one scale to those of the other.
 ///
 /// upstream: opencontainers/cgroups utils.go
 pub fn weight_of_shares(shares: u64) -> u64 {

@@ -1,11 +1,12 @@
-//! Claims of root directories on machine-wide names: cgroups, a bridge, subnets, host ports, a
-//! state directory.
+//! Claims on machine-wide resources: cgroups, a bridge, subnets, host ports, a state directory.
+//! Several agents may run on one machine, each with a root directory of its own; a claim keeps two
+//! of them from using the same resource.
 //!
-//! Rule: a claim is a file in one directory of the machine, and an `flock` beside it as long as the
-//! claiming process lives. A claim is in force while that lock is held, or while its state
-//! directory has pods: pods outlive their server. A process that reads or changes claims holds a
-//! global lock, so two processes never take the same name. Claims end with the boot, as what they
-//! name does. Does not decide which names a root gets.
+//! Rule: a claim is a file in one directory of the machine, and a lock file (`flock`) that the
+//! claiming process holds while it lives. A claim is in force while that lock is held, or while its
+//! state directory has pods: pods outlive the agent. A process that reads or changes claims holds a
+//! global lock, so two processes never claim the same resource. Claims do not survive a reboot, as
+//! the resources do not. Does not decide which resources a root gets.
 
 mod conflict;
 mod resources;
@@ -26,7 +27,7 @@ mod tests;
 
 /// The directory of this machine's claims.
 pub const CLAIMS_DIR: &str = "/run/keelson/claims";
-/// Larger than any claim of ours.
+/// Larger than any claim that this crate writes.
 const MAX_CLAIM_BYTES: u64 = 1 << 20;
 
 #[derive(Debug, thiserror::Error)]
@@ -57,11 +58,11 @@ pub struct ClaimsLock<'a> {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Claim {
     pub resources: ClaimedResources,
-    /// Its process runs; otherwise only its pods do.
+    /// Whether its process runs; if not, only its pods do.
     pub is_alive: bool,
 }
 
-/// A claim of this process, in force as long as this value lives.
+/// A claim of this process, in force until it is dropped.
 #[derive(Debug)]
 pub struct HeldClaim {
     claims: Claims,
@@ -70,7 +71,7 @@ pub struct HeldClaim {
     _lock: File,
 }
 
-fn failed<'a>(
+fn file_error<'a>(
     operation: &'static str,
     path: &'a Path,
 ) -> impl FnOnce(io::Error) -> ClaimError + 'a {
@@ -80,7 +81,7 @@ fn failed<'a>(
 fn open(path: &Path) -> Result<File> {
     let mut options = OpenOptions::new();
     options.create(true).truncate(false).write(true).mode(0o600);
-    options.open(path).map_err(failed("opening", path))
+    options.open(path).map_err(file_error("opening", path))
 }
 
 /// `false` if another process holds it.
@@ -88,7 +89,7 @@ fn try_lock(file: &File, path: &Path) -> Result<bool> {
     match flock(file, FlockOperation::NonBlockingLockExclusive) {
         Ok(()) => Ok(true),
         Err(rustix::io::Errno::WOULDBLOCK) => Ok(false),
-        Err(error) => Err(failed("locking", path)(error.into())),
+        Err(error) => Err(file_error("locking", path)(error.into())),
     }
 }
 
@@ -109,15 +110,15 @@ impl Claims {
     /// Waits for other processes that read or change claims, which takes milliseconds.
     pub fn lock(&self) -> Result<ClaimsLock<'_>> {
         let directory = &self.directory;
-        let made = DirBuilder::new().recursive(true).mode(0o755).create(directory);
-        made.map_err(failed("making", directory))?;
+        let created = DirBuilder::new().recursive(true).mode(0o755).create(directory);
+        created.map_err(file_error("creating", directory))?;
         let path = directory.join("turn");
         let lock = open(&path)?;
         loop {
             match flock(&lock, FlockOperation::LockExclusive) {
                 Ok(()) => return Ok(ClaimsLock { claims: self, _lock: lock }),
                 Err(rustix::io::Errno::INTR) => {}
-                Err(error) => return Err(failed("locking", &path)(error.into())),
+                Err(error) => return Err(file_error("locking", &path)(error.into())),
             }
         }
     }
@@ -132,28 +133,28 @@ impl Claims {
 
     fn write(&self, key: &str, resources: &ClaimedResources) -> Result<()> {
         let path = self.record_path(key);
-        let beside = self.directory.join(format!("{key}.new"));
+        let temporary = self.directory.join(format!("{key}.new"));
         let text = serde_json::to_vec(resources).unwrap_or_default();
-        fs::write(&beside, text).map_err(failed("writing", &beside))?;
-        fs::rename(&beside, &path).map_err(failed("writing", &path))
+        fs::write(&temporary, text).map_err(file_error("writing", &temporary))?;
+        fs::rename(&temporary, &path).map_err(file_error("writing", &path))
     }
 
     fn read(&self, key: &str) -> Result<ClaimedResources> {
         let path = self.record_path(key);
-        let size = fs::metadata(&path).map_err(failed("looking at", &path))?.len();
+        let size = fs::metadata(&path).map_err(file_error("getting the size of", &path))?.len();
         let too_large = || io::Error::other("is too large for a claim");
         if size > MAX_CLAIM_BYTES {
-            return Err(failed("reading", &path)(too_large()));
+            return Err(file_error("reading", &path)(too_large()));
         }
-        let text = fs::read(&path).map_err(failed("reading", &path))?;
-        serde_json::from_slice(&text).map_err(|error| failed("reading", &path)(error.into()))
+        let text = fs::read(&path).map_err(file_error("reading", &path))?;
+        serde_json::from_slice(&text).map_err(|error| file_error("reading", &path)(error.into()))
     }
 
     fn remove(&self, key: &str) -> Result<()> {
         for path in [self.record_path(key), self.lock_path(key)] {
             match fs::remove_file(&path) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                    return Err(failed("removing", &path)(error));
+                    return Err(file_error("removing", &path)(error));
                 }
                 _ => {}
             }
@@ -162,10 +163,11 @@ impl Claims {
     }
 
     fn keys(&self) -> Result<Vec<String>> {
-        let entries = fs::read_dir(&self.directory).map_err(failed("listing", &self.directory))?;
+        let entries =
+            fs::read_dir(&self.directory).map_err(file_error("listing", &self.directory))?;
         let mut keys = Vec::new();
         for entry in entries {
-            let name = entry.map_err(failed("listing", &self.directory))?.file_name();
+            let name = entry.map_err(file_error("listing", &self.directory))?.file_name();
             let key = name.to_str().and_then(|name| name.strip_suffix(".json"));
             keys.extend(key.map(str::to_owned));
         }
@@ -175,8 +177,8 @@ impl Claims {
 }
 
 impl ClaimsLock<'_> {
-    /// The claims in force except that of `own`. One whose process has exited and that has no pods
-    /// is removed; one that cannot be parsed names nothing and is kept.
+    /// The claims in force except the one with the key `own`. Removes claims whose process has
+    /// exited and that have no pods. A claim that cannot be parsed is skipped and kept.
     pub fn others(&self, own: &str) -> Result<Vec<Claim>> {
         let mut found = Vec::new();
         for key in self.claims.keys()?.into_iter().filter(|key| key != own) {
@@ -193,8 +195,9 @@ impl ClaimsLock<'_> {
         Ok(found)
     }
 
-    /// Claims all of this under `key`, or nothing if another claim has some of it. Host ports of an
-    /// earlier process under the same key stay until they are set again.
+    /// Claims all of `resources` under `key`, or nothing if another claim has one of them. Host
+    /// ports that an earlier process claimed under the same key are kept until
+    /// [`HeldClaim::set_ports`] replaces them.
     pub fn acquire(&self, key: &str, mut resources: ClaimedResources) -> Result<HeldClaim> {
         if let Some(conflict) = conflict::first_conflict(&resources, &self.others(key)?) {
             return Err(ClaimError::Conflict(Box::new(conflict)));
@@ -205,10 +208,10 @@ impl ClaimsLock<'_> {
             let other = Claim { resources: self.claims.read(key)?, is_alive: true };
             return Err(ClaimError::Conflict(Box::new(ClaimConflict::for_root(other))));
         }
-        if let Ok(former) = self.claims.read(key)
-            && former.root == resources.root
+        if let Ok(previous) = self.claims.read(key)
+            && previous.root == resources.root
         {
-            resources.ports = former.ports;
+            resources.ports = previous.ports;
         }
         self.claims.write(key, &resources)?;
         let (claims, key) = (self.claims.clone(), key.to_owned());
@@ -217,16 +220,16 @@ impl ClaimsLock<'_> {
 }
 
 impl HeldClaim {
-    /// Replaces the host ports, or, if another root has one of them, keeps the old ones.
+    /// Replaces the claimed host ports. If another root has one of them, the old ones are kept.
     pub fn set_ports(&self, ports: Vec<ClaimedPort>) -> Result<()> {
         let mut own = self.resources.lock().unwrap_or_else(PoisonError::into_inner);
         if own.ports == ports {
             return Ok(());
         }
         let lock = self.claims.lock()?;
-        let more = ports.iter().filter(|port| !own.ports.contains(port)).cloned().collect();
-        let added_ports = ClaimedResources { ports: more, ..own.only_ports() };
-        if let Some(conflict) = conflict::first_conflict(&added_ports, &lock.others(&self.key)?) {
+        let new_ports = ports.iter().filter(|port| !own.ports.contains(port)).cloned().collect();
+        let addition = ClaimedResources { ports: new_ports, ..own.only_ports() };
+        if let Some(conflict) = conflict::first_conflict(&addition, &lock.others(&self.key)?) {
             return Err(ClaimError::Conflict(Box::new(conflict)));
         }
         let changed = ClaimedResources { ports, ..own.clone() };
@@ -237,12 +240,12 @@ impl HeldClaim {
 }
 
 impl Drop for HeldClaim {
-    /// A claim without pods ends with its process; if it cannot be removed now, the next process
-    /// that reads claims does it.
+    /// Removes a claim that has no pods. If that fails, the next process that reads claims removes
+    /// it.
     fn drop(&mut self) {
         let own = self.resources.lock().unwrap_or_else(PoisonError::into_inner);
         if !own.has_pods()
-            && let Ok(_turn) = self.claims.lock()
+            && let Ok(_claims_lock) = self.claims.lock()
         {
             let _ = self.claims.remove(&self.key);
         }

@@ -1,4 +1,5 @@
-//! The messages against this machine's kernel, in namespaces of the test's own. Needs root.
+//! Netlink requests to this machine's kernel, in network namespaces that the test creates. Needs
+//! root.
 
 use std::net::{IpAddr, Ipv4Addr, TcpListener, TcpStream};
 use std::os::fd::AsFd as _;
@@ -7,29 +8,27 @@ use std::time::Duration;
 
 use super::*;
 
-/// Two namespaces that are removed with the test.
-struct PinnedNamespace(Vec<PathBuf>);
+/// A network namespace that is unpinned on drop.
+struct PinnedNamespace(PathBuf);
 
 impl PinnedNamespace {
-    fn make(name: &str) -> (Self, std::os::fd::OwnedFd) {
+    fn create(name: &str) -> (Self, std::os::fd::OwnedFd) {
         let path = std::env::temp_dir().join(format!("netlink-{}-{name}", std::process::id()));
         let namespace = pin_new_namespace(&path).unwrap();
-        (Self(vec![path]), namespace)
+        (Self(path), namespace)
     }
 }
 
 impl Drop for PinnedNamespace {
     fn drop(&mut self) {
-        for path in &self.0 {
-            let _ = unpin_namespace(path);
-        }
+        let _ = unpin_namespace(&self.0);
     }
 }
 
 fn is_root() -> bool {
     let root = rustix::process::geteuid().is_root();
     if !root {
-        eprintln!("could not run: making network namespaces needs root");
+        eprintln!("could not run: creating network namespaces needs root");
     }
     root
 }
@@ -43,8 +42,8 @@ fn a_pod_is_reachable_on_its_bridge_and_through_a_host_port() {
     if !is_root() {
         return;
     }
-    let (_host_namespace, host) = PinnedNamespace::make("host");
-    let (_pod_namespace, pod) = PinnedNamespace::make("pod");
+    let (_host_namespace, host) = PinnedNamespace::create("host");
+    let (_pod_namespace, pod) = PinnedNamespace::create("pod");
     in_namespace(host.as_fd(), || {
         let mut routes = NetlinkSocket::routes()?;
         let loopback = routes.link("lo")?;
@@ -69,14 +68,14 @@ fn a_pod_is_reachable_on_its_bridge_and_through_a_host_port() {
         let mut routes = NetlinkSocket::routes()?;
         let loopback = routes.link("lo")?;
         routes.set_up(loopback.index)?;
-        let inside = routes.link("eth0")?;
-        routes.set_up(inside.index)?;
-        routes.add_address(inside.index, address(2), 24)?;
-        routes.add_default_route(inside.index, address(1))?;
-        assert!(routes.addresses()?.contains(&(inside.index, address(2), 24)));
-        let route_targets = routes.route_destinations()?;
-        assert!(route_targets.contains(&(inside.index, address(0), 24)), "{route_targets:?}");
-        assert!(route_targets.iter().all(|(_, _, prefix)| *prefix > 0), "{route_targets:?}");
+        let eth0 = routes.link("eth0")?;
+        routes.set_up(eth0.index)?;
+        routes.add_address(eth0.index, address(2), 24)?;
+        routes.add_default_route(eth0.index, address(1))?;
+        assert!(routes.addresses()?.contains(&(eth0.index, address(2), 24)));
+        let destinations = routes.route_destinations()?;
+        assert!(destinations.contains(&(eth0.index, address(0), 24)), "{destinations:?}");
+        assert!(destinations.iter().all(|(_, _, prefix)| *prefix > 0), "{destinations:?}");
         Ok(())
     })
     .unwrap();
@@ -85,15 +84,15 @@ fn a_pod_is_reachable_on_its_bridge_and_through_a_host_port() {
     in_namespace(host.as_fd(), || {
         let mut firewall = NetlinkSocket::firewall()?;
         assert!(!firewall.has_table("keelson-test")?);
-        firewall.replace_table("keelson-test", &rules(8080))?;
-        firewall.replace_table("keelson-test", &rules(8081))?;
+        firewall.replace_table("keelson-test", &ruleset(8080))?;
+        firewall.replace_table("keelson-test", &ruleset(8081))?;
         assert!(firewall.has_table("keelson-test")?);
-        let wait = Duration::from_secs(2);
-        for (target, reached) in
+        let timeout = Duration::from_secs(2);
+        for (target, is_reachable) in
             [("10.99.0.2:80", true), ("10.99.0.1:8081", true), ("10.99.0.1:8080", false)]
         {
-            let outcome = TcpStream::connect_timeout(&target.parse().unwrap(), wait);
-            assert_eq!(outcome.is_ok(), reached, "{target}: {outcome:?}");
+            let outcome = TcpStream::connect_timeout(&target.parse().unwrap(), timeout);
+            assert_eq!(outcome.is_ok(), is_reachable, "{target}: {outcome:?}");
         }
         firewall.remove_table("keelson-test")?;
         firewall.remove_table("keelson-test")?;
@@ -108,8 +107,8 @@ fn a_pod_is_reachable_on_its_bridge_and_through_a_host_port() {
     drop(listener);
 }
 
-/// Everything that the built-in network uses at once.
-fn rules(port: u16) -> Ruleset {
+/// Every kind of chain, condition and verdict that the built-in pod network uses.
+fn ruleset(port: u16) -> Ruleset {
     let forward = FirewallRule {
         conditions: vec![
             RuleCondition::Family(IpFamily::V4),
@@ -125,13 +124,14 @@ fn rules(port: u16) -> Ruleset {
         translates: true,
         rules,
     };
-    let network = RuleCondition::SourceNetwork { network: address(0), prefix: 24, equal: true };
+    let from_pod_network =
+        RuleCondition::SourceNetwork { network: address(0), prefix: 24, equal: true };
     let link = || "keelson0".to_owned();
-    let outside =
+    let to_other_network =
         RuleCondition::DestinationNetwork { network: address(0), prefix: 24, equal: false };
-    let away = RuleCondition::OutputInterface { link: link(), equal: false };
-    let back = RuleCondition::OutputInterface { link: link(), equal: true };
-    let loopback = RuleCondition::DestinationNetwork {
+    let to_other_link = RuleCondition::OutputInterface { link: link(), equal: false };
+    let to_same_link = RuleCondition::OutputInterface { link: link(), equal: true };
+    let to_loopback = RuleCondition::DestinationNetwork {
         network: Ipv4Addr::LOCALHOST.into(),
         prefix: 8,
         equal: true,
@@ -145,7 +145,7 @@ fn rules(port: u16) -> Ruleset {
                 priority: -300,
                 translates: false,
                 rules: vec![FirewallRule {
-                    conditions: vec![RuleCondition::InputInterface { link: link() }, loopback],
+                    conditions: vec![RuleCondition::InputInterface { link: link() }, to_loopback],
                     verdict: RuleVerdict::Drop,
                 }],
             },
@@ -157,8 +157,12 @@ fn rules(port: u16) -> Ruleset {
                     "out",
                     NetfilterHook::Postrouting,
                     vec![
-                        masquerade(vec![network.clone(), outside, away]),
-                        masquerade(vec![network, back, RuleCondition::DestinationNatted]),
+                        masquerade(vec![from_pod_network.clone(), to_other_network, to_other_link]),
+                        masquerade(vec![
+                            from_pod_network,
+                            to_same_link,
+                            RuleCondition::DestinationNatted,
+                        ]),
                     ],
                 )
             },
@@ -167,7 +171,7 @@ fn rules(port: u16) -> Ruleset {
 }
 
 #[test]
-fn invalid_link_names_are_refused_without_a_syscall() {
+fn invalid_link_names_are_rejected_without_a_syscall() {
     let mut routes = NetlinkSocket::routes().unwrap();
     for name in ["", "a-name-that-is-too-long", "a/b", "a b", ".."] {
         assert!(matches!(routes.find_link(name), Err(NetlinkError::Invalid { .. })), "{name:?}");

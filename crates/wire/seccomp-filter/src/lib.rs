@@ -1,8 +1,9 @@
 //! Seccomp profiles compiled to classic BPF and loaded, without a C library.
 //!
-//! Rule: [`compile`] is a pure function from a [`SeccompProfile`] to a [`BpfProgram`]; only [`load`] and
-//! [`self_check`] touch the kernel. A profile means the same on every architecture that it names;
-//! what it does not name never runs. Does not read profile files and knows no default profile.
+//! Rule: [`compile`] is a pure function from a [`SeccompProfile`] to a [`BpfProgram`]; only
+//! [`load`] and [`self_check`] touch the kernel. A profile means the same on every architecture
+//! that it names; a system call through any other architecture kills the process. Does not read
+//! profile files and knows no default profile.
 
 #![allow(unsafe_code, reason = "seccomp(2) has no safe wrapper; see load.rs, the only user")]
 

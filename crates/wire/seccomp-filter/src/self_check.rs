@@ -1,7 +1,7 @@
-//! Checks that filters work from this binary on this kernel.
+//! Checks that this kernel applies the filters that this binary loads.
 //!
-//! Rule: harmless: all of it happens on a thread of its own, which ends with its filter. Does not
-//! change the calling thread or process.
+//! Rule: the filter is loaded on a new thread and ends with it. The calling thread and the rest of
+//! the process are not changed.
 
 use std::io;
 use std::thread;
@@ -16,12 +16,12 @@ mod tests;
 /// An error number that no system call returns.
 const TEST_ERRNO: u16 = 4001;
 
-/// What was seen.
+/// The result of a check that succeeded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SelfCheckReport {
     pub architecture: Architecture,
     pub instructions: usize,
-    /// The error of `getcwd`, which works without the filter, under the filter.
+    /// The error that `getcwd` returned under the filter; it succeeds without the filter.
     pub errno: i32,
 }
 
@@ -31,7 +31,7 @@ pub enum SelfCheckError {
     UnknownArchitecture,
     #[error("cannot start a thread: {0}")]
     Thread(io::Error),
-    #[error("the thread that tried the filter did not end well")]
+    #[error("the thread that tried the filter panicked")]
     ThreadDied,
     #[error("cannot set no_new_privs: {0}")]
     NoNewPrivileges(io::Error),
@@ -45,14 +45,14 @@ pub enum SelfCheckError {
     NoEffect(String),
 }
 
-/// Loads a filter on a thread of its own and checks its effect.
+/// Loads a filter on a new thread and checks its effect.
 pub fn self_check() -> Result<SelfCheckReport, SelfCheckError> {
     let architecture = Architecture::native().ok_or(SelfCheckError::UnknownArchitecture)?;
-    let trial = thread::Builder::new()
+    let thread = thread::Builder::new()
         .name("seccomp-check".to_owned())
         .spawn(move || try_filter(architecture))
         .map_err(SelfCheckError::Thread)?;
-    trial.join().map_err(|_| SelfCheckError::ThreadDied)?
+    thread.join().map_err(|_| SelfCheckError::ThreadDied)?
 }
 
 fn try_filter(architecture: Architecture) -> Result<SelfCheckReport, SelfCheckError> {
@@ -66,10 +66,10 @@ fn try_filter(architecture: Architecture) -> Result<SelfCheckReport, SelfCheckEr
         }],
         flags: None,
     })?;
-    working_directory().map_err(SelfCheckError::CallBroken)?;
+    try_getcwd().map_err(SelfCheckError::CallBroken)?;
     set_no_new_privileges().map_err(SelfCheckError::NoNewPrivileges)?;
     load(&program, LoadOptions::default())?;
-    match working_directory() {
+    match try_getcwd() {
         Err(error) if error.raw_os_error() == Some(i32::from(TEST_ERRNO)) => {
             let instructions = program.instructions().len();
             Ok(SelfCheckReport { architecture, instructions, errno: i32::from(TEST_ERRNO) })
@@ -79,6 +79,6 @@ fn try_filter(architecture: Architecture) -> Result<SelfCheckReport, SelfCheckEr
     }
 }
 
-fn working_directory() -> io::Result<()> {
+fn try_getcwd() -> io::Result<()> {
     rustix::process::getcwd(Vec::new()).map(drop).map_err(Into::into)
 }

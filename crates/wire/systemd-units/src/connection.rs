@@ -1,7 +1,7 @@
 //! One connection to systemd or to the bus: authentication, calls and their replies.
 //!
-//! Rule: a call waits for its own reply; signals that arrive meanwhile are queued. Every read and
-//! write has what is left of one timeout.
+//! Rule: a call waits for its own reply; signals that arrive meanwhile are queued. All reads
+//! and writes of a call share one deadline.
 
 use std::io::{self, Read as _, Write as _};
 use std::os::unix::net::UnixStream;
@@ -10,53 +10,53 @@ use std::time::{Duration, Instant};
 
 use crate::message::{DbusMessage, FIXED_HEADER_BYTES, MessageKind, MethodCall, whole_length};
 
-/// Signals queued at most; the oldest are dropped.
+/// If more signals are queued, the oldest are dropped.
 const MAX_BUFFERED_SIGNALS: usize = 4096;
 
-/// The longest line of the authentication.
-const MAX_LINE_BYTES: usize = 4096;
+/// The longest line that is accepted during authentication.
+const MAX_AUTH_LINE_BYTES: usize = 4096;
 
 #[derive(Debug)]
 pub(crate) struct DbusConnection {
     stream: UnixStream,
-    until: Instant,
+    deadline: Instant,
     serial: u32,
     pub(crate) signals: Vec<DbusMessage>,
 }
 
 impl DbusConnection {
-    pub(crate) fn open(path: &Path, limit: Duration) -> io::Result<Self> {
+    pub(crate) fn open(path: &Path, timeout: Duration) -> io::Result<Self> {
         let stream = UnixStream::connect(path)?;
-        let until = Instant::now() + limit;
-        let mut connection = Self { stream, until, serial: 0, signals: Vec::new() };
-        connection.greet()?;
+        let deadline = Instant::now() + timeout;
+        let mut connection = Self { stream, deadline, serial: 0, signals: Vec::new() };
+        connection.authenticate()?;
         Ok(connection)
     }
 
     /// Restarts the timeout.
-    pub(crate) fn set_deadline(&mut self, limit: Duration) {
-        self.until = Instant::now() + limit;
+    pub(crate) fn set_deadline(&mut self, timeout: Duration) {
+        self.deadline = Instant::now() + timeout;
     }
 
-    /// EXTERNAL authentication: the kernel's peer credentials identify the client. Its last line is
-    /// sent together with the first: systemd does not look at a message that arrives in one piece
-    /// with the last line alone before something else arrives.
-    fn greet(&mut self) -> io::Result<()> {
-        let user = rustix::process::getuid().as_raw().to_string();
-        let coded: String = user.bytes().map(|byte| format!("{byte:02x}")).collect();
-        self.send(format!("\0AUTH EXTERNAL {coded}\r\nBEGIN\r\n").as_bytes())?;
+    /// EXTERNAL authentication: the kernel's peer credentials identify the client. `BEGIN` is sent
+    /// together with `AUTH`, before the reply: if `BEGIN` and the first message arrive in one read,
+    /// systemd does not process the message until more bytes arrive.
+    fn authenticate(&mut self) -> io::Result<()> {
+        let uid = rustix::process::getuid().as_raw().to_string();
+        let hex_uid: String = uid.bytes().map(|byte| format!("{byte:02x}")).collect();
+        self.send(format!("\0AUTH EXTERNAL {hex_uid}\r\nBEGIN\r\n").as_bytes())?;
         let mut line = Vec::new();
         while !line.ends_with(b"\r\n") {
             let mut byte = [0];
             self.receive(&mut byte)?;
             line.push(byte[0]);
-            if line.len() > MAX_LINE_BYTES {
-                return Err(protocol_error("a greeting without an end"));
+            if line.len() > MAX_AUTH_LINE_BYTES {
+                return Err(protocol_error("an authentication line that is too long"));
             }
         }
         if !line.starts_with(b"OK ") {
-            let greeting_error = String::from_utf8_lossy(&line).trim_end().to_owned();
-            return Err(io::Error::new(io::ErrorKind::PermissionDenied, greeting_error));
+            let rejection = String::from_utf8_lossy(&line).trim_end().to_owned();
+            return Err(io::Error::new(io::ErrorKind::PermissionDenied, rejection));
         }
         Ok(())
     }
@@ -67,7 +67,7 @@ impl DbusConnection {
         let serial = self.serial;
         self.send(&call.bytes(serial))?;
         loop {
-            let message = self.next()?;
+            let message = self.next_message()?;
             match message.kind {
                 MessageKind::Reply | MessageKind::MethodError
                     if message.reply_to == Some(serial) =>
@@ -83,7 +83,7 @@ impl DbusConnection {
     /// Waits for one more signal and queues it.
     pub(crate) fn wait_signal(&mut self) -> io::Result<()> {
         loop {
-            let message = self.next()?;
+            let message = self.next_message()?;
             if message.kind == MessageKind::Signal {
                 self.buffer_signal(message);
                 return Ok(());
@@ -98,7 +98,7 @@ impl DbusConnection {
         self.signals.push(message);
     }
 
-    fn next(&mut self) -> io::Result<DbusMessage> {
+    fn next_message(&mut self) -> io::Result<DbusMessage> {
         let mut fixed_header = [0; FIXED_HEADER_BYTES];
         self.receive(&mut fixed_header)?;
         let length = whole_length(&fixed_header).map_err(protocol_error)?;
@@ -108,20 +108,20 @@ impl DbusConnection {
         DbusMessage::read(&bytes).map_err(protocol_error)
     }
 
-    fn left(&self) -> io::Result<Duration> {
-        let left = self.until.saturating_duration_since(Instant::now());
-        if left.is_zero() { Err(timed_out()) } else { Ok(left) }
+    fn remaining(&self) -> io::Result<Duration> {
+        let remaining = self.deadline.saturating_duration_since(Instant::now());
+        if remaining.is_zero() { Err(timed_out()) } else { Ok(remaining) }
     }
 
     fn send(&mut self, bytes: &[u8]) -> io::Result<()> {
-        self.stream.set_write_timeout(Some(self.left()?))?;
+        self.stream.set_write_timeout(Some(self.remaining()?))?;
         self.stream.write_all(bytes).map_err(map_timeout)
     }
 
     fn receive(&mut self, buffer: &mut [u8]) -> io::Result<()> {
         let mut filled = 0;
         while filled < buffer.len() {
-            self.stream.set_read_timeout(Some(self.left()?))?;
+            self.stream.set_read_timeout(Some(self.remaining()?))?;
             match self.stream.read(&mut buffer[filled..]) {
                 Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
                 Ok(read) => filled += read,
@@ -143,5 +143,5 @@ fn timed_out() -> io::Error {
 }
 
 fn protocol_error(what: &str) -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidData, format!("it sent {what}"))
+    io::Error::new(io::ErrorKind::InvalidData, format!("received {what}"))
 }

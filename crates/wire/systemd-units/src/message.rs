@@ -1,12 +1,12 @@
-//! D-Bus messages: encoded for the calls that are made, decoded as far as needed.
+//! D-Bus messages: encodes method calls, decodes the parts of replies and signals that are used.
 //!
-//! Rule: pure. Alignment and limits are the specification's; a message longer than expected of
-//! systemd is rejected before it is read.
+//! Rule: pure. Alignment and encoding are the D-Bus specification's. A message longer than
+//! [`MAX_MESSAGE_BYTES`] is rejected before it is read.
 
 #[cfg(test)]
 mod tests;
 
-/// No message that is sent or expected is longer.
+/// Longer than any message that is sent or expected; the specification allows more.
 pub(crate) const MAX_MESSAGE_BYTES: usize = 1 << 20;
 
 /// The value of a unit's property.
@@ -53,7 +53,7 @@ impl MessageKind {
     }
 }
 
-/// A message being encoded, aligned from its beginning.
+/// A message, or its body, being encoded; alignment counts from its first byte.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub(crate) struct DbusWriter(pub(crate) Vec<u8>);
 
@@ -88,7 +88,8 @@ impl DbusWriter {
         self.0.push(0);
     }
 
-    /// An array: its length in bytes precedes it and does not count the first padding.
+    /// An array whose elements are aligned to `element`. Its length in bytes precedes it and does
+    /// not include the padding before the first element.
     pub(crate) fn array(&mut self, element: usize, fill: impl FnOnce(&mut Self)) {
         self.word(0);
         let length_at = self.0.len() - 4;
@@ -117,7 +118,7 @@ impl DbusWriter {
         }
     }
 
-    /// `a(sv)`.
+    /// Properties as `a(sv)`: an array of pairs of name and variant.
     pub(crate) fn properties(&mut self, properties: &[(&str, PropertyValue)]) {
         self.array(8, |writer| {
             for (name, value) in properties {
@@ -129,7 +130,16 @@ impl DbusWriter {
     }
 }
 
-/// A call, ready to be sent.
+/// Header field codes of the specification.
+const FIELD_PATH: u8 = 1;
+const FIELD_INTERFACE: u8 = 2;
+const FIELD_MEMBER: u8 = 3;
+const FIELD_ERROR_NAME: u8 = 4;
+const FIELD_REPLY_SERIAL: u8 = 5;
+const FIELD_DESTINATION: u8 = 6;
+const FIELD_SIGNATURE: u8 = 8;
+
+/// A method call, not yet encoded.
 pub(crate) struct MethodCall<'a> {
     pub(crate) destination: Option<&'a str>,
     pub(crate) path: &'a str,
@@ -142,21 +152,22 @@ pub(crate) struct MethodCall<'a> {
 impl MethodCall<'_> {
     pub(crate) fn bytes(&self, serial: u32) -> Vec<u8> {
         let mut writer = DbusWriter::default();
+        // Little-endian, a method call, no flags, protocol version 1.
         for byte in [b'l', 1, 0, 1] {
             writer.byte(byte);
         }
         writer.word(u32::try_from(self.body.0.len()).unwrap_or(u32::MAX));
         writer.word(serial);
         writer.array(8, |writer| {
-            field(writer, 1, "o", self.path);
-            field(writer, 2, "s", self.interface);
-            field(writer, 3, "s", self.member);
+            write_field(writer, FIELD_PATH, "o", self.path);
+            write_field(writer, FIELD_INTERFACE, "s", self.interface);
+            write_field(writer, FIELD_MEMBER, "s", self.member);
             if let Some(destination) = self.destination {
-                field(writer, 6, "s", destination);
+                write_field(writer, FIELD_DESTINATION, "s", destination);
             }
             if !self.signature.is_empty() {
                 writer.align(8);
-                writer.byte(8);
+                writer.byte(FIELD_SIGNATURE);
                 writer.signature("g");
                 writer.signature(self.signature);
             }
@@ -167,7 +178,7 @@ impl MethodCall<'_> {
     }
 }
 
-fn field(writer: &mut DbusWriter, code: u8, signature: &str, text: &str) {
+fn write_field(writer: &mut DbusWriter, code: u8, signature: &str, text: &str) {
     writer.align(8);
     writer.byte(code);
     writer.signature(signature);
@@ -186,9 +197,10 @@ pub(crate) struct DbusMessage {
     body: Vec<u8>,
 }
 
-/// The fixed part of a header: it contains the length of the whole.
+/// The fixed part of a header; it contains the lengths of the other parts.
 pub(crate) const FIXED_HEADER_BYTES: usize = 16;
 
+/// The length of the whole message in bytes.
 pub(crate) fn whole_length(fixed_header: &[u8; FIXED_HEADER_BYTES]) -> Result<usize, &'static str> {
     let mut reader = DbusReader::new(fixed_header, is_big_endian(fixed_header[0])?);
     if fixed_header[3] != 1 {
@@ -210,7 +222,7 @@ fn is_big_endian(mark: u8) -> Result<bool, &'static str> {
     match mark {
         b'l' => Ok(false),
         b'B' => Ok(true),
-        _ => Err("neither byte order"),
+        _ => Err("a byte order mark other than l or B"),
     }
 }
 
@@ -219,15 +231,15 @@ impl DbusMessage {
         let fixed_header: &[u8; FIXED_HEADER_BYTES] = bytes
             .get(..FIXED_HEADER_BYTES)
             .and_then(|head| head.try_into().ok())
-            .ok_or("too short")?;
+            .ok_or("a message that is too short")?;
         if whole_length(fixed_header)? != bytes.len() {
-            return Err("another length than the header says");
+            return Err("a message whose length differs from its header");
         }
         let big_endian = is_big_endian(fixed_header[0])?;
         let kind = MessageKind::from_byte(fixed_header[1]).ok_or("an unknown kind of message")?;
         let mut reader = DbusReader::new(bytes, big_endian);
         reader.at = 12;
-        let short = "a header field that is cut off";
+        let short = "a truncated header field";
         let length = reader.word().ok_or(short)? as usize;
         let end = FIXED_HEADER_BYTES + length;
         let mut message = Self {
@@ -246,7 +258,7 @@ impl DbusMessage {
             match signature.as_str() {
                 "u" => {
                     let word = reader.word().ok_or(short)?;
-                    if code == 5 {
+                    if code == FIELD_REPLY_SERIAL {
                         message.reply_to = Some(word);
                     }
                 }
@@ -254,8 +266,8 @@ impl DbusMessage {
                 "s" | "o" => {
                     let text = reader.text().ok_or(short)?;
                     match code {
-                        3 => message.member = text,
-                        4 => message.error_name = text,
+                        FIELD_MEMBER => message.member = text,
+                        FIELD_ERROR_NAME => message.error_name = text,
                         _ => {}
                     }
                 }
@@ -277,7 +289,7 @@ impl DbusMessage {
     }
 }
 
-/// Decodes a message; `None` if it does not fit.
+/// Decodes values from a message; `None` if the bytes end too early.
 #[derive(Debug)]
 pub(crate) struct DbusReader<'a> {
     bytes: &'a [u8],

@@ -1,4 +1,4 @@
-//! URLs and the targets of redirects.
+//! URLs, the targets of redirects, and request paths.
 
 use super::*;
 
@@ -26,7 +26,7 @@ fn urls_are_parsed_into_their_parts() {
 }
 
 #[test]
-fn secrets_are_not_in_redacted_urls() {
+fn a_redacted_url_has_no_user_and_no_query() {
     let target = RequestTarget::parse("https://user:pass@a/x?token=s").unwrap();
     assert_eq!(target.redacted_url(), "https://a/x");
 }
@@ -58,7 +58,7 @@ fn redirects_resolve_as_in_rfc_3986() {
 }
 
 #[test]
-fn a_path_is_sent_as_it_was_given() {
+fn a_path_is_not_normalized_and_only_unsafe_bytes_are_escaped() {
     let rows = [
         ("", "/"),
         ("/healthz?x=1&y", "/healthz?x=1&y"),

@@ -132,7 +132,7 @@ proptest::proptest! {
     #[test]
     fn arbitrary_control_payloads_parse_or_give_an_error(kind in 0_u8..12, payload: Vec<u8>) {
         let mut bytes = Vec::new();
-        control(kind.into(), false, &payload, &mut bytes);
+        write_control(kind.into(), false, &payload, &mut bytes);
         let mut decoder = SpdyDecoder::default();
         decoder.push(&bytes);
         let _ = decoder.next_frame();
