@@ -1,8 +1,9 @@
 //! Parses a kubeconfig: bytes in, one [`ClusterAccess`] out.
 //!
-//! Rule: pure, and an error names file, line, field and what was expected, never a value, since any
-//! value here may be a secret. A field that cannot be honoured but matters for identity or trust
-//! (proxies, passwords, auth providers) is an error. Reads one file; does not merge.
+//! Rule: pure. An error names file, line, field and what was expected, never a value, since any
+//! value here may be a secret. An unsupported field that affects identity or trust (proxies,
+//! passwords, auth providers) is an error. Reads one file; does not merge several.
+//!
 //! upstream: client-go tools/clientcmd
 
 use std::collections::BTreeMap;
@@ -42,33 +43,33 @@ pub fn parse_kubeconfig(
 ) -> Result<ClusterAccess, KubeconfigError> {
     let path: Arc<str> = file.display().to_string().into();
     let origin = Origin::File { path: path.clone(), line: 0, column: 0 };
-    let whole = |message: &str| KubeconfigError {
+    let file_error = |message: &str| KubeconfigError {
         location: path.to_string(),
         field: "kubeconfig".to_owned(),
         message: message.to_owned(),
     };
     if bytes.iter().all(u8::is_ascii_whitespace) {
-        return Err(whole("the file is empty"));
+        return Err(file_error("the file is empty"));
     }
-    let document = document::parse(bytes, &origin).map_err(|message| KubeconfigError {
-        location: message.origin.to_string(),
+    let document = document::parse(bytes, &origin).map_err(|error| KubeconfigError {
+        location: error.origin.to_string(),
         field: "kubeconfig".to_owned(),
-        // The parser's error may show content.
-        message: "is neither YAML nor JSON that can be read".to_owned(),
+        // The parser's own message may quote the content.
+        message: "is neither valid YAML nor valid JSON".to_owned(),
     })?;
     let root = KubeconfigFields::of(&document.root, "")?;
     match root.text("kind")?.as_deref() {
         None | Some("Config") => {}
         Some(_) => return Err(root.invalid("kind", "expected Config")),
     }
-    let chosen = match context {
+    let context_name = match context {
         Some(name) => name.to_owned(),
         None => root.text("current-context")?.ok_or_else(|| {
             root.invalid("current-context", "is not set, and no context was named")
         })?,
     };
-    let context = root.named("contexts", "context", &chosen)?;
-    let cluster_name = context.needed("cluster")?;
+    let context = root.named("contexts", "context", &context_name)?;
+    let cluster_name = context.required("cluster")?;
     let cluster = root.named("clusters", "cluster", &cluster_name)?;
     let user = match context.text("user")? {
         Some(name) => Some(root.named("users", "user", &name)?),
@@ -100,18 +101,19 @@ pub fn parse_kubeconfig(
 
 fn read_server(
     cluster: &KubeconfigFields<'_>,
-    tls: bool,
+    has_tls_material: bool,
 ) -> Result<ServerAddress, KubeconfigError> {
-    let text = cluster.needed("server")?;
-    ServerAddress::parse(&text, tls).map_err(|message| cluster.invalid("server", &message))
+    let text = cluster.required("server")?;
+    ServerAddress::parse(&text, has_tls_material)
+        .map_err(|message| cluster.invalid("server", &message))
 }
 
 fn read_trust(cluster: &KubeconfigFields<'_>, dir: &Path) -> Result<Trust, KubeconfigError> {
     cluster.reject("proxy-url", "a proxy to the API server is not supported")?;
-    let authority = material(cluster, "certificate-authority", dir)?;
+    let authority = read_material(cluster, "certificate-authority", dir)?;
     match (cluster.flag("insecure-skip-tls-verify")?, authority) {
         (true, Some(_)) => {
-            let message = "cannot be true beside a certificate authority";
+            let message = "cannot be true together with a certificate authority";
             Err(cluster.invalid("insecure-skip-tls-verify", message))
         }
         (true, None) => Ok(Trust::InsecureSkipVerify),
@@ -124,8 +126,8 @@ fn read_certificate(
     user: &KubeconfigFields<'_>,
     dir: &Path,
 ) -> Result<Option<ClientCertificate>, KubeconfigError> {
-    let certificate = material(user, "client-certificate", dir)?;
-    let key = material(user, "client-key", dir)?;
+    let certificate = read_material(user, "client-certificate", dir)?;
+    let key = read_material(user, "client-key", dir)?;
     match (certificate, key) {
         (Some(certificate), Some(key)) => Ok(Some(ClientCertificate { certificate, key })),
         (None, None) => Ok(None),
@@ -140,7 +142,7 @@ fn read_user(
     access: &mut ClusterAccess,
 ) -> Result<(), KubeconfigError> {
     for field in ["username", "password"] {
-        user.reject(field, "API servers no longer take passwords")?;
+        user.reject(field, "API servers no longer accept passwords")?;
     }
     user.reject("auth-provider", "auth providers are no longer supported; use exec")?;
     access.token = match (user.text("tokenFile")?, user.text("token")?) {
@@ -154,11 +156,11 @@ fn read_user(
         groups: user.texts("as-groups")?,
         extra: user.lists("as-user-extra")?,
     };
-    let others = !access.impersonation.groups.is_empty()
+    let has_other_fields = !access.impersonation.groups.is_empty()
         || !access.impersonation.extra.is_empty()
         || !access.impersonation.uid.is_empty();
-    if others && access.impersonation.user.is_empty() {
-        return Err(user.invalid("as", "is needed beside as-uid, as-groups and as-user-extra"));
+    if has_other_fields && access.impersonation.user.is_empty() {
+        return Err(user.invalid("as", "is needed with as-uid, as-groups and as-user-extra"));
     }
     Ok(())
 }
@@ -169,7 +171,7 @@ fn read_exec(
     dir: &Path,
 ) -> Result<Option<ExecPlugin>, KubeconfigError> {
     let Some(exec) = user.fields("exec")? else { return Ok(None) };
-    let api_version = exec.needed("apiVersion")?;
+    let api_version = exec.required("apiVersion")?;
     if !matches!(
         api_version.as_str(),
         "client.authentication.k8s.io/v1" | "client.authentication.k8s.io/v1beta1"
@@ -179,14 +181,14 @@ fn read_exec(
     if exec.text("interactiveMode")?.as_deref() == Some("Always") {
         return Err(exec.invalid("interactiveMode", "interactive input is not possible"));
     }
-    let command = exec.needed("command")?;
+    let command = exec.required("command")?;
     // A bare name is looked up in PATH.
     let command = if command.contains('/') { dir.join(command) } else { PathBuf::from(command) };
     let mut environment = Vec::new();
     for entry in exec.list("env")? {
         let entry = KubeconfigFields::of(entry, &exec.path("env"))?;
         let value = entry.text("value")?.unwrap_or_default();
-        environment.push((entry.needed("name")?, Secret::new(value)));
+        environment.push((entry.required("name")?, Secret::new(value)));
     }
     let cluster = match exec.flag("provideClusterInfo")? {
         true => Some(cluster_info(cluster)?),
@@ -202,8 +204,8 @@ fn read_exec(
     }))
 }
 
-/// The cluster information for an exec plugin. The authority's file, if it is one, is added when
-/// the plugin is run.
+/// The cluster information for an exec plugin. If the certificate authority is a file, its content
+/// is added when the plugin is run.
 fn cluster_info(cluster: &KubeconfigFields<'_>) -> Result<serde_json::Value, KubeconfigError> {
     let mut info = serde_json::Map::new();
     for field in ["server", "tls-server-name", "certificate-authority-data"] {
@@ -217,14 +219,14 @@ fn cluster_info(cluster: &KubeconfigFields<'_>) -> Result<serde_json::Value, Kub
     for extension in cluster.list("extensions")? {
         let extension = KubeconfigFields::of(extension, &cluster.path("extensions"))?;
         if extension.text("name")?.as_deref() == Some("client.authentication.k8s.io/exec") {
-            let config = extension.node("extension").map_or(serde_json::Value::Null, plain);
+            let config = extension.node("extension").map_or(serde_json::Value::Null, to_json);
             info.insert("config".to_owned(), config);
         }
     }
     Ok(info.into())
 }
 
-fn plain(node: &Node) -> serde_json::Value {
+fn to_json(node: &Node) -> serde_json::Value {
     match &node.value {
         Value::Null => serde_json::Value::Null,
         Value::Bool(flag) => (*flag).into(),
@@ -233,15 +235,15 @@ fn plain(node: &Node) -> serde_json::Value {
         }
         Value::Number(document::Number::Float(number)) => (*number).into(),
         Value::String(text) => text.as_str().into(),
-        Value::List(items) => items.iter().map(plain).collect(),
+        Value::List(items) => items.iter().map(to_json).collect(),
         Value::Map(entries) => {
-            entries.iter().map(|(key, value)| (key.clone(), plain(value))).collect()
+            entries.iter().map(|(key, value)| (key.clone(), to_json(value))).collect()
         }
     }
 }
 
-/// `FIELD-data`, or the file that `FIELD` names; the data take precedence.
-fn material(
+/// A certificate or key: inline in `FIELD-data`, else in the file that `FIELD` names.
+fn read_material(
     fields: &KubeconfigFields<'_>,
     field: &str,
     dir: &Path,

@@ -1,7 +1,9 @@
-//! hostPath: checks whether a path of the host has the type that the pod expects (upstream:
-//! volume/hostpath).
+//! hostPath volumes: checks that a path of the host has the type that the pod expects, and creates
+//! it for the types `DirectoryOrCreate` and `FileOrCreate`.
 //!
 //! Rule: types and error texts are upstream's; symlinks in the path are followed.
+//!
+//! upstream: pkg/volume/hostpath
 
 use std::io;
 use std::os::unix::fs::{DirBuilderExt as _, FileTypeExt as _, OpenOptionsExt as _};
@@ -17,19 +19,20 @@ pub(crate) fn set_up(path: &str, kind: &str) -> Result<PathBuf, StepError> {
             "invalid HostPath `{path}`: must not contain '..'"
         )));
     }
-    let host_path_buf = Path::new(path);
-    let found = std::fs::metadata(host_path_buf);
+    let host_path = Path::new(path);
+    let found = std::fs::metadata(host_path);
+    // EACCES does not tell whether the path exists, so nothing is created then.
     let missing = matches!(&found, Err(error) if error.kind() != io::ErrorKind::PermissionDenied);
     match kind {
-        "" => return Ok(host_path_buf.to_owned()),
-        "DirectoryOrCreate" if missing => return make_dir(host_path_buf),
-        "FileOrCreate" if missing => return make_file(host_path_buf),
+        "" => return Ok(host_path.to_owned()),
+        "DirectoryOrCreate" if missing => return create_dir(host_path),
+        "FileOrCreate" if missing => return create_file(host_path),
         _ => {}
     }
     let is = |test: fn(&std::fs::FileType) -> bool| {
         found.as_ref().is_ok_and(|found| test(&found.file_type()))
     };
-    let (right, expected) = match kind {
+    let (has_type, expected) = match kind {
         "Directory" | "DirectoryOrCreate" => (is(std::fs::FileType::is_dir), "a directory"),
         "File" | "FileOrCreate" => (is(std::fs::FileType::is_file), "a file"),
         "Socket" => (is(std::fs::FileType::is_socket), "a socket file"),
@@ -37,14 +40,14 @@ pub(crate) fn set_up(path: &str, kind: &str) -> Result<PathBuf, StepError> {
         "BlockDevice" => (is(std::fs::FileType::is_block_device), "a block device"),
         other => return Err(StepError::permanent(format!("{other} is an invalid volume type"))),
     };
-    if right {
-        Ok(host_path_buf.to_owned())
+    if has_type {
+        Ok(host_path.to_owned())
     } else {
         Err(StepError::permanent(format!("hostPath type check failed: {path} is not {expected}")))
     }
 }
 
-fn make_dir(path: &Path) -> Result<PathBuf, StepError> {
+fn create_dir(path: &Path) -> Result<PathBuf, StepError> {
     std::fs::DirBuilder::new()
         .recursive(true)
         .mode(0o755)
@@ -53,13 +56,13 @@ fn make_dir(path: &Path) -> Result<PathBuf, StepError> {
     Ok(path.to_owned())
 }
 
-fn make_file(path: &Path) -> Result<PathBuf, StepError> {
+fn create_file(path: &Path) -> Result<PathBuf, StepError> {
     std::fs::OpenOptions::new()
         .create(true)
         .truncate(false)
         .write(true)
         .mode(0o644)
         .open(path)
-        .map_err(|error| PathError::new("make the file", path, error))?;
+        .map_err(|error| PathError::new("create the file", path, error))?;
     Ok(path.to_owned())
 }

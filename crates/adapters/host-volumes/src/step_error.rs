@@ -1,4 +1,4 @@
-//! A step's error, in a form that can cross to another process.
+//! A volume step's error, serializable because a step may run in another process.
 
 use host_paths::PathError;
 use ports::pod_host::HostError;

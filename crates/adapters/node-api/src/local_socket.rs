@@ -1,8 +1,8 @@
-//! A unix socket that serves pages to its owner and to root.
+//! A unix socket that serves pages over HTTP to its owner and to root.
 //!
-//! Rule: the caller is identified by the kernel's peer credentials; other users get no page,
-//! whatever the socket's permissions have become. The socket is created for its owner only, and one
-//! that a dead process left is replaced, while one that answers is not.
+//! Rule: the client is identified by the kernel's peer credentials; the connection of any other
+//! user is closed, even if the socket's mode was changed. The socket is created with mode 0600. A
+//! socket that nothing listens on is replaced; one that accepts connections is an error.
 
 use std::convert::Infallible;
 use std::io::ErrorKind;
@@ -24,10 +24,10 @@ use tokio::time::timeout;
 use crate::page::{Page, PageRequest, Pages};
 
 const MAX_CONNECTIONS: usize = 16;
-const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
+const HEADER_TIMEOUT: Duration = Duration::from_secs(10);
 const CONNECTION_TIMEOUT: Duration = Duration::from_secs(60);
-/// For a request made through the socket.
-const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
+/// For a request that this process sends.
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(10);
 const MAX_RESPONSE_BYTES: u64 = 16 * 1024 * 1024;
 
 /// A listening socket; its file is removed when it is dropped.
@@ -40,30 +40,33 @@ impl PageSocket {
     /// Creates the socket, and its directory if needed.
     ///
     /// # Errors
-    /// If it cannot be created, or another process answers on it: a message with the path.
+    /// A message with the path, if the socket cannot be created or another process listens on it.
     pub async fn listen(path: &Path) -> Result<Self, String> {
-        let failed = |error: std::io::Error| format!("{}: {error}", path.display());
+        let with_path = |error: std::io::Error| format!("{}: {error}", path.display());
         if let Some(dir) = path.parent() {
-            std::fs::create_dir_all(dir).map_err(failed)?;
+            std::fs::create_dir_all(dir).map_err(with_path)?;
         }
         match std::fs::symlink_metadata(path) {
             Ok(found) if !found.file_type().is_socket() => {
-                return Err(format!("{}: it is no socket, and in the way", path.display()));
+                return Err(format!(
+                    "{}: a file that is not a socket is in the way",
+                    path.display()
+                ));
             }
             Ok(_) if UnixStream::connect(path).await.is_ok() => {
-                return Err(format!("{}: another process answers there", path.display()));
+                return Err(format!("{}: another process listens there", path.display()));
             }
-            Ok(_) => std::fs::remove_file(path).map_err(failed)?,
+            Ok(_) => std::fs::remove_file(path).map_err(with_path)?,
             Err(error) if error.kind() == ErrorKind::NotFound => {}
-            Err(error) => return Err(failed(error)),
+            Err(error) => return Err(with_path(error)),
         }
-        let listener = UnixListener::bind(path).map_err(failed)?;
+        let listener = UnixListener::bind(path).map_err(with_path)?;
         let owner_only = std::fs::Permissions::from_mode(0o600);
-        std::fs::set_permissions(path, owner_only).map_err(failed)?;
+        std::fs::set_permissions(path, owner_only).map_err(with_path)?;
         Ok(Self { listener, path: path.to_owned() })
     }
 
-    /// Serves for ever.
+    /// Serves connections until the task is cancelled.
     pub async fn serve(self, pages: Arc<dyn Pages>) {
         let mut connections = JoinSet::new();
         loop {
@@ -73,7 +76,7 @@ impl PageSocket {
                     Ok((stream, _)) if is_allowed_peer(&stream) => {
                         connections.spawn(serve_connection(stream, pages.clone()));
                     }
-                    Ok(_) => {}
+                    Ok((_other_user, _)) => {}
                     Err(_) => tokio::time::sleep(Duration::from_millis(200)).await,
                 },
                 Some(_) = connections.join_next() => {}
@@ -91,8 +94,8 @@ impl Drop for PageSocket {
 
 /// Whether the peer is root or the user of this process.
 fn is_allowed_peer(stream: &UnixStream) -> bool {
-    let own = rustix::process::geteuid().as_raw();
-    stream.peer_cred().is_ok_and(|peer| peer.uid() == 0 || peer.uid() == own)
+    let own_uid = rustix::process::geteuid().as_raw();
+    stream.peer_cred().is_ok_and(|peer| peer.uid() == 0 || peer.uid() == own_uid)
 }
 
 async fn serve_connection(stream: UnixStream, pages: Arc<dyn Pages>) {
@@ -101,50 +104,53 @@ async fn serve_connection(stream: UnixStream, pages: Arc<dyn Pages>) {
         async move {
             let uri = request.uri();
             let query = uri.query().unwrap_or_default().to_owned();
-            let wanted = PageRequest { path: uri.path().to_owned(), query };
-            let page: Page = pages.answer(&wanted).await;
+            let page_request = PageRequest { path: uri.path().to_owned(), query };
+            let page: Page = pages.answer(&page_request).await;
             Ok::<Response<String>, Infallible>(page.into_response())
         }
     });
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
-        .header_read_timeout(HEAD_TIMEOUT)
+        .header_read_timeout(HEADER_TIMEOUT)
         .max_buf_size(16 * 1024)
         .serve_connection(TokioIo::new(stream), service);
     let _ = timeout(CONNECTION_TIMEOUT, connection).await;
 }
 
-/// Requests a page from a process of this machine. The path must need no escaping.
+/// Requests a page from the process that listens on `socket`; returns status and body. The path
+/// must need no escaping.
 ///
 /// # Errors
-/// If there is no response in time, or it is no page: a sentence with the path.
+/// A message with the path, if there is no valid response in time.
 pub async fn request_page(socket: &Path, path: &str) -> Result<(u16, String), String> {
-    let shown = socket.display();
-    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/.-_".contains(&byte);
-    if !path.bytes().all(plain) {
-        return Err(format!("{path:?} cannot be asked for"));
+    let socket_name = socket.display();
+    let needs_no_escaping = |byte: u8| byte.is_ascii_alphanumeric() || b"/.-_".contains(&byte);
+    if !path.bytes().all(needs_no_escaping) {
+        return Err(format!("{path:?} contains characters that a page's path cannot have"));
     }
-    let work = async {
+    let exchange = async {
         let mut stream = UnixStream::connect(socket).await?;
         let request =
             format!("GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n");
         stream.write_all(request.as_bytes()).await?;
-        let mut answer = Vec::new();
-        stream.take(MAX_RESPONSE_BYTES).read_to_end(&mut answer).await?;
-        Ok::<_, std::io::Error>(answer)
+        let mut response = Vec::new();
+        stream.take(MAX_RESPONSE_BYTES).read_to_end(&mut response).await?;
+        Ok::<_, std::io::Error>(response)
     };
-    let answer = match timeout(ANSWER_TIMEOUT, work).await {
-        Ok(Ok(answer)) => answer,
-        Ok(Err(error)) => return Err(format!("{shown}: {error}")),
-        Err(_) => return Err(format!("{shown}: no answer within {ANSWER_TIMEOUT:?}")),
+    let response = match timeout(RESPONSE_TIMEOUT, exchange).await {
+        Ok(Ok(response)) => response,
+        Ok(Err(error)) => return Err(format!("{socket_name}: {error}")),
+        Err(_) => return Err(format!("{socket_name}: no answer within {RESPONSE_TIMEOUT:?}")),
     };
-    let text = String::from_utf8_lossy(&answer);
+    let text = String::from_utf8_lossy(&response);
     // Pages have a Content-Length, so there is no chunked encoding.
     let page = text.split_once("\r\n\r\n").and_then(|(head, body)| {
         let status = head.strip_prefix("HTTP/1.1 ")?.get(..3)?.parse().ok()?;
         Some((status, body.to_owned()))
     });
-    page.ok_or_else(|| format!("{shown}: the answer is cut, or the caller may not ask"))
+    page.ok_or_else(|| {
+        format!("{socket_name}: the response is truncated, or this user is not allowed to ask")
+    })
 }
 
 #[cfg(test)]

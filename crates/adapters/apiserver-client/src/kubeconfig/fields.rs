@@ -1,4 +1,4 @@
-//! Typed access to a document's maps; errors name the location and hide the value.
+//! Typed access to a kubeconfig's maps; errors name the location and never the value.
 
 use document::{Node, Value};
 
@@ -62,7 +62,7 @@ impl<'a> KubeconfigFields<'a> {
         }
     }
 
-    pub(super) fn needed(&self, field: &str) -> Result<String, KubeconfigError> {
+    pub(super) fn required(&self, field: &str) -> Result<String, KubeconfigError> {
         self.text(field)?.ok_or_else(|| self.invalid(field, "is needed"))
     }
 

@@ -83,7 +83,7 @@ fn exec_plugins_are_parsed() {
 fn mistakes_name_file_line_and_field() {
     let table = [
         ("", "kubelet.conf: kubeconfig: the file is empty"),
-        ("a: [", "neither YAML nor JSON"),
+        ("a: [", "neither valid YAML nor valid JSON"),
         ("[]", "expected a map"),
         ("kind: Pod", "kind: expected Config"),
         ("kind: Config", "current-context: is not set"),

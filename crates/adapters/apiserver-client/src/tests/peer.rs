@@ -136,7 +136,7 @@ impl ScriptedApiServer {
     }
 
     pub(super) fn targets(&self) -> Vec<String> {
-        self.requests().into_iter().map(|requests| requests.target).collect()
+        self.requests().into_iter().map(|request| request.target).collect()
     }
 
     pub(super) fn connections(&self) -> usize {
@@ -236,7 +236,7 @@ async fn answer(
         value.and_then(|value| value.to_str().ok()).unwrap_or_default().to_owned()
     };
     let target = request.uri().path_and_query().map(ToString::to_string);
-    let requests = RecordedRequest {
+    let recorded = RecordedRequest {
         method: request.method().to_string(),
         target: target.unwrap_or_default(),
         authorization: header("authorization"),
@@ -246,10 +246,10 @@ async fn answer(
     };
     let before = {
         let mut all = record.requests.lock().expect("notes");
-        all.push(requests.clone());
+        all.push(recorded.clone());
         all.len() - 1
     };
-    let reply = (record.script)(before, &requests);
+    let reply = (record.script)(before, &recorded);
     if reply.hang {
         std::future::pending::<()>().await;
     }

@@ -153,7 +153,7 @@ async fn a_connection_that_drops_all_packets_is_replaced() {
     let error = client.read(&node()).await.expect_err("silence");
     assert!(matches!(error, ClusterApiError::NoResponse { .. }), "{error:?}");
     client.read(&node()).await.expect("a node");
-    let on: Vec<usize> = peer.requests().iter().map(|requests| requests.connection).collect();
+    let on: Vec<usize> = peer.requests().iter().map(|request| request.connection).collect();
     assert_eq!(on, [1, 1, 2]);
 }
 
@@ -194,7 +194,7 @@ async fn a_token_file_is_reread_after_401_and_never_printed() {
     let dir = tempfile::tempdir().expect("a folder");
     let file = dir.path().join("token");
     std::fs::write(&file, "hunter1\n").expect("write");
-    let peer = ScriptedApiServer::plain(|_, requests| match requests.authorization.as_str() {
+    let peer = ScriptedApiServer::plain(|_, request| match request.authorization.as_str() {
         "Bearer hunter2" => json(200, NODE),
         _ => json(401, r#"{"kind":"Status","message":"Unauthorized"}"#),
     })
@@ -275,7 +275,7 @@ async fn a_cancelled_rate_limit_wait_returns_its_token() {
 
 #[tokio::test]
 async fn a_credential_plugin_may_outlast_the_request_that_started_it() {
-    let peer = ScriptedApiServer::plain(|_, requests| match requests.authorization.as_str() {
+    let peer = ScriptedApiServer::plain(|_, request| match request.authorization.as_str() {
         "Bearer from-plugin" => json(200, NODE),
         _ => json(401, ""),
     })

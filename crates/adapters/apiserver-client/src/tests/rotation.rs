@@ -154,9 +154,7 @@ async fn a_server_that_allows_fewer_streams_gets_more_connections() {
     client.read(&ObjectPath::node("n")).await.expect("a node");
     let _held = hold_requests(&client, &peer, 10).await;
     let max_streams = (1..=peer.connections())
-        .map(|at| {
-            peer.requests().iter().skip(1).filter(|requests| requests.connection == at).count()
-        })
+        .map(|at| peer.requests().iter().skip(1).filter(|request| request.connection == at).count())
         .max();
     assert!(
         peer.connections() >= 3 && max_streams <= Some(4),
@@ -183,16 +181,16 @@ async fn only_servers_with_a_trusted_certificate_are_used() {
 
 #[tokio::test]
 async fn new_certificates_are_used_on_new_connections_and_watches_move() {
-    let dir = tempfile::tempdir().expect("a folder");
+    let dir = tempfile::tempdir().expect("a directory");
     let files = CredentialFiles::within(dir.path());
     let authority = TestCertificateAuthority::new();
     let first = authority.write_client(&files);
-    let peer = ScriptedApiServer::secure(authority.server(), None, |_, requests| {
-        if requests.target.contains("watch=true") {
+    let peer = ScriptedApiServer::secure(authority.server(), None, |_, request| {
+        if request.target.contains("watch=true") {
             let object = r#"{"metadata":{"name":"n","resourceVersion":"9"}}"#;
             let event = line(&format!(r#"{{"type":"ADDED","object":{object}}}"#));
             stream(200, vec![event, BodyChunk::Hang])
-        } else if requests.target.contains("limit=") {
+        } else if request.target.contains("limit=") {
             json(200, r#"{"metadata":{"resourceVersion":"5"},"items":[]}"#)
         } else {
             json(200, NODE)
@@ -211,7 +209,7 @@ async fn new_certificates_are_used_on_new_connections_and_watches_move() {
     std::fs::write(&files.key, key).expect("write");
     client.refresh_credentials().await.expect("the old ones stay");
     client.read(&ObjectPath::node("n")).await.expect("a node");
-    assert!(peer.requests().iter().all(|requests| requests.certificate == first));
+    assert!(peer.requests().iter().all(|request| request.certificate == first));
     assert_eq!(peer.connections(), 1);
     // The other half.
     std::fs::write(&files.key, second_key).expect("write");
@@ -221,17 +219,17 @@ async fn new_certificates_are_used_on_new_connections_and_watches_move() {
     assert!(matches!(event, FeedEvent::Applied(_)), "no outage, no list: {event:?}");
     let requests = peer.requests();
     let moved = requests.last().expect("a request");
-    assert!(requests.iter().rev().take(2).all(|requests| requests.certificate == second));
+    assert!(requests.iter().rev().take(2).all(|request| request.certificate == second));
     assert!(
-        requests.iter().any(|requests| requests.connection == 2 && requests.target.contains("=9")),
+        requests.iter().any(|request| request.connection == 2 && request.target.contains("=9")),
         "{moved:?}"
     );
     assert_eq!(peer.connections(), 2);
     assert!(!format!("{client:?}").contains("PRIVATE"));
 }
 
-/// Relays bytes between a client and a peer until `still` is set.
-async fn relay(to: u16, still: Arc<AtomicBool>) -> (u16, JoinSet<()>) {
+/// Relays bytes between a client and a peer until `is_stalled` is set.
+async fn relay(to: u16, is_stalled: Arc<AtomicBool>) -> (u16, JoinSet<()>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("listen");
     let port = listener.local_addr().expect("an address").port();
     let mut tasks = JoinSet::new();
@@ -242,18 +240,19 @@ async fn relay(to: u16, still: Arc<AtomicBool>) -> (u16, JoinSet<()>) {
             let (from_client, to_client) = client.into_split();
             let (from_server, to_server) = server.into_split();
             // Only the existing connections stall; a new one works.
-            let still = if still.load(Ordering::SeqCst) { Arc::default() } else { still.clone() };
-            pipes.spawn(pipe(from_client, to_server, still.clone()));
-            pipes.spawn(pipe(from_server, to_client, still));
+            let is_stalled =
+                if is_stalled.load(Ordering::SeqCst) { Arc::default() } else { is_stalled.clone() };
+            pipes.spawn(pipe(from_client, to_server, is_stalled.clone()));
+            pipes.spawn(pipe(from_server, to_client, is_stalled));
         }
     });
     (port, tasks)
 }
 
-async fn pipe(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, still: Arc<AtomicBool>) {
+async fn pipe(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, is_stalled: Arc<AtomicBool>) {
     let mut buffer = [0; 4096];
     while let Ok(count @ 1..) = from.read(&mut buffer).await {
-        if still.load(Ordering::SeqCst) {
+        if is_stalled.load(Ordering::SeqCst) {
             std::future::pending::<()>().await;
         }
         if to.write_all(&buffer[..count]).await.is_err() {
@@ -265,9 +264,9 @@ async fn pipe(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, still: Arc<Atomic
 #[tokio::test]
 async fn a_dead_watch_connection_is_detected_by_pings_and_replaced() {
     let authority = TestCertificateAuthority::new();
-    let peer = ScriptedApiServer::secure(authority.server(), None, |_, requests| {
-        if requests.target.contains("watch=true") {
-            let version = if requests.target.contains("resourceVersion=5") { 6 } else { 7 };
+    let peer = ScriptedApiServer::secure(authority.server(), None, |_, request| {
+        if request.target.contains("watch=true") {
+            let version = if request.target.contains("resourceVersion=5") { 6 } else { 7 };
             let object = format!(r#"{{"metadata":{{"name":"n","resourceVersion":"{version}"}}}}"#);
             let event = line(&format!(r#"{{"type":"ADDED","object":{object}}}"#));
             stream(200, vec![event, BodyChunk::Hang])
@@ -276,9 +275,9 @@ async fn a_dead_watch_connection_is_detected_by_pings_and_replaced() {
         }
     })
     .await;
-    let still = Arc::new(AtomicBool::new(false));
+    let is_stalled = Arc::new(AtomicBool::new(false));
     let mut access = authority.access(&peer, None);
-    let (port, _relay) = relay(access.server.port, still.clone()).await;
+    let (port, _relay) = relay(access.server.port, is_stalled.clone()).await;
     access.server.port = port;
     let mut options = options();
     options.pings =
@@ -288,7 +287,7 @@ async fn a_dead_watch_connection_is_detected_by_pings_and_replaced() {
     for _ in 0..4 {
         timeout(Duration::from_secs(5), watch.next()).await.expect("an event");
     }
-    still.store(true, Ordering::SeqCst);
+    is_stalled.store(true, Ordering::SeqCst);
     let began = Instant::now();
     let event = timeout(Duration::from_secs(20), watch.next()).await.expect("an event");
     assert!(matches!(event, FeedEvent::Interrupted(_)), "{event:?}");
@@ -305,10 +304,10 @@ async fn unread_watches_buffer_little_and_block_no_other_request() {
     let object = r#"{"metadata":{"name":"n","resourceVersion":"6"}}"#;
     let events = format!("{{\"type\":\"ADDED\",\"object\":{object}}}\n").repeat(100);
     let events = Bytes::from(events);
-    let peer = ScriptedApiServer::secure(authority.server(), None, move |_, requests| {
-        if requests.target.contains("watch=true") {
+    let peer = ScriptedApiServer::secure(authority.server(), None, move |_, request| {
+        if request.target.contains("watch=true") {
             stream(200, vec![BodyChunk::Endless(events.clone())])
-        } else if requests.target.contains("limit=") {
+        } else if request.target.contains("limit=") {
             json(200, r#"{"metadata":{"resourceVersion":"5"},"items":[]}"#)
         } else {
             json(200, NODE)
@@ -319,7 +318,7 @@ async fn unread_watches_buffer_little_and_block_no_other_request() {
     let unread: Vec<Watch<Node>> =
         (0..40).map(|_| Watch::start(&client, ObjectSelector::default())).collect();
     let watching =
-        || peer.requests().iter().filter(|requests| requests.target.contains("watch=true")).count();
+        || peer.requests().iter().filter(|request| request.target.contains("watch=true")).count();
     eventually("all watch", || watching() == unread.len()).await;
     let mut before = usize::MAX;
     while before != peer.produced() {
@@ -341,15 +340,15 @@ async fn a_lease_is_renewed_in_time_after_its_connection_stops_responding() {
         json(200, r#"{"metadata":{"name":"l","resourceVersion":"5"},"spec":{}}"#)
     })
     .await;
-    let still = Arc::new(AtomicBool::new(false));
+    let is_stalled = Arc::new(AtomicBool::new(false));
     let mut access = authority.access(&peer, None);
-    let (port, _relay) = relay(access.server.port, still.clone()).await;
+    let (port, _relay) = relay(access.server.port, is_stalled.clone()).await;
     access.server.port = port;
     let (renew, retry) = (Duration::from_secs(5), Duration::from_secs(1));
     let election = client(access).with_own_rate_limit().with_caller_timeout(renew / 2);
     let ask = || timeout(renew / 2, election.read_lease("kube-system", "l"));
     ask().await.expect("in time").expect("a lease");
-    still.store(true, Ordering::SeqCst);
+    is_stalled.store(true, Ordering::SeqCst);
     let began = Instant::now();
     while !matches!(ask().await, Ok(Ok(_))) {
         assert!(began.elapsed() < renew, "the lease is lost");

@@ -63,12 +63,12 @@ fn page(version: u32, token: &str, nodes: &[String]) -> ScriptedReply {
     )
 }
 
-fn is_watch(requests: &RecordedRequest) -> bool {
-    requests.target.contains("watch=true")
+fn is_watch(request: &RecordedRequest) -> bool {
+    request.target.contains("watch=true")
 }
 
-fn version_of(requests: &RecordedRequest) -> &str {
-    requests.target.split("resourceVersion=").nth(1).unwrap_or("")
+fn version_of(request: &RecordedRequest) -> &str {
+    request.target.split("resourceVersion=").nth(1).unwrap_or("")
 }
 
 fn with(peer: &ScriptedApiServer, change: impl FnOnce(&mut ClientOptions)) -> Watch<Node> {
@@ -84,8 +84,8 @@ fn start(peer: &ScriptedApiServer) -> Watch<Node> {
 
 #[tokio::test]
 async fn pages_then_changes_and_on_from_the_last_bookmark() {
-    let peer = ScriptedApiServer::plain(|_, requests| match version_of(requests) {
-        "" if requests.target.contains("continue=t") => page(5, "", &[node("b", 2)]),
+    let peer = ScriptedApiServer::plain(|_, request| match version_of(request) {
+        "" if request.target.contains("continue=t") => page(5, "", &[node("b", 2)]),
         "" => page(5, "t", &[node("a", 1)]),
         "5" => stream(
             200,
@@ -118,12 +118,12 @@ async fn pages_then_changes_and_on_from_the_last_bookmark() {
 #[tokio::test]
 async fn an_expired_version_is_listed_again() {
     let gone = r#"{"type":"ERROR","object":{"kind":"Status","code":410,"reason":"Expired"}}"#;
-    let peer = ScriptedApiServer::plain(move |_, requests| match version_of(requests) {
-        "" if requests.connection == 0 => json(500, ""),
+    let peer = ScriptedApiServer::plain(move |_, request| match version_of(request) {
+        "" if request.connection == 0 => json(500, ""),
         "5" => stream(200, vec![change("ADDED", "b", 6), line(gone)]),
         "6" => panic!("that version has expired"),
         "8" => stream(200, vec![change("ADDED", "c", 9), BodyChunk::Hang]),
-        _ => page(if requests.target.contains("limit=500") { 5 } else { 8 }, "", &[node("a", 1)]),
+        _ => page(if request.target.contains("limit=500") { 5 } else { 8 }, "", &[node("a", 1)]),
     })
     .await;
     let mut watch = start(&peer);
@@ -135,12 +135,12 @@ async fn an_expired_version_is_listed_again() {
 
 #[tokio::test]
 async fn an_expired_continue_token_restarts_the_list() {
-    let peer = ScriptedApiServer::plain(|n, requests| match n {
+    let peer = ScriptedApiServer::plain(|n, request| match n {
         0 => page(5, "t", &[node("a", 1)]),
         1 => json(410, r#"{"kind":"Status","reason":"Expired","code":410}"#),
         2 => page(8, "", &[node("b", 2)]),
-        _ if is_watch(requests) => stream(200, vec![BodyChunk::Hang]),
-        _ => panic!("{requests:?}"),
+        _ if is_watch(request) => stream(200, vec![BodyChunk::Hang]),
+        _ => panic!("{request:?}"),
     })
     .await;
     let mut watch = start(&peer);
@@ -152,7 +152,7 @@ async fn an_expired_continue_token_restarts_the_list() {
 async fn a_broken_watch_resumes_from_its_last_version() {
     let flushed = BodyChunk::Wait(Duration::from_millis(50));
     let half = BodyChunk::Data(Bytes::from_static(b"{\"type\":\"ADDED\",\"obj"));
-    let peer = ScriptedApiServer::plain(move |n, requests| match (n, version_of(requests)) {
+    let peer = ScriptedApiServer::plain(move |n, request| match (n, version_of(request)) {
         (0, "") => page(5, "", &[]),
         (1, "5") => stream(
             200,
@@ -185,10 +185,10 @@ async fn invalid_and_oversized_events_interrupt_the_watch_and_cause_a_relist() {
     let giant = Bytes::from(vec![b'x'; 1000]);
     let invalid_lines = [line("garbage"), BodyChunk::Endless(giant)];
     for (invalid_lines, expected) in invalid_lines.into_iter().zip(["Unreadable", "TooLarge"]) {
-        let peer = ScriptedApiServer::plain(move |n, requests| match n {
+        let peer = ScriptedApiServer::plain(move |n, request| match n {
             0 => page(5, "", &[node("a", 1)]),
             1 => stream(200, vec![change("ADDED", "b", 6), invalid_lines.clone()]),
-            2 if !is_watch(requests) => page(8, "", &[node("b", 6)]),
+            2 if !is_watch(request) => page(8, "", &[node("b", 6)]),
             _ => stream(200, vec![BodyChunk::Hang]),
         })
         .await;
@@ -201,13 +201,12 @@ async fn invalid_and_oversized_events_interrupt_the_watch_and_cause_a_relist() {
 
 #[tokio::test]
 async fn a_page_that_is_too_large_is_requested_in_halves() {
-    let peer =
-        ScriptedApiServer::plain(|_, requests| match requests.target.split("limit=").nth(1) {
-            Some(limit) if limit.starts_with('4') => json(200, " ".repeat(2000)),
-            Some(limit) if limit.starts_with('2') => page(5, "", &[node("a", 1)]),
-            _ => stream(200, vec![BodyChunk::Hang]),
-        })
-        .await;
+    let peer = ScriptedApiServer::plain(|_, request| match request.target.split("limit=").nth(1) {
+        Some(limit) if limit.starts_with('4') => json(200, " ".repeat(2000)),
+        Some(limit) if limit.starts_with('2') => page(5, "", &[node("a", 1)]),
+        _ => stream(200, vec![BodyChunk::Hang]),
+    })
+    .await;
     let mut watch = with(&peer, |options| {
         options.page_size = 4;
         options.page_limit = 1000;
@@ -218,17 +217,17 @@ async fn a_page_that_is_too_large_is_requested_in_halves() {
 
 #[tokio::test]
 async fn a_silent_watch_is_reopened_at_the_same_version() {
-    let peer = ScriptedApiServer::plain(|n, requests| match n {
+    let peer = ScriptedApiServer::plain(|n, request| match n {
         0 => page(5, "", &[]),
         1 => stream(200, vec![change("ADDED", "a", 6), BodyChunk::Hang]),
-        2 if version_of(requests) == "6" => {
+        2 if version_of(request) == "6" => {
             let alive = [BodyChunk::Wait(Duration::from_millis(700)), change("BOOKMARK", "", 7)];
             let mut pieces: Vec<BodyChunk> = alive.iter().cycle().take(12).cloned().collect();
             pieces.push(change("ADDED", "b", 8));
             pieces.push(BodyChunk::Hang);
             stream(200, pieces)
         }
-        other => panic!("{other}: {requests:?}"),
+        other => panic!("{other}: {request:?}"),
     })
     .await;
     let mut watch = with(&peer, |options| options.watch_silence = Duration::from_secs(3));
@@ -308,7 +307,7 @@ async fn a_slow_receiver_blocks_the_stream_and_a_dropped_one_ends_it() {
 async fn credentials_that_are_missing_at_first_are_waited_for() {
     let dir = tempfile::tempdir().expect("a folder");
     let file = dir.path().join("token");
-    let peer = ScriptedApiServer::plain(|_, requests| match is_watch(requests) {
+    let peer = ScriptedApiServer::plain(|_, request| match is_watch(request) {
         false => page(5, "", &[]),
         true => stream(200, vec![BodyChunk::Hang]),
     })
@@ -328,7 +327,7 @@ async fn credentials_that_are_missing_at_first_are_waited_for() {
 
 #[tokio::test]
 async fn a_resource_version_that_is_never_reached_is_relisted() {
-    let peer = ScriptedApiServer::plain(|n, requests| match (n, version_of(requests)) {
+    let peer = ScriptedApiServer::plain(|n, request| match (n, version_of(request)) {
         (0, "") => page(500, "", &[]),
         (1 | 2, "500") => stream(200, vec![BodyChunk::Hang]),
         (3, "") => page(5, "", &[node("a", 1)]),

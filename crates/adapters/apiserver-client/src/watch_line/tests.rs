@@ -1,11 +1,11 @@
-//! Events and pages as an API server sends them, and invalid ones.
+//! Watch events and list pages as an API server sends them, and malformed ones.
 
 use ports::cluster_objects::{Lease, Node, Pod, Renewal};
 
 use super::*;
 
 #[test]
-fn the_fields_that_are_needed_are_read_and_the_rest_is_skipped() {
+fn declared_fields_are_decoded_and_others_are_skipped() {
     let line = br#"{"type":"MODIFIED","object":{"kind":"Node","apiVersion":"v1",
         "metadata":{"name":"n","uid":"u","resourceVersion":"12","labels":{"a":"b"},
           "annotations":null,"managedFields":[{"x":[1,{"y":"}"}]}],
@@ -31,34 +31,41 @@ fn the_fields_that_are_needed_are_read_and_the_rest_is_skipped() {
 }
 
 #[test]
-fn lines_that_are_no_objects_are_errors() {
+fn bookmarks_and_errors_are_decoded_and_garbage_is_rejected() {
     let bookmark = br#"{"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"99"}}}"#;
-    let Ok(WatchLine::Bookmark { version }) = read_line::<Pod>(bookmark) else { panic!("none") };
+    let Ok(WatchLine::Bookmark { version }) = read_line::<Pod>(bookmark) else {
+        panic!("not a bookmark")
+    };
     assert_eq!(version, "99");
     let error = br#"{"type":"ERROR","object":{"kind":"Status","code":410,"message":"old"}}"#;
-    let Ok(WatchLine::Failed(status)) = read_line::<Pod>(error) else { panic!("none") };
+    let Ok(WatchLine::Failed(status)) = read_line::<Pod>(error) else { panic!("not an error") };
     assert_eq!(status.code, 410);
     for garbage in [&b"garbage"[..], b"{", b"[]", b"{}", b"\xff\xff", br#"{"type":"ADDED"}"#] {
         assert!(read_line::<Pod>(garbage).is_err(), "{garbage:?}");
     }
-    let bomb = "[".repeat(100_000);
+    let deeply_nested = "[".repeat(100_000);
     assert!(
-        read_line::<Pod>(format!("{{\"type\":\"ADDED\",\"object\":{bomb}").as_bytes()).is_err()
+        read_line::<Pod>(format!("{{\"type\":\"ADDED\",\"object\":{deeply_nested}").as_bytes())
+            .is_err()
     );
 }
 
 #[test]
 fn a_malformed_object_does_not_affect_others_in_the_list() {
-    for (kind, end) in [("ADDED", false), ("MODIFIED", false), ("DELETED", true)] {
+    for (event_type, is_deletion) in [("ADDED", false), ("MODIFIED", false), ("DELETED", true)] {
         let object = r#"{"metadata":{"name":"p","namespace":"d","resourceVersion":"5"},
             "spec":{"tolerations":7}}"#;
-        let line = format!(r#"{{"type":"{kind}","object":{object}}}"#);
+        let line = format!(r#"{{"type":"{event_type}","object":{object}}}"#);
         let Ok(WatchLine::Unreadable { object, version, deleted, cause }) =
             read_line::<Pod>(line.as_bytes())
         else {
-            panic!("readable")
+            panic!("not unreadable")
         };
-        assert_eq!((object.as_str(), version.as_str(), deleted), ("pods/d/p", "5", end), "{kind}");
+        assert_eq!(
+            (object.as_str(), version.as_str(), deleted),
+            ("pods/d/p", "5", is_deletion),
+            "{event_type}"
+        );
         assert!(cause.contains("invalid type"), "{cause}");
     }
     let page = br#"{"metadata":{"resourceVersion":"8","continue":"t"},"items":[
@@ -75,7 +82,7 @@ fn a_malformed_object_does_not_affect_others_in_the_list() {
 }
 
 #[test]
-fn a_lease_is_written_whole_so_that_absent_fields_are_cleared() {
+fn absent_lease_fields_are_written_as_null_so_that_they_are_cleared() {
     let lease: Lease = serde_json::from_str(
         r#"{"spec":{"holderIdentity":"me","renewTime":"2026-11-15T23:40:25.123456Z"}}"#,
     )

@@ -1,4 +1,4 @@
-//! Following a log that grows, is rotated, and ends.
+//! Follows logs that grow, are rotated, and end.
 
 use super::*;
 use std::io::Write;
@@ -15,13 +15,13 @@ fn append(path: &Path) -> File {
 
 #[test]
 fn a_log_is_followed_through_a_rotation_to_its_end() {
-    let dir = tempfile::tempdir().expect("a folder");
+    let dir = tempfile::tempdir().expect("a directory");
     let path = dir.path().join("0.log");
     let mut writer = append(&path);
     writer.write_all(&[line("a"), line("b"), b"2026-01-02T03:04:0".to_vec()].concat()).expect("x");
-    let (end, ended) = tokio::sync::oneshot::channel::<()>();
-    let (seen, received) = mpsc::channel();
-    let following = {
+    let (send_end, ended) = tokio::sync::oneshot::channel::<()>();
+    let (lines, received) = mpsc::channel();
+    let follower = {
         let path = path.clone();
         std::thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
@@ -31,7 +31,7 @@ fn a_log_is_followed_through_a_rotation_to_its_end() {
                 let limit = Duration::from_secs(20);
                 let mut take = |entry: &LogEntry| {
                     let text = String::from_utf8_lossy(&entry.text).into_owned();
-                    match seen.send(text) {
+                    match lines.send(text) {
                         Ok(()) => ControlFlow::Continue(()),
                         Err(_) => ControlFlow::Break(()),
                     }
@@ -50,57 +50,59 @@ fn a_log_is_followed_through_a_rotation_to_its_end() {
     std::fs::rename(&path, dir.path().join("0.log.20260102-030405")).expect("rotated");
     writer.write_all(&line("still into the old file")).expect("a line");
     assert_eq!(next(), "still into the old file");
-    let mut later = append(&path);
+    let mut new_writer = append(&path);
     writer.write_all(&line("last of the old file")).expect("a line");
-    later.write_all(&line("first of the new file")).expect("a line");
+    new_writer.write_all(&line("first of the new file")).expect("a line");
     assert_eq!(next(), "last of the old file");
     assert_eq!(next(), "first of the new file");
     drop(writer);
-    later.write_all(&line("end")).expect("a line");
-    end.send(()).expect("somebody listens");
+    new_writer.write_all(&line("end")).expect("a line");
+    send_end.send(()).expect("the follower still runs");
     assert_eq!(next(), "end");
-    following.join().expect("ended by itself");
+    follower.join().expect("the follower has returned");
     assert!(received.recv_timeout(Duration::from_millis(1)).is_err(), "nothing came twice");
 }
 
-/// A line with its timestamp, as a runtime writes it.
-fn dated(second: u8, text: &str) -> Vec<u8> {
+/// A line as a runtime writes it, with a timestamp at the given second.
+fn line_at(second: u8, text: &str) -> Vec<u8> {
     format!("2026-01-02T03:04:{second:02}.000000001Z stdout F {text}\n").into_bytes()
 }
 
-fn pack(path: &Path) {
-    let packed = File::create(format!("{}.gz", path.display())).expect("a file");
-    let mut encoder = flate2::write::GzEncoder::new(packed, flate2::Compression::fast());
-    encoder.write_all(&std::fs::read(path).expect("the plain file")).expect("packed");
-    encoder.finish().expect("packed");
-    std::fs::remove_file(path).expect("the plain file goes");
+fn compress(path: &Path) {
+    let compressed = File::create(format!("{}.gz", path.display())).expect("a file");
+    let mut encoder = flate2::write::GzEncoder::new(compressed, flate2::Compression::fast());
+    encoder.write_all(&std::fs::read(path).expect("the uncompressed file")).expect("compressed");
+    encoder.finish().expect("compressed");
+    std::fs::remove_file(path).expect("the uncompressed file is removed");
 }
 
 #[test]
 fn a_slow_reader_reads_every_file_rotated_meanwhile() {
-    // Which of the rotated files are compressed, and whether the first is removed before the next
-    // read.
-    for (packed, first_is_gone) in [(0, false), (1, false), (2, false), (3, false), (1, true)] {
-        let dir = tempfile::tempdir().expect("a folder");
+    // How many of the rotated files are compressed, and whether the first of them is removed before
+    // the next read.
+    for (compressed_count, first_is_removed) in
+        [(0, false), (1, false), (2, false), (3, false), (1, true)]
+    {
+        let dir = tempfile::tempdir().expect("a directory");
         let path = dir.path().join("0.log");
-        std::fs::write(dir.path().join("0.log.20250101-000000"), dated(0, "old")).expect("x");
-        append(&path).write_all(&dated(1, "stall")).expect("a line");
+        std::fs::write(dir.path().join("0.log.20250101-000000"), line_at(0, "old")).expect("x");
+        append(&path).write_all(&line_at(1, "stall")).expect("a line");
         let mut seen = Vec::new();
         let mut take = |entry: &LogEntry| {
             let text = String::from_utf8_lossy(&entry.text).into_owned();
             if text == "stall" {
-                append(&path).write_all(&dated(2, "a")).expect("a line");
+                append(&path).write_all(&line_at(2, "a")).expect("a line");
                 for (number, text) in ["b", "c", "d"].into_iter().enumerate() {
-                    let stamp = format!("0.log.20260102-03040{number}");
-                    std::fs::rename(&path, dir.path().join(&stamp)).expect("rotated");
-                    append(&path).write_all(&dated(3, text)).expect("a line");
+                    let rotated = format!("0.log.20260102-03040{number}");
+                    std::fs::rename(&path, dir.path().join(&rotated)).expect("rotated");
+                    append(&path).write_all(&line_at(3, text)).expect("a line");
                 }
-                for number in 0..packed {
-                    pack(&dir.path().join(format!("0.log.20260102-03040{number}")));
+                for number in 0..compressed_count {
+                    compress(&dir.path().join(format!("0.log.20260102-03040{number}")));
                 }
-                if first_is_gone {
-                    let gone = dir.path().join("0.log.20260102-030400.gz");
-                    std::fs::remove_file(gone).expect("removed");
+                if first_is_removed {
+                    let removed = dir.path().join("0.log.20260102-030400.gz");
+                    std::fs::remove_file(removed).expect("removed");
                 }
             }
             seen.push(text);
@@ -113,6 +115,10 @@ fn a_slow_reader_reads_every_file_rotated_meanwhile() {
         let followed = async { tokio::time::timeout(limit, followed).await };
         let followed = runtime.expect("a runtime").block_on(followed);
         followed.expect("in time").expect("followed");
-        assert_eq!(seen, ["stall", "a", "b", "c", "d"], "{packed} packed, {first_is_gone}");
+        assert_eq!(
+            seen,
+            ["stall", "a", "b", "c", "d"],
+            "{compressed_count} compressed, first removed: {first_is_removed}"
+        );
     }
 }

@@ -1,4 +1,4 @@
-//! Logs in a directory: rotated, compressed, split into pieces, next to other files.
+//! Reads logs that are rotated, compressed or split into partial lines, next to other files.
 
 use super::*;
 use std::io::Write;
@@ -7,16 +7,17 @@ fn line(second: u32, stream: &str, tag: &str, text: &str) -> String {
     format!("2026-01-02T03:04:{second:02}.000000001Z {stream} {tag} {text}\n")
 }
 
-fn dir() -> tempfile::TempDir {
-    let dir = tempfile::tempdir().expect("a folder");
+/// A directory with one container's log in three files, and files that do not belong to it.
+fn log_dir() -> tempfile::TempDir {
+    let dir = tempfile::tempdir().expect("a directory");
     let write = |name: &str, text: &str| {
         std::fs::write(dir.path().join(name), text).expect("a file");
     };
-    let mut packed = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
-    packed.write_all(line(1, "stdout", "F", "one").as_bytes()).expect("packed");
-    packed.write_all(line(2, "stderr", "F", "two").as_bytes()).expect("packed");
-    let packed = packed.finish().expect("packed");
-    std::fs::write(dir.path().join("0.log.20260102-030000.gz"), packed).expect("a file");
+    let mut compressed = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    compressed.write_all(line(1, "stdout", "F", "one").as_bytes()).expect("compressed");
+    compressed.write_all(line(2, "stderr", "F", "two").as_bytes()).expect("compressed");
+    let compressed = compressed.finish().expect("compressed");
+    std::fs::write(dir.path().join("0.log.20260102-030000.gz"), compressed).expect("a file");
     write("0.log.20260102-030001", &line(3, "stdout", "F", "three"));
     let end = line(4, "stdout", "P", "fo") + &line(4, "stdout", "F", "ur") + "garbage\n";
     write("0.log", &(end + &line(5, "stderr", "F", "five")));
@@ -26,7 +27,7 @@ fn dir() -> tempfile::TempDir {
 }
 
 fn read(selection: &LogSelection) -> String {
-    let dir = dir();
+    let dir = log_dir();
     let mut text = String::new();
     read_logs(&dir.path().join("0.log"), selection, &mut |entry| {
         text.push_str(&String::from_utf8_lossy(&entry.text));
@@ -40,12 +41,12 @@ fn read(selection: &LogSelection) -> String {
 }
 
 #[test]
-fn rotated_files_come_first_and_other_files_do_not_count() {
+fn rotated_files_come_first_and_other_files_are_ignored() {
     assert_eq!(read(&LogSelection::default()), "one two three four five ");
 }
 
 #[test]
-fn the_last_lines_are_counted_as_the_container_wrote_them() {
+fn tail_counts_a_split_line_as_one() {
     for (tail, expected) in [
         (0, ""),
         (1, "five "),
@@ -83,8 +84,8 @@ fn an_overlong_line_is_dropped_and_later_lines_are_read() {
 }
 
 #[test]
-fn a_path_that_is_no_log_is_an_error_with_the_path() {
-    let dir = tempfile::tempdir().expect("a folder");
+fn a_missing_or_irregular_file_is_an_error_with_the_path() {
+    let dir = tempfile::tempdir().expect("a directory");
     let path = dir.path().join("0.log");
     let error = |path: &Path| {
         read_logs(path, &LogSelection::default(), &mut |_| ControlFlow::Continue(()))

@@ -1,10 +1,11 @@
-//! The form in which a step crosses to the process that does it, which may be of another version.
+//! The JSON of steps and their answers. The process that runs a step may be of another version than
+//! the agent, so the format must not change.
 
 use super::*;
 
 #[test]
-fn golden_steps_and_answers() {
-    for act in [
+fn the_json_of_steps_and_answers_does_not_change() {
+    for operation in [
         r#"{"EmptyDirectory": {"name": "v", "group": 1}}"#,
         r#"{"Memory": {"name": "v", "size": 2, "group": 1}}"#,
         r#"{"HugePages": {"name": "v", "page_size": "2Mi", "group": null}}"#,
@@ -14,7 +15,7 @@ fn golden_steps_and_answers() {
         r#"{"Release": {"container": "c"}}"#,
         r#""TearDown""#,
     ] {
-        let text = format!(r#"{{"root": "/r", "uid": "u", "act": {act}}}"#);
+        let text = format!(r#"{{"root": "/r", "uid": "u", "act": {operation}}}"#);
         let step: VolumeStep = serde_json::from_str(&text).expect("a step");
         let expected: serde_json::Value = serde_json::from_str(&text).expect("JSON");
         assert_eq!(serde_json::to_value(&step).expect("JSON"), expected);

@@ -1,7 +1,7 @@
-//! Responses of the kubelet's port, by path.
+//! Responses of the kubelet's HTTPS port, by path.
 //!
-//! Rule: codes, headers and texts as upstream's handlers and routers write them. A path is served
-//! under one spelling; every other is not found. Authorization is not done here.
+//! Rule: status codes, headers and texts are those of upstream's handlers and routers. The caller
+//! has authorized the request.
 
 use bytes::Bytes;
 use http_server::Body;
@@ -17,7 +17,7 @@ const TEXT: &str = "text/plain; charset=utf-8";
 const JSON: &str = "application/json";
 const METRICS: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// A small response.
+/// A response whose body is in memory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct KubeletReply {
     pub(super) status: u16,
@@ -26,7 +26,7 @@ pub(super) struct KubeletReply {
     pub(super) body: Bytes,
 }
 
-/// The kind of a path; each kind has a limit of its own.
+/// The kind of a path; each kind has its own limit of requests in flight.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum RequestKind {
     Health,
@@ -88,7 +88,7 @@ impl StaticPages {
         query: &str,
     ) -> KubeletReply {
         match path {
-            "/pods" | "/pods/" => read_only(method, || pod_list(pods(api))),
+            "/pods" | "/pods/" => get_only(method, || pod_list(pods(api))),
             "/metrics" => KubeletReply::new(200, METRICS, api.local.metrics()),
             "/metrics/probes" => KubeletReply::new(200, METRICS, api.local.probe_metrics()),
             _ if path.starts_with("/pods/") => KubeletReply::text(404, "404: Page Not Found"),
@@ -104,7 +104,7 @@ impl StaticPages {
                 }
             }
             "/configz" => KubeletReply::new(200, JSON, self.configz.clone()),
-            "/runningpods/" => read_only(method, || pod_list(running_pods(api))),
+            "/runningpods/" => get_only(method, || pod_list(running_pods(api))),
             "/runningpods" => {
                 let body = "<a href=\"/runningpods/\">Moved Permanently</a>.\n\n";
                 let moved = KubeletReply::new(301, "text/html; charset=utf-8", body);
@@ -133,9 +133,9 @@ fn is_debugging_path(path: &str) -> bool {
     ROOTS.iter().any(|root| path.starts_with(root))
 }
 
-fn read_only(method: &str, answer: impl FnOnce() -> KubeletReply) -> KubeletReply {
+fn get_only(method: &str, reply: impl FnOnce() -> KubeletReply) -> KubeletReply {
     if method == "GET" {
-        return answer();
+        return reply();
     }
     KubeletReply {
         header: Some((ALLOW, "GET")),
@@ -166,16 +166,16 @@ fn pod_list(items: Vec<Value>) -> KubeletReply {
 }
 
 /// The source of a pod that only the runtime knows.
-const OF_RUNTIME: &str = "runtime";
+const RUNTIME_SOURCE: &str = "runtime";
 
-/// The pods of the sources, with their status.
+/// The pods that came from a pod source (such as the API server), with their status.
 fn pods(api: &KubeletApi) -> Vec<Value> {
-    let pods = api.local.pods().pods.into_iter().filter(|pod| pod.source != OF_RUNTIME);
+    let pods = api.local.pods().pods.into_iter().filter(|pod| pod.source != RUNTIME_SOURCE);
     let objects = pods.map(|pod| pod.object).filter(Value::is_object);
     objects
         .map(|mut object| {
             if let Some(fields) = object.as_object_mut() {
-                // Items of a list have no kind.
+                // As in Go, items of a typed list have no kind.
                 fields.remove("kind");
                 fields.remove("apiVersion");
             }

@@ -13,13 +13,13 @@ impl Pages for Echo {
 
 #[tokio::test]
 async fn the_owner_gets_pages_and_the_socket_goes_with_its_process() {
-    let dir = tempfile::tempdir().expect("folder");
+    let dir = tempfile::tempdir().expect("a directory");
     let path = dir.path().join("run/a.sock");
     let socket = PageSocket::listen(&path).await.expect("listens");
     let mode = std::fs::metadata(&path).expect("socket").permissions().mode();
     assert_eq!(mode & 0o777, 0o600);
     let second = PageSocket::listen(&path).await;
-    assert!(second.is_err_and(|error| error.contains("another process answers there")));
+    assert!(second.is_err_and(|error| error.contains("another process listens there")));
     let server = tokio::spawn(socket.serve(Arc::new(Echo)));
     let answer = request_page(&path, "/explain/node-1.example").await;
     assert_eq!(answer, Ok((200, "you asked for /explain/node-1.example".to_owned())));
@@ -33,12 +33,12 @@ async fn the_owner_gets_pages_and_the_socket_goes_with_its_process() {
 
 #[tokio::test]
 async fn a_dead_socket_is_replaced_and_a_regular_file_is_not() {
-    let dir = tempfile::tempdir().expect("folder");
+    let dir = tempfile::tempdir().expect("a directory");
     let path = dir.path().join("a.sock");
     drop(std::os::unix::net::UnixListener::bind(&path).expect("left"));
     assert!(path.exists());
     assert!(PageSocket::listen(&path).await.is_ok());
     std::fs::write(&path, "").expect("file");
-    let refused = PageSocket::listen(&path).await;
-    assert!(refused.is_err_and(|error| error.contains("it is no socket")));
+    let rejected = PageSocket::listen(&path).await;
+    assert!(rejected.is_err_and(|error| error.contains("not a socket")));
 }
