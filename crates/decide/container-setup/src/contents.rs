@@ -1,8 +1,9 @@
-//! ConfigMaps and Secrets that a container's variables come from.
+//! ConfigMaps and Secrets that a container's environment variables come from.
 //!
-//! Rule: the references are listed first ([`wanted`]) and their contents passed in as values; an
-//! object that could not be fetched is reported with the reference's message. Without an API server
-//! an optional one is missing and any other is an error; the reference rejects both.
+//! Rule: the caller first lists the references ([`wanted`]), fetches the objects and passes their
+//! contents in. An object that could not be fetched is reported with the kubelet's message. Without
+//! an API server an optional object counts as missing and any other is an error; the kubelet
+//! rejects both.
 //!
 //! upstream: pkg/kubelet/kubelet_pods.go
 
@@ -16,10 +17,10 @@ use crate::{SetupError, refuse};
 #[cfg(test)]
 mod tests;
 
-/// The results of fetching them, by kind and name in the pod's namespace.
+/// The results of fetching the objects, by kind and name in the pod's namespace.
 pub type Contents = BTreeMap<(ContentKind, String), Result<ContentData, ContentError>>;
 
-/// The names in the pod's namespace that the container's variables refer to.
+/// The objects in the pod's namespace that the container's environment variables refer to.
 pub fn wanted(container: &Container) -> BTreeSet<(ContentKind, String)> {
     use ContentKind::{ConfigMap, Secret};
     let mut names = BTreeSet::new();
@@ -53,13 +54,13 @@ pub(crate) struct ContentReference<'a> {
 }
 
 impl ContentReference<'_> {
-    /// The whole object; None where it is optional and missing.
+    /// All data of the object; `None` if it is optional and missing.
     pub(crate) fn data<'c>(
         &self,
         contents: &'c Contents,
     ) -> Result<Option<&'c BTreeMap<String, Vec<u8>>>, SetupError> {
         let Self { kind, namespace, name, optional } = *self;
-        let (in_sentence, resource) = match kind {
+        let (camel_case, resource) = match kind {
             ContentKind::ConfigMap => ("configMap", "configmap"),
             ContentKind::Secret => ("secret", "secret"),
         };
@@ -68,14 +69,14 @@ impl ContentReference<'_> {
             Some(Err(ContentError::NotFound | ContentError::NoSource(_))) if optional => Ok(None),
             Some(Err(ContentError::NotFound)) => refuse!("{resource} {name:?} not found"),
             Some(Err(ContentError::NoSource(why))) => refuse!(
-                "couldn't get {in_sentence} {namespace}/{name}, no kubeClient defined: {why}"
+                "couldn't get {camel_case} {namespace}/{name}, no kubeClient defined: {why}"
             ),
             Some(Err(ContentError::Failed(why))) => refuse!("{why}"),
             None => refuse!("{resource} {name:?} has not been read yet"),
         }
     }
 
-    /// One key; None where it is optional and missing.
+    /// The value of one key; `None` if it is optional and missing.
     pub(crate) fn value(
         &self,
         contents: &Contents,
@@ -95,7 +96,8 @@ impl ContentReference<'_> {
         }
     }
 
-    /// A variable is text without a NUL byte; anything else would be passed on changed.
+    /// The value as text. A NUL byte, or bytes that are not UTF-8, are an error: the container
+    /// would not get them unchanged.
     pub(crate) fn text(&self, key: &str, bytes: &[u8]) -> Result<String, SetupError> {
         match std::str::from_utf8(bytes) {
             Ok(text) if !text.contains('\0') => Ok(text.to_owned()),

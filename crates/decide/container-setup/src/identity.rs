@@ -1,7 +1,7 @@
 //! Labels and annotations that identify sandboxes and containers.
 //!
-//! Rule: exactly the names and values of the reference, so that either agent can adopt the other's
-//! pods. What is written can be read back by [`parse_annotations`].
+//! Rule: exactly the kubelet's names and values, so that the kubelet and this agent can adopt each
+//! other's pods. [`parse_annotations`] reads the annotations back.
 //!
 //! upstream: pkg/kubelet/kuberuntime/labels.go
 
@@ -49,39 +49,39 @@ fn pod_labels(pod: &Pod) -> [(String, String); 3] {
         .map(|(label, value)| (label.to_owned(), value.to_string()))
 }
 
-/// The data needed about a container when its pod's specification is no longer available. `given`
-/// are the annotations of devices, which never override ours.
+/// What the agent must know about a container when its pod's specification is no longer available.
+/// `device_annotations` come from device plugins and never override these.
 pub fn container_annotations(
     pod: &Pod,
     container: &Container,
     restart_count: u32,
-    given: &Labels,
+    device_annotations: &Labels,
 ) -> Labels {
-    let mut parse_annotations = given.clone();
-    let mut note = |name: &str, value: String| parse_annotations.insert(name.to_owned(), value);
-    note(HASH, container_hash_text(container));
-    note(RESTART_COUNT, restart_count.to_string());
-    note(TERMINATION_MESSAGE_PATH, container.termination_message_path.to_string());
-    note(TERMINATION_MESSAGE_POLICY, container.termination_message_policy.to_string());
+    let mut annotations = device_annotations.clone();
+    let mut add = |name: &str, value: String| annotations.insert(name.to_owned(), value);
+    add(HASH, container_hash_text(container));
+    add(RESTART_COUNT, restart_count.to_string());
+    add(TERMINATION_MESSAGE_PATH, container.termination_message_path.to_string());
+    add(TERMINATION_MESSAGE_POLICY, container.termination_message_policy.to_string());
     if let Some(seconds) = pod.metadata.deletion_grace_period_seconds {
-        note(DELETION_GRACE, seconds.to_string());
+        add(DELETION_GRACE, seconds.to_string());
     }
     if let Some(seconds) = pod.spec.termination_grace_period_seconds {
-        note(TERMINATION_GRACE, seconds.to_string());
+        add(TERMINATION_GRACE, seconds.to_string());
     }
     let hook = container.lifecycle.as_ref().and_then(|lifecycle| lifecycle.pre_stop.as_deref());
     if let Some(json) = hook.and_then(|hook| serde_json::to_string(hook).ok()) {
-        note(PRE_STOP_HANDLER, escaped_for_html(&json));
+        add(PRE_STOP_HANDLER, escaped_for_html(&json));
     }
     if !container.ports.is_empty()
         && let Ok(json) = serde_json::to_string(&container.ports)
     {
-        note(PORTS, escaped_for_html(&json));
+        add(PORTS, escaped_for_html(&json));
     }
-    parse_annotations
+    annotations
 }
 
-/// Escapes HTML characters as the reference's JSON encoder does.
+/// Escapes HTML characters as Go's JSON encoder does.
 fn escaped_for_html(json: &str) -> String {
     let mut out = String::with_capacity(json.len());
     for character in json.chars() {
@@ -95,7 +95,7 @@ fn escaped_for_html(json: &str) -> String {
     out
 }
 
-/// The values of a container's annotations; what is missing or unreadable is zero, empty or none.
+/// The values of a container's annotations; a missing or unreadable one is zero, empty or `None`.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ParsedAnnotations {
     pub hash: u64,

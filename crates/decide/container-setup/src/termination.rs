@@ -1,8 +1,9 @@
 //! The termination message of a container.
 //!
-//! Rule: the content of its message file; where that is empty, the container failed, and its policy
-//! says so, the end of its log. Each source has a cap, and all containers of a pod share one. Only
-//! the end of the log is needed for that ([`LOG_TAIL`]).
+//! Rule: the message is the content of the message file. If that is empty, the container failed
+//! and its policy is `FallbackToLogsOnError`, the message is the end of the container's log. Each
+//! source has a cap, and the messages of a pod's containers together have another. Only the end of
+//! the log is read ([`LOG_TAIL`]).
 //!
 //! upstream: pkg/kubelet/kuberuntime/kuberuntime_container.go, pkg/kubelet/status/status_manager.go
 
@@ -20,21 +21,21 @@ pub const FILE_CAP: usize = 4 * 1024;
 /// The maximum used from the end of a log.
 pub const LOG_CAP: usize = 2 * 1024;
 const LOG_LINES: usize = 80;
-/// The maximum of all messages of a pod together.
+/// The maximum of all messages of a pod's containers together.
 const POD_CAP: usize = 12 * 1024;
 
 /// The maximum length of a log line's prefix (time, stream, tags).
-const LONGEST_LINE_START: usize = 64;
+const MAX_LINE_PREFIX: usize = 64;
 /// The bytes to read from the end of a log: enough for all that can be used, with a partial line at
 /// their beginning.
-pub const LOG_TAIL: usize = LOG_CAP + 2 * LOG_LINES * LONGEST_LINE_START;
+pub const LOG_TAIL: usize = LOG_CAP + 2 * LOG_LINES * MAX_LINE_PREFIX;
 
 /// The sources of a message.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct TerminationSources {
-    /// The message file on the host; none where there is none.
+    /// The path of the message file on the host; `None` if the container has none mounted.
     pub file: Option<String>,
-    /// The log, where it is the fallback for an empty file.
+    /// The path of the log, if it is the fallback for an empty message file.
     pub log: Option<String>,
 }
 
@@ -43,11 +44,11 @@ pub fn sources(record: &ContainerRecord) -> TerminationSources {
     if record.state != ContainerState::Exited {
         return TerminationSources::default();
     }
-    let parse_annotations = identity::parse_annotations(&record.annotations);
-    let path = absolute(&parse_annotations.termination_message_path);
+    let annotations = identity::parse_annotations(&record.annotations);
+    let path = absolute(&annotations.termination_message_path);
     let mount = record.mounts.iter().find(|mount| mount.container_path == path);
     // A container that could not be started has no log.
-    let is_log_wanted = parse_annotations.termination_message_policy == "FallbackToLogsOnError"
+    let is_log_wanted = annotations.termination_message_policy == "FallbackToLogsOnError"
         && record.exit_code != 0
         && record.reason != "ContainerCannotRun";
     TerminationSources {
@@ -60,16 +61,17 @@ fn absolute(path: &str) -> String {
     if path.starts_with('/') { path.to_owned() } else { format!("/{path}") }
 }
 
-/// The data read; an error as text.
+/// What was read from the sources; a read error as text.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct TerminationReadings {
-    /// The end of the message file; none where it does not exist.
+    /// The end of the message file; `None` if it does not exist.
     pub file: Option<Result<Vec<u8>, String>>,
-    /// The last [`LOG_TAIL`] bytes of the log, where it is needed; whether that is all of it.
+    /// The last [`LOG_TAIL`] bytes of the log, if it is needed, and whether that is the whole log.
     pub log: Option<Result<(Vec<u8>, bool), String>>,
 }
 
-/// The termination message. The runtime's own message is in the record and comes before it.
+/// The termination message from the file or the log. The runtime's own message is in the record and
+/// comes before it.
 pub fn read_termination_message(
     sources: &TerminationSources,
     readings: &TerminationReadings,
@@ -90,7 +92,8 @@ pub fn read_termination_message(
     }
 }
 
-/// The container's output at the end of a log: of the last lines, the last bytes.
+/// The container's output at the end of a log: at most the last `LOG_LINES` lines, and of those at
+/// most the last [`LOG_CAP`] bytes.
 pub fn end_of_log(tail: &[u8], is_whole: bool) -> String {
     let tail_lines = tail.strip_suffix(b"\n").unwrap_or(tail);
     let lines: Vec<&[u8]> = match tail_lines {
@@ -99,7 +102,7 @@ pub fn end_of_log(tail: &[u8], is_whole: bool) -> String {
     };
     let from = lines.len().saturating_sub(LOG_LINES);
     let mut text = Vec::new();
-    for (place, line) in lines.iter().enumerate().skip(from) {
+    for (index, line) in lines.iter().enumerate().skip(from) {
         match log_line::parse(line) {
             Some(parsed) => {
                 text.extend_from_slice(parsed.text);
@@ -108,7 +111,7 @@ pub fn end_of_log(tail: &[u8], is_whole: bool) -> String {
                 }
             }
             // The end of a line whose beginning was not read.
-            None if place == 0 && !is_whole => {
+            None if index == 0 && !is_whole => {
                 text.extend_from_slice(line);
                 text.push(b'\n');
             }
@@ -130,8 +133,8 @@ pub fn capped(mut message: String, cap: usize) -> String {
     message
 }
 
-/// The path to which the container writes its message, absolute in its own mount namespace; none
-/// where it has none.
+/// The absolute path, in the container's mount namespace, to which it writes its message; `None` if
+/// it has none.
 pub fn container_path(container: &Container) -> Option<String> {
     let path = &*container.termination_message_path;
     (!path.is_empty()).then(|| absolute(path))

@@ -133,9 +133,9 @@ impl CidrAllocator {
             }
         }
         let known = self.allocations.get(&node);
-        let watch_events =
+        let changed =
             known.is_none_or(|allocation| !allocation.settled || allocation.blocks != blocks);
-        if watch_events {
+        if changed {
             self.release_allocation(node);
             for block in &blocks {
                 self.add_holder(node, block, &mut problems);

@@ -185,10 +185,10 @@ impl NodeLifecycle {
         let zone = self.zone(&facts.zone, now);
         let heartbeats = NodeHeartbeats::first_seen(&facts.conditions, None, at);
         // The previous leader spent the zone's token when it tainted this node.
-        if let Some(no_execute_tainted) =
+        if let Some(tainted_at) =
             facts.taints.iter().filter(|taint| is_lost(taint)).find_map(|taint| taint.added)
         {
-            self.queue.record_past_eviction(zone, no_execute_tainted.assume_local_clock(), now);
+            self.queue.record_past_eviction(zone, tainted_at.assume_local_clock(), now);
         }
         self.node_table.insert(node, NodeRecord::new(facts, heartbeats, zone));
         self.schedule_deadline(node);

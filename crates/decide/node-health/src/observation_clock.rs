@@ -2,12 +2,12 @@
 //!
 //! A node's silence is measured on this clock, never on the wall clock. It advances to the time up
 //! to which the view is proven complete (a watch event, a bookmark, a live read). A step larger
-//! than the bound means that the controller was stopped, stalled or disconnected, and adds nothing.
-//! So a stalled process or an API server outage adds no silence to any node, and resuming costs one
-//! addition instead of a walk over all nodes. After such an absence the clock stands still for the
-//! settling time, so that nodes past their grace period can report first, and the controller acts
-//! on no silent node. After a start the clock runs at once, since every grace period starts fresh,
-//! but actions wait for the settling time all the same.
+//! than `largest_gap` means that the controller was stopped, stalled or disconnected, and adds
+//! nothing. So a stalled process or an API server outage adds no silence to any node, and resuming
+//! costs one addition instead of a walk over all nodes. After such an absence the clock stands
+//! still for the settling time, so that nodes past their grace period can report first, and the
+//! controller acts on no silent node. After a start the clock runs at once, since every grace
+//! period starts fresh, but actions wait for the settling time all the same.
 
 use std::time::Duration;
 
@@ -33,7 +33,9 @@ impl ObservedTime {
 #[derive(Clone, Copy, Debug)]
 pub struct ObservationClock {
     observed_time: ObservedTime,
+    /// The view is proven complete up to this time.
     through: Option<ControllerTime>,
+    /// When observation started or resumed after a gap; the settling time is counted from here.
     resumed: ControllerTime,
     /// Time before this does not count as observed.
     counts_from: ControllerTime,
@@ -65,9 +67,9 @@ impl ObservationClock {
                 // it.
                 let pause = proven_through.since(through) > self.largest_gap / 2;
                 if pause && through < self.settled_at() {
-                    let stands = self.counts_from > through;
+                    let stands_still = self.counts_from > through;
                     self.resumed = proven_through;
-                    if stands {
+                    if stands_still {
                         self.counts_from = self.settled_at();
                     }
                 }

@@ -148,11 +148,11 @@ impl Manifests {
         for file in files {
             self.update_file(at, file, &mut update);
         }
-        let last_hash: BTreeSet<&str> = files.iter().map(|file| file.name.as_str()).collect();
+        let file_names: BTreeSet<&str> = files.iter().map(|file| file.name.as_str()).collect();
         let Some(source) = self.sources.get_mut(at) else { return update };
         source.has_reported = true;
         source.files.retain(|name, file| {
-            let stays = last_hash.contains(name.as_str());
+            let stays = file_names.contains(name.as_str());
             if !stays && (file.last_hash.is_some() || !file.candidates.is_empty()) {
                 let pods = names(&file.candidates);
                 let text = format!("manifest {name} is gone, and with it {pods}");
@@ -164,15 +164,15 @@ impl Manifests {
         update
     }
 
-    fn update_file(&mut self, at: usize, last_hash: &ManifestFile, update: &mut SourceUpdate) {
-        let hash = content_hash(&last_hash.content);
-        let known = self.sources.get(at).and_then(|source| source.files.get(&last_hash.name));
+    fn update_file(&mut self, at: usize, manifest: &ManifestFile, update: &mut SourceUpdate) {
+        let hash = content_hash(&manifest.content);
+        let known = self.sources.get(at).and_then(|source| source.files.get(&manifest.name));
         if known.is_some_and(|file| file.last_hash == Some(hash)) {
             return;
         }
-        let (read, bytes) = match &last_hash.content {
+        let (read, bytes) = match &manifest.content {
             ManifestContent::Bytes(bytes) => {
-                (self.read(at, &last_hash.name, bytes), bytes.as_slice())
+                (self.read(at, &manifest.name, bytes), bytes.as_slice())
             }
             ManifestContent::Unreadable(why) => {
                 let diagnostic = Diagnostic::error("", why.clone());
@@ -184,35 +184,35 @@ impl Manifests {
         };
         let Some(source) = self.sources.get_mut(at) else { return };
         let kind = source.kind;
-        let file = source.files.entry(last_hash.name.clone()).or_default();
+        let file = source.files.entry(manifest.name.clone()).or_default();
         file.last_hash = Some(hash);
         let (errors, warnings): (Vec<_>, Vec<_>) =
             read.diagnostics.iter().partition(|diagnostic| diagnostic.is_error());
         let warnings = warnings.iter().map(|diagnostic| Notice::Warning(diagnostic.to_string()));
         update.notices.extend(warnings);
         let sound = errors.is_empty();
-        let mut candidates = candidates_of(&last_hash.name, kind, bytes, read.pods);
+        let mut candidates = candidates_of(&manifest.name, kind, bytes, read.pods);
         if sound {
             file.source_error = None;
             if candidates != file.candidates {
-                update.records.extend(saved::saved_record(kind, &last_hash.name, bytes));
+                update.records.extend(saved::saved_record(kind, &manifest.name, bytes));
             }
         } else {
-            let saved_record = not_replaced(&file.candidates, &candidates);
+            let kept = not_replaced(&file.candidates, &candidates);
             let why = join(&errors);
-            let doing = match saved_record.as_slice() {
+            let doing = match kept.as_slice() {
                 [] => match read.refused.as_slice() {
                     [] => "no pod runs from it".to_owned(),
                     refused => format!("not run: pod {}", refused.join(", ")),
                 },
-                saved_record => {
-                    format!("{} kept as its last good version said", names(saved_record))
+                kept => {
+                    format!("{} kept as its last good version said", names(kept))
                 }
             };
-            let text = format!("manifest {}: {why}; {doing}", last_hash.name);
+            let text = format!("manifest {}: {why}; {doing}", manifest.name);
             file.source_error = Some(text.clone());
             update.notices.push(Notice::Error(text));
-            candidates.extend(saved_record);
+            candidates.extend(kept);
         }
         file.candidates = candidates;
     }

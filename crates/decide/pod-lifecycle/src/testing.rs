@@ -116,9 +116,9 @@ pub(crate) fn follows(text: &str) -> BTreeMap<String, String> {
     let mut apply_input = |case: &mut PlanCase, input: &PodInput<'_>| {
         let now = case.now;
         let desired = case.desired.clone();
-        let describe_plan = case.memory.apply_input(&desired, input, now);
-        events.extend(describe_plan.events);
-        marks.extend(describe_plan.marks);
+        let outputs = case.memory.apply_input(&desired, input, now);
+        events.extend(outputs.events);
+        marks.extend(outputs.marks);
     };
     apply_input(&mut case, &PodInput::Planned(&plan));
     for action in &plan.actions {

@@ -19,15 +19,14 @@ fn messages_of(bytes: &[u8]) -> Vec<String> {
     let origin = Origin::File { path: "pod.yaml".into(), line: 0, column: 0 };
     let gates = PodGates::default();
     let decoded = decode(bytes, &origin, Strictness::Strict, ListPolicy::OnePod);
-    let mut messages_of: Vec<String> =
-        decoded.diagnostics.iter().map(ToString::to_string).collect();
+    let mut messages: Vec<String> = decoded.diagnostics.iter().map(ToString::to_string).collect();
     for manifest in decoded.pods {
         let mut pod = manifest.pod;
         apply_defaults(&mut pod, &gates);
         prepare_for_create(&mut pod, &gates);
-        messages_of.extend(validate(&pod, &gates).iter().map(ToString::to_string));
+        messages.extend(validate(&pod, &gates).iter().map(ToString::to_string));
     }
-    messages_of
+    messages
 }
 
 fn rows(table: &str) -> impl Iterator<Item = (&str, &str)> {

@@ -1,18 +1,18 @@
-//! The seam to a cloud: which machines it has, where they are, and whether they run.
+//! The port to a cloud provider: which instances it has, where they are, and whether they run.
 //!
 //! Rule: an answer is either certain or an error. "There is no such instance" is returned only when
 //! the cloud itself answered so; an adapter that cannot be sure returns an error, because a node
-//! may be deleted on a clear no. Writes nothing, neither to the cloud nor to the cluster.
+//! may be deleted on a clear no. An adapter writes neither to the cloud nor to the cluster.
 
 use std::collections::BTreeMap;
 
 use crate::PortFuture;
 
-/// Which node is meant: a cloud may know it by its id, or only by its name.
+/// Identifies a node: a cloud finds its instance by the provider id, or only by the node's name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CloudNodeName {
     pub name: String,
-    /// Such as `aws:///eu-1a/i-0123`; empty until it has been set.
+    /// `spec.providerID`, such as `aws:///eu-1a/i-0123`; empty until it has been set.
     pub provider_id: String,
 }
 
@@ -21,7 +21,7 @@ pub struct CloudNodeName {
 pub enum InstanceState {
     Running,
     ShutDown,
-    /// It exists; nothing more is known.
+    /// The instance exists; nothing more is known.
     #[default]
     Unknown,
 }
@@ -34,7 +34,7 @@ pub struct CloudAddress {
     pub address: String,
 }
 
-/// One instance as the cloud describes it. Empty text: the cloud does not say.
+/// One instance as the cloud describes it. A text is empty where the cloud does not report it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CloudInstance {
     /// The name of its node.
@@ -56,7 +56,7 @@ pub struct CloudError {
     pub cause: String,
 }
 
-/// A cloud. Every call ends within a deadline of the adapter's.
+/// A cloud. The adapter sets a deadline for every call.
 pub trait CloudProvider: Send + Sync {
     /// The name of the provider, for messages.
     fn name(&self) -> &str;

@@ -8,9 +8,9 @@
 //! Over the local socket: `GET /v1/node` answers [`LocalNode`], `GET /v1/pods` [`LocalPods`],
 //! `GET /v1/changes/VERSION` waits for something newer and answers [`LocalStateVersion`],
 //! `GET /v1/pods/UID` [`LocalPodDetail`], `POST /v1/pods/UID/stop` [`LocalStopAccepted`],
-//! `POST /v1/pods` takes [`LocalManifests`] and answers [`LocalAcceptedPods`]; an error is a status of 4xx
-//! or 5xx and a [`LocalApiError`]. `GET /metrics` and `GET /metrics/probes` answer with text for
-//! Prometheus. Requests to the runtime itself are in `local_runtime`.
+//! `POST /v1/pods` takes [`LocalManifests`] and answers [`LocalAcceptedPods`]; an error is a status
+//! of 4xx or 5xx and a [`LocalApiError`]. `GET /metrics` and `GET /metrics/probes` answer with text
+//! for Prometheus. Requests to the runtime itself are in `local_runtime`.
 
 use serde::{Deserialize, Serialize};
 
@@ -32,7 +32,7 @@ pub struct LocalNode {
     /// The current errors of manifests and sources, a sentence each.
     #[serde(rename = "troubles")]
     pub source_errors: Vec<String>,
-    /// Events of the node itself, oldest first; the oldest go when there are too many.
+    /// Events of the node itself, oldest first; the oldest are dropped when there are too many.
     pub events: Vec<LocalEvent>,
     /// The agent's own log file; empty where the agent does not know it.
     pub agent_log: String,
@@ -42,7 +42,7 @@ pub struct LocalNode {
 #[serde(rename_all = "camelCase", default)]
 pub struct LocalPods {
     pub node: LocalNode,
-    /// By namespace and name.
+    /// Sorted by namespace and name.
     pub pods: Vec<LocalPod>,
 }
 
@@ -90,7 +90,7 @@ pub struct LocalContainer {
     pub created_at: i64,
     pub started_at: i64,
     pub finished_at: i64,
-    /// Absolute.
+    /// An absolute path.
     pub log_path: String,
 }
 
@@ -98,7 +98,7 @@ pub struct LocalContainer {
 #[serde(rename_all = "camelCase", default)]
 pub struct LocalPodDetail {
     pub pod: LocalPod,
-    /// Oldest first; the oldest go when there are too many.
+    /// Oldest first; the oldest are dropped when there are too many.
     pub events: Vec<LocalEvent>,
     /// In order of time.
     pub marks: Vec<LocalMilestone>,
@@ -107,8 +107,9 @@ pub struct LocalPodDetail {
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct LocalEvent {
-    /// Nanoseconds since the epoch, of the first and the last one alike.
+    /// When the first of `count` equal events happened, in nanoseconds since the epoch.
     pub first_at: i64,
+    /// When the last of them happened.
     pub last_at: i64,
     pub count: u32,
     /// `Normal` or `Warning`.
@@ -169,7 +170,7 @@ pub struct LocalManifest {
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct LocalAcceptedPods {
-    /// `NAMESPACE/NAME` of each manifest, in their order, as the manifest says it.
+    /// The namespace and name that each manifest gives, in the order of the request.
     pub pods: Vec<LocalAcceptedPod>,
 }
 
@@ -178,7 +179,7 @@ pub struct LocalAcceptedPods {
 pub struct LocalAcceptedPod {
     pub namespace: String,
     pub name: String,
-    /// `new`, `changed`, or `same` where it was desired like this already.
+    /// `new`, `changed`, or `same` if the pod was already desired exactly like this.
     pub outcome: String,
 }
 
@@ -222,10 +223,10 @@ pub trait LocalApi: Send + Sync {
         manifests: LocalManifests,
     ) -> PortFuture<'_, Result<LocalAcceptedPods, LocalApiError>> {
         drop(manifests);
-        let message = "this agent takes its pods from its manifests folder; put a file there, or \
-                       run them apart with `keelson run --root DIR --state DIR`";
-        let refused = LocalApiError::TemporarilyUnavailable { message: message.to_owned() };
-        Box::pin(std::future::ready(Err(refused)))
+        let message = "this agent takes its pods from its manifest directory; put a file there, or \
+                       run them separately with `keelson run --root DIR --state DIR`";
+        let error = LocalApiError::TemporarilyUnavailable { message: message.to_owned() };
+        Box::pin(std::future::ready(Err(error)))
     }
 }
 
@@ -233,6 +234,6 @@ pub trait LocalApi: Send + Sync {
 pub trait LocalEndpoint: Send + Sync {
     /// The listen address, for messages.
     fn address(&self) -> String;
-    /// Serves until dropped; returns only when it cannot serve (any more), with the error.
+    /// Serves until dropped. Returns only with an error: it could not start or continue to serve.
     fn serve(&self, api: std::sync::Arc<dyn LocalApi>) -> PortFuture<'_, String>;
 }

@@ -1,22 +1,22 @@
 //! The port to the records of image pulls: which are in flight, and with whose credentials an image
 //! was pulled to this machine.
 //!
-//! Rule: a record is found by its subject (an image's name or the runtime's image ref), whatever
-//! its file is called; a write is durable and atomic when it returns, and so is a removal. Does not
-//! interpret a record.
+//! Rule: a record is found by its subject (an image's name or the runtime's image ref), not by the
+//! name of its file; a write or a removal is atomic, and durable when it returns. An adapter does
+//! not interpret a record.
 
 use crate::pod_host::{HostFuture, LoadedRecords};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum PullRecordKind {
-    /// A pull has begun; the subject is the image as the pod names it.
+    /// A pull was started; the subject is the image as the pod names it.
     Intent,
     /// An image was pulled; the subject is its image ref in the runtime.
     Pulled,
 }
 
 pub trait PullRecords: Send + Sync {
-    /// None where there is no such record.
+    /// `None` if there is no such record.
     fn read<'a>(
         &'a self,
         kind: PullRecordKind,

@@ -47,7 +47,7 @@ fn annotations_hold_what_is_needed_without_the_specification() {
     let given = [("vendor/x", "1"), (HASH, "forged")]
         .map(|(key, value)| (key.to_owned(), value.to_owned()))
         .into();
-    let parse_annotations = container_annotations(&pod, first(&pod), 7, &given);
+    let annotations = container_annotations(&pod, first(&pod), 7, &given);
     let hash = container_hash_text(first(&pod));
     for (name, expected) in [
         ("io.kubernetes.container.hash", hash.as_str()),
@@ -62,28 +62,28 @@ fn annotations_hold_what_is_needed_without_the_specification() {
         ),
         ("vendor/x", "1"),
     ] {
-        assert_eq!(parse_annotations.get(name).map(String::as_str), Some(expected), "{name}");
+        assert_eq!(annotations.get(name).map(String::as_str), Some(expected), "{name}");
     }
-    assert_eq!(parse_annotations.len(), 8);
+    assert_eq!(annotations.len(), 8);
 }
 
 #[test]
 fn unset_fields_get_no_annotation() {
     let pod = one("");
-    let parse_annotations = container_annotations(&pod, first(&pod), 0, &Labels::new());
+    let annotations = container_annotations(&pod, first(&pod), 0, &Labels::new());
     for name in [TERMINATION_GRACE, DELETION_GRACE, PRE_STOP_HANDLER, PORTS] {
-        assert_eq!(parse_annotations.get(name), None, "{name}");
+        assert_eq!(annotations.get(name), None, "{name}");
     }
-    // These two are noted even when empty.
-    assert_eq!(parse_annotations.get(TERMINATION_MESSAGE_PATH).map(String::as_str), Some(""));
-    assert_eq!(parse_annotations.get(TERMINATION_MESSAGE_POLICY).map(String::as_str), Some(""));
-    let going = pod_with("deletionGracePeriodSeconds: 5", "{containers: [{name: a, image: i}]}");
-    let parse_annotations = container_annotations(&going, first(&going), 0, &Labels::new());
-    assert_eq!(parse_annotations.get(DELETION_GRACE).map(String::as_str), Some("5"));
+    // These two are written even when empty.
+    assert_eq!(annotations.get(TERMINATION_MESSAGE_PATH).map(String::as_str), Some(""));
+    assert_eq!(annotations.get(TERMINATION_MESSAGE_POLICY).map(String::as_str), Some(""));
+    let deleted = pod_with("deletionGracePeriodSeconds: 5", "{containers: [{name: a, image: i}]}");
+    let annotations = container_annotations(&deleted, first(&deleted), 0, &Labels::new());
+    assert_eq!(annotations.get(DELETION_GRACE).map(String::as_str), Some("5"));
 }
 
 #[test]
-fn notes_are_read_back() {
+fn annotations_are_read_back() {
     let mut pod = one_with(
         "terminationGracePeriodSeconds: 30,",
         "lifecycle: {preStop: {sleep: {seconds: 1}}}, terminationMessagePath: /t, terminationMessagePolicy: File, ports: [{containerPort: 1}]",
@@ -104,7 +104,7 @@ fn notes_are_read_back() {
 }
 
 #[test]
-fn unreadable_notes_are_none() {
+fn unreadable_annotations_are_none() {
     let pairs = [(HASH, "xyz"), (RESTART_COUNT, "-1"), (DELETION_GRACE, "soon")];
     let bad = pairs.map(|(key, value)| (key.to_owned(), value.to_owned())).into();
     assert_eq!(parse_annotations(&bad), ParsedAnnotations::default());
@@ -112,7 +112,7 @@ fn unreadable_notes_are_none() {
 }
 
 #[test]
-fn marks_of_html_are_written_as_the_reference_writes_them() {
+fn html_characters_are_escaped_as_the_kubelet_escapes_them() {
     assert_eq!(
         escaped_for_html("a<b>c&d\u{2028}\u{2029}é"),
         "a\\u003cb\\u003ec\\u0026d\\u2028\\u2029é"

@@ -1,12 +1,12 @@
 //! The fence after a change of leader: writes of an earlier leader can no longer assign a pod CIDR.
 //!
 //! The write of a pod CIDR is guarded only by its node's resource version: a dead leader's write
-//! for one node may be accepted just when its successor assigns the same CIDR to another. But it
-//! was decided before this term, on a version from before this term. So each node without a CIDR at
-//! the start of the term is changed once by this leader; from then on writes with an older version
-//! are refused. The first CIDR is assigned only when every such node has passed the fence: changed
-//! by this leader, or observed with a CIDR, deleted, or terminating. A node that joins later needs
-//! no fencing: no earlier leader can have known it.
+//! for one node may be accepted just when its successor assigns the same CIDR to another node. But
+//! the dead leader's write carries a resource version from before this leader's term. So this
+//! leader changes each node without a CIDR once at the start of its term; from then on the API
+//! server rejects writes with an older version. The first CIDR is assigned only when every such
+//! node has passed the fence: changed by this leader, or observed with a CIDR, deleted, or
+//! terminating. A node that joins later needs no fencing: no earlier leader can have known it.
 //!
 //! A node that cannot be written does not block all others for ever: when the API server has
 //! answered for [`FENCE_TIMEOUT`] without accepting the write, the node is abandoned and that is
@@ -22,17 +22,18 @@ use crate::time::ControllerTime;
 /// How long a node that cannot be written delays all pod CIDRs: twice as long as an API server
 /// works on a request (`--request-timeout`, one minute).
 pub const FENCE_TIMEOUT: Duration = Duration::from_secs(120);
-const FIRST_PAUSE: Duration = Duration::from_secs(1);
-const LONGEST_PAUSE: Duration = Duration::from_secs(15);
-/// After so many conflicts in a row, another client writes faster than this one.
+const INITIAL_BACK_OFF: Duration = Duration::from_secs(1);
+const MAX_BACK_OFF: Duration = Duration::from_secs(15);
+/// After this many attempts a conflict is no longer retried at once: another client writes the node
+/// faster than this one.
 const MAX_QUICK_RETRIES: u32 = 5;
 
-/// Outcome of the write that changes a node for the fence.
+/// Outcome of a fence write: the write that changes a node to give it a new resource version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TouchOutcome {
     /// The node has a version made by this leader.
     Changed,
-    /// The write conflicted with another version, which was read since.
+    /// The write conflicted with a newer version, which has been read since.
     Outdated,
     /// The API server answered this request, or the read after it, without accepting the write.
     Refused,
@@ -45,18 +46,19 @@ pub enum TouchOutcome {
 pub enum TouchEffect {
     /// The node has passed the fence, or had passed before.
     Passed,
-    /// It will be retried.
+    /// The write will be retried.
     Again,
-    /// It was retried for long enough: CIDRs are assigned without it. To be reported.
+    /// The node was retried for [`FENCE_TIMEOUT`]: CIDRs are assigned without waiting for it. The
+    /// caller reports this.
     Abandoned,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct FenceTarget {
     tries: u32,
-    /// Since when there were responses, none of which accepted the write.
+    /// Since when the API server has answered without accepting the write.
     refused_since: Option<ControllerTime>,
-    /// When it is retried; none while a write is in flight.
+    /// When the write is sent next; `None` while one is in flight.
     due: Option<ControllerTime>,
 }
 
@@ -67,11 +69,11 @@ pub struct FenceSummary {
     pub left: usize,
     /// How many of those have failed writes.
     pub failing: usize,
-    /// When those whose writes are answered but not accepted are abandoned at the latest.
+    /// When the last node whose writes are answered but not accepted will be abandoned.
     pub grace_ends_at: Option<ControllerTime>,
 }
 
-/// The nodes that have not passed yet.
+/// The fence: the nodes that have not passed it yet.
 #[derive(Clone, Debug, Default)]
 pub struct Fence {
     targets: BTreeMap<NodeId, FenceTarget>,
@@ -80,16 +82,16 @@ pub struct Fence {
 }
 
 impl Fence {
-    /// A fence around these: all nodes without a CIDR in the first complete list of this term.
+    /// A fence for `nodes`: all nodes without a CIDR in the first complete list of this term.
     pub fn around(now: ControllerTime, nodes: impl IntoIterator<Item = NodeId>) -> Self {
-        let post = FenceTarget { due: Some(now), ..FenceTarget::default() };
+        let target = FenceTarget { due: Some(now), ..FenceTarget::default() };
         let targets: BTreeMap<NodeId, FenceTarget> =
-            nodes.into_iter().map(|node| (node, post)).collect();
+            nodes.into_iter().map(|node| (node, target)).collect();
         let due = targets.keys().map(|node| (now, *node)).collect();
         Self { targets, due, opened: false }
     }
 
-    /// Whether CIDR assignment is still blocked.
+    /// Whether the fence still blocks CIDR assignment.
     pub fn stands(&self) -> bool {
         !self.targets.is_empty()
     }
@@ -104,8 +106,8 @@ impl Fence {
         let mut nodes = Vec::new();
         while let Some((when, node)) = self.due.first().copied().filter(|(when, _)| *when <= now) {
             self.due.remove(&(when, node));
-            if let Some(post) = self.targets.get_mut(&node) {
-                post.due = None;
+            if let Some(target) = self.targets.get_mut(&node) {
+                target.due = None;
                 nodes.push(node);
             }
         }
@@ -124,38 +126,39 @@ impl Fence {
         node: NodeId,
         outcome: TouchOutcome,
     ) -> TouchEffect {
-        let Some(post) = self.targets.get_mut(&node) else { return TouchEffect::Passed };
-        post.tries = post.tries.saturating_add(1);
+        let Some(target) = self.targets.get_mut(&node) else { return TouchEffect::Passed };
+        target.tries = target.tries.saturating_add(1);
         match outcome {
             TouchOutcome::Changed => {
                 self.passes(node);
                 return TouchEffect::Passed;
             }
             // An API server that does not respond may still be working on old requests.
-            TouchOutcome::NoResponse => post.refused_since = None,
+            TouchOutcome::NoResponse => target.refused_since = None,
             TouchOutcome::Outdated | TouchOutcome::Refused => {
-                let since = *post.refused_since.get_or_insert(now);
+                let since = *target.refused_since.get_or_insert(now);
                 if now.since(since) >= FENCE_TIMEOUT {
                     self.passes(node);
                     return TouchEffect::Abandoned;
                 }
             }
         }
-        let quick = outcome == TouchOutcome::Outdated && post.tries < MAX_QUICK_RETRIES;
-        let pause = FIRST_PAUSE.saturating_mul(1 << (post.tries - 1).min(8)).min(LONGEST_PAUSE);
-        let when = if quick { now } else { now.after(pause) };
-        if let Some(before) = post.due.replace(when) {
+        let quick = outcome == TouchOutcome::Outdated && target.tries < MAX_QUICK_RETRIES;
+        let back_off =
+            INITIAL_BACK_OFF.saturating_mul(1 << (target.tries - 1).min(8)).min(MAX_BACK_OFF);
+        let when = if quick { now } else { now.after(back_off) };
+        if let Some(before) = target.due.replace(when) {
             self.due.remove(&(before, node));
         }
         self.due.insert((when, node));
         TouchEffect::Again
     }
 
-    /// Removes a node from the fence: it has a CIDR, is gone, or is terminating. The version of a
-    /// terminating node is newer than any for which a leader would have assigned a CIDR.
+    /// Removes a node from the fence: it has a CIDR, was deleted, or is terminating. The version of
+    /// a terminating node is newer than any for which a leader would have assigned a CIDR.
     pub fn passes(&mut self, node: NodeId) {
-        let Some(post) = self.targets.remove(&node) else { return };
-        if let Some(when) = post.due {
+        let Some(target) = self.targets.remove(&node) else { return };
+        if let Some(when) = target.due {
             self.due.remove(&(when, node));
         }
         self.opened |= self.targets.is_empty();
@@ -166,11 +169,11 @@ impl Fence {
         std::mem::take(&mut self.opened)
     }
 
-    /// Progress; none when CIDRs are being assigned.
+    /// Progress; `None` once CIDRs may be assigned.
     pub fn outlook(&self) -> Option<FenceSummary> {
-        let failing = self.targets.values().filter(|post| post.tries > 0);
+        let failing = self.targets.values().filter(|target| target.tries > 0);
         let ends =
-            failing.clone().filter_map(|post| Some(post.refused_since?.after(FENCE_TIMEOUT)));
+            failing.clone().filter_map(|target| Some(target.refused_since?.after(FENCE_TIMEOUT)));
         self.stands().then(|| FenceSummary {
             left: self.targets.len(),
             failing: failing.count(),

@@ -91,11 +91,10 @@ fn explain_names_what_delays_an_eviction() {
         explain(&[(1, good())], 1, 0),
         "Nothing is wrong: the node is ready and was heard of lately."
     );
-    let mut no_execute_tainted = facts(ConditionState::Unknown);
-    no_execute_tainted.taints =
-        vec![Taint::new(TaintKey::Unreachable, TaintEffect::NoExecute, None)];
+    let mut tainted = facts(ConditionState::Unknown);
+    tainted.taints = vec![Taint::new(TaintKey::Unreachable, TaintEffect::NoExecute, None)];
     assert_eq!(
-        explain(&[(1, no_execute_tainted), (2, good())], 1, 0),
+        explain(&[(1, tainted), (2, good())], 1, 0),
         "Nothing: the node is given up, and its pods go as their tolerations say."
     );
     assert!(explain(&[(1, bad())], 1, 0).starts_with("Every zone is dark"));

@@ -134,8 +134,8 @@ impl LifecycleFixture {
     }
 
     fn events_of(&self, node: u32, event: NodeHealthEvent) -> usize {
-        let events_of = LifecycleAction::EmitEvent { node: NodeId(node), event };
-        self.log.iter().filter(|action| **action == events_of).count()
+        let expected = LifecycleAction::EmitEvent { node: NodeId(node), event };
+        self.log.iter().filter(|action| **action == expected).count()
     }
 }
 
@@ -500,13 +500,13 @@ fn a_node_that_moves_or_goes_leaves_its_zone() {
 #[test]
 fn a_restarted_controller_spends_no_second_token() {
     let mut fixture = LifecycleFixture::new();
-    let mut no_execute_tainted = facts(1, ConditionState::Unknown, 1);
+    let mut tainted = facts(1, ConditionState::Unknown, 1);
     let added = Some(at(fixture.now - 3).stamp());
-    no_execute_tainted.taints = vec![
+    tainted.taints = vec![
         Taint::new(TaintKey::Unreachable, TaintEffect::NoSchedule, added),
         Taint::new(TaintKey::Unreachable, TaintEffect::NoExecute, added),
     ];
-    fixture.see(8, no_execute_tainted);
+    fixture.see(8, tainted);
     fixture.see(9, facts(1, ConditionState::Unknown, 1));
     fixture.see(1, facts(1, ConditionState::True, 1));
     fixture.tick();

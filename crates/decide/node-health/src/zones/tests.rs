@@ -7,7 +7,7 @@ fn labels(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
 }
 
 #[test]
-fn keys() {
+fn zone_keys_come_from_labels() {
     let (old_zone, zone) = (ZONE_LABELS[0], ZONE_LABELS[1]);
     let (old_region, region) = (REGION_LABELS[0], REGION_LABELS[1]);
     let rows: [(&[(&str, &str)], &str); 7] = [
@@ -35,7 +35,7 @@ fn states_and_rates() {
         (1, 0, Normal),
         (0, 1, Full),
         (0, 100, Full),
-        (1, 2, Normal),   // two are never too many
+        (1, 2, Normal),   // two not-ready nodes never make a zone partial
         (2, 3, Partial),  // 0.6
         (9, 11, Partial), // 0.55 exactly
         (10, 11, Normal), // 0.52
@@ -58,13 +58,13 @@ fn states_and_rates() {
     for (state, size, rate) in rows {
         assert_eq!(settings.rate_in(state, size), rate, "{state:?} {size}");
     }
-    for nothing in [0.0, -1.0, f64::NAN, f64::NEG_INFINITY, 1e-300] {
-        assert_eq!(EvictionRate::per_second(nothing), EvictionRate::NEVER, "{nothing}");
+    for rate in [0.0, -1.0, f64::NAN, f64::NEG_INFINITY, 1e-300] {
+        assert_eq!(EvictionRate::per_second(rate), EvictionRate::NEVER, "{rate}");
     }
 }
 
 /// Two zones of this many nodes, all ready and evaluated.
-fn two(nodes: usize) -> (Zones, ZoneId, ZoneId) {
+fn two_zones(nodes: usize) -> (Zones, ZoneId, ZoneId) {
     let mut zones = Zones::new(ZoneSettings::default());
     let a = zones.handle(&ZoneKey("a".into()));
     let b = zones.handle(&ZoneKey("b".into()));
@@ -80,14 +80,14 @@ fn two(nodes: usize) -> (Zones, ZoneId, ZoneId) {
     (zones, a, b)
 }
 
-fn fall(zones: &mut Zones, zone: ZoneId, nodes: usize) -> ZoneChanges {
+fn fail_nodes(zones: &mut Zones, zone: ZoneId, nodes: usize) -> ZoneChanges {
     for _ in 0..nodes {
         zones.recount(zone, Some(true), Some(false));
     }
     zones.evaluate()
 }
 
-fn rise(zones: &mut Zones, zone: ZoneId, nodes: usize) -> ZoneChanges {
+fn recover_nodes(zones: &mut Zones, zone: ZoneId, nodes: usize) -> ZoneChanges {
     for _ in 0..nodes {
         zones.recount(zone, Some(false), Some(true));
     }
@@ -95,41 +95,49 @@ fn rise(zones: &mut Zones, zone: ZoneId, nodes: usize) -> ZoneChanges {
 }
 
 #[test]
-fn a_zone_goes_dark_and_comes_back() {
-    let (mut zones, a, _) = two(60);
+fn a_zone_changes_its_rate_as_its_nodes_fail_and_recover() {
+    let (mut zones, a, _) = two_zones(60);
     let settings = ZoneSettings::default();
-    assert_eq!(fall(&mut zones, a, 32), ZoneChanges::default(), "0.53 changes nothing");
-    assert_eq!(fall(&mut zones, a, 1).rates, [(a, settings.secondary_rate)], "0.55");
+    assert_eq!(fail_nodes(&mut zones, a, 32), ZoneChanges::default(), "0.53 changes nothing");
+    assert_eq!(fail_nodes(&mut zones, a, 1).rates, [(a, settings.secondary_rate)], "0.55");
     let counts = zones.get(a).map(|zone| (zone.ready(), zone.not_ready()));
     assert_eq!(counts, Some((27, 33)));
-    assert_eq!(fall(&mut zones, a, 26).rates, [], "still partial");
-    assert_eq!(fall(&mut zones, a, 1).rates, [(a, settings.rate)], "entirely dark, others are not");
+    assert_eq!(fail_nodes(&mut zones, a, 26).rates, [], "still partial");
+    assert_eq!(
+        fail_nodes(&mut zones, a, 1).rates,
+        [(a, settings.rate)],
+        "entirely dark, the other zone is not"
+    );
     assert!(!zones.in_blackout());
-    assert_eq!(rise(&mut zones, a, 1).rates, [(a, settings.secondary_rate)]);
-    assert_eq!(rise(&mut zones, a, 59).rates, [(a, settings.rate)]);
+    assert_eq!(recover_nodes(&mut zones, a, 1).rates, [(a, settings.secondary_rate)]);
+    assert_eq!(recover_nodes(&mut zones, a, 59).rates, [(a, settings.rate)]);
 }
 
 #[test]
 fn blackout_begins_with_the_last_zone_and_ends_with_the_first_node() {
-    let (mut zones, a, b) = two(3);
-    assert!(!fall(&mut zones, a, 3).blackout_began);
-    let began = fall(&mut zones, b, 3);
+    let (mut zones, a, b) = two_zones(3);
+    assert!(!fail_nodes(&mut zones, a, 3).blackout_began);
+    let began = fail_nodes(&mut zones, b, 3);
     assert!(began.blackout_began && zones.in_blackout());
     assert_eq!(
         began.rates,
         [(a, EvictionRate::NEVER), (b, EvictionRate::NEVER)],
-        "both, changed or not"
+        "both zones, whether their state changed or not"
     );
     zones.recount(a, None, Some(false));
     assert_eq!(zones.evaluate(), ZoneChanges::default(), "one more dark node changes nothing");
-    let ended = rise(&mut zones, b, 1);
+    let ended = recover_nodes(&mut zones, b, 1);
     assert!(ended.blackout_ended && !zones.in_blackout());
     let rate = ZoneSettings::default().rate;
-    assert_eq!(ended.rates, [(a, rate), (b, rate)], "b: two of three are not too many");
+    assert_eq!(
+        ended.rates,
+        [(a, rate), (b, rate)],
+        "b: two of three nodes are not enough for partial"
+    );
 }
 
 #[test]
-fn a_restarted_controller_finds_the_blackout() {
+fn a_restarted_controller_detects_the_blackout() {
     let mut zones = Zones::new(ZoneSettings::default());
     let a = zones.handle(&ZoneKey::default());
     zones.recount(a, None, Some(false));
@@ -151,13 +159,13 @@ fn zones_without_nodes_are_no_blackout() {
 
 #[test]
 fn a_dark_zone_whose_last_node_is_deleted_no_longer_counts() {
-    let (mut zones, a, b) = two(1);
-    fall(&mut zones, a, 1);
-    assert!(fall(&mut zones, b, 1).blackout_began);
+    let (mut zones, a, b) = two_zones(1);
+    fail_nodes(&mut zones, a, 1);
+    assert!(fail_nodes(&mut zones, b, 1).blackout_began);
     zones.recount(a, Some(false), None);
     assert!(!zones.evaluate().blackout_ended, "b alone is dark");
     zones.recount(b, Some(false), None);
-    assert!(zones.evaluate().blackout_ended, "nobody is left");
+    assert!(zones.evaluate().blackout_ended, "no node is left");
 }
 
 /// Whether a zone is large is checked when its state changes or a blackout ends, not while nodes
@@ -167,7 +175,7 @@ fn a_dark_zone_whose_last_node_is_deleted_no_longer_counts() {
 fn a_zone_keeps_its_rate_until_its_state_changes() {
     let (slow, never) = (ZoneSettings::default().secondary_rate, EvictionRate::NEVER);
     let rows = [
-        // nodes at first, the rate then, nodes later, the rate by these
+        // nodes, rate when first partial, nodes later, rate when partial again
         (50, never, 51, slow),
         (50, never, 55, slow),
         (51, slow, 50, never),
@@ -175,10 +183,10 @@ fn a_zone_keeps_its_rate_until_its_state_changes() {
         (60, slow, 51, slow),
         (50, never, 45, never),
     ];
-    for (before, rate, after, anew) in rows {
+    for (before, rate, after, later_rate) in rows {
         let case = format!("{before}, then {after}");
-        let (mut zones, a, b) = two(before);
-        assert_eq!(fall(&mut zones, a, before - 5).rates, [(a, rate)], "{case}");
+        let (mut zones, a, b) = two_zones(before);
+        assert_eq!(fail_nodes(&mut zones, a, before - 5).rates, [(a, rate)], "{case}");
         for _ in before..after {
             zones.recount(a, None, Some(false));
         }
@@ -186,19 +194,31 @@ fn a_zone_keeps_its_rate_until_its_state_changes() {
             zones.recount(a, Some(false), None);
         }
         assert_eq!(zones.evaluate().rates, [], "{case}: no new state");
-        assert_eq!(rise(&mut zones, a, after - 10).rates.len(), 1, "{case}: normal again");
-        assert_eq!(fall(&mut zones, a, after - 10).rates, [(a, anew)], "{case}: partial anew");
-        assert_eq!(fall(&mut zones, a, 5).rates.len(), 1, "{case}: entirely dark");
-        assert_eq!(rise(&mut zones, a, 5).rates, [(a, anew)], "{case}: partial after that");
-        fall(&mut zones, a, 5);
-        assert!(fall(&mut zones, b, before).blackout_began, "{case}");
+        assert_eq!(recover_nodes(&mut zones, a, after - 10).rates.len(), 1, "{case}: normal again");
+        assert_eq!(
+            fail_nodes(&mut zones, a, after - 10).rates,
+            [(a, later_rate)],
+            "{case}: partial again"
+        );
+        assert_eq!(fail_nodes(&mut zones, a, 5).rates.len(), 1, "{case}: entirely dark");
+        assert_eq!(
+            recover_nodes(&mut zones, a, 5).rates,
+            [(a, later_rate)],
+            "{case}: partial after that"
+        );
+        fail_nodes(&mut zones, a, 5);
+        assert!(fail_nodes(&mut zones, b, before).blackout_began, "{case}");
         let normal = (b, ZoneSettings::default().rate);
-        assert_eq!(rise(&mut zones, a, 5).rates, [(a, anew), normal], "{case}: after a blackout");
+        assert_eq!(
+            recover_nodes(&mut zones, a, 5).rates,
+            [(a, later_rate), normal],
+            "{case}: after a blackout"
+        );
     }
 }
 
 #[test]
-fn the_empty_make_room_where_there_are_many() {
+fn empty_zones_are_swept_when_there_are_many_zones() {
     let key = |number: usize| {
         ZoneKey::from_labels(&labels(&[(ZONE_LABELS[1], format!("z{number}").as_str())]))
     };
@@ -209,7 +229,7 @@ fn the_empty_make_room_where_there_are_many() {
         assert!(!zones.is_crowded(&key(number)), "{number}");
         zones.handle(&key(number));
     }
-    assert!(!zones.is_crowded(&key(3)), "a known one needs no room");
+    assert!(!zones.is_crowded(&key(3)), "a known zone needs no sweep");
     assert!(zones.is_crowded(&key(MAX_UNSWEPT_ZONES)));
     let kept = zones.handle(&key(5));
     let swept = zones.sweep(|zone| zone == kept);
@@ -223,7 +243,7 @@ fn the_empty_make_room_where_there_are_many() {
 }
 
 #[test]
-fn the_settings_are_returned() {
+fn settings_are_returned() {
     let settings = ZoneSettings { large_above: 7, ..ZoneSettings::default() };
     assert_eq!(*Zones::new(settings).settings(), settings);
 }

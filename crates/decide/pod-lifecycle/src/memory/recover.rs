@@ -131,11 +131,11 @@ impl PersistedMemory {
             termination.deadline = termination.deadline.saturating_sub(ahead);
         }
         let endings = [&self.termination, &self.clearing].into_iter().flatten();
-        let probe_graces =
+        let pod_graces =
             [pod.spec.termination_grace_period_seconds, pod.metadata.deletion_grace_period_seconds];
         let graces = endings
             .map(|termination| termination.grace_seconds)
-            .chain(probe_graces.into_iter().flatten());
+            .chain(pod_graces.into_iter().flatten());
         let longest = graces.fold(USUAL_GRACE_SECONDS, i64::max);
         for (name, container) in &mut self.containers {
             if let Some(back_off) = &mut container.back_off {
@@ -147,9 +147,9 @@ impl PersistedMemory {
                 let most = plus(now, seconds(longest.max(own)));
                 stop.deadline = stop.deadline.min(most.nanos());
             }
-            if let Some(start_blocker) = &mut container.start_failure {
+            if let Some(failure) = &mut container.start_failure {
                 let most = plus(now, MAX_START_RETRY_DELAY).nanos();
-                start_blocker.retry_at = start_blocker.retry_at.map(|at| at.min(most));
+                failure.retry_at = failure.retry_at.map(|at| at.min(most));
             }
         }
     }

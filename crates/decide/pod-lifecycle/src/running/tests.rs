@@ -1,4 +1,4 @@
-//! Tables of pods that should run, by rule.
+//! Plans for pods that should run, one module per group of rules.
 
 mod containers;
 mod first_start;

@@ -1,8 +1,8 @@
 //! How Go's libraries parse the basic values of a command line: booleans, integers, and one CSV
 //! record.
 //!
-//! The rule it keeps: what Go accepts is accepted with the same meaning, and nothing else is. Each
-//! error names what was expected; the caller adds the flag and the value.
+//! Rule: accepts exactly what Go accepts, with the same meaning. Each error names what was
+//! expected; the caller adds the flag and the value.
 
 /// One of the twelve spellings that Go takes for true and false.
 pub fn parse_bool(text: &str) -> Result<bool, String> {
@@ -48,10 +48,10 @@ pub(super) fn parse_float(text: &str) -> Result<f64, String> {
     }
 }
 
-/// The base of a number's prefix, and the digits after it.
+/// The base of a number, the digits after its prefix, and whether there was a prefix.
 fn split_base(text: &str) -> (u32, &str, bool) {
     let bytes = text.as_bytes();
-    // A prefix needs a digit behind it; a lone zero is decimal.
+    // A prefix needs a digit after it; a lone zero is decimal.
     if bytes.len() >= 3 && bytes[0] == b'0' {
         match bytes[1] {
             b'x' | b'X' => return (16, &text[2..], true),
@@ -81,11 +81,11 @@ fn without_underscores(digits: &str, prefixed: bool) -> Option<String> {
             after_digit = true;
         }
     }
-    // Only an underscore at the very end leaves this unset, or no digits at all.
+    // False if the text ends with an underscore, or is empty without a prefix.
     after_digit.then_some(plain)
 }
 
-/// A number without sign, prefix or underscore, that fits into 31 bits.
+/// A log verbosity level: a number without sign, prefix or underscore, that fits into 31 bits.
 pub(super) fn parse_level(text: &str) -> Result<u32, String> {
     let digits_only = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     match text.parse::<u32>() {
@@ -109,47 +109,47 @@ pub(super) fn parse_record(text: &str) -> Result<Vec<String>, String> {
     }
     let mut fields = Vec::new();
     loop {
-        let (field, behind, more) = match rest.strip_prefix('"') {
+        let (field, after, more) = match rest.strip_prefix('"') {
             Some(quoted) => quoted_field(quoted)?,
             None => plain_field(rest)?,
         };
         fields.push(field);
-        rest = behind;
+        rest = after;
         if !more {
             return Ok(fields);
         }
     }
 }
 
-/// A field, the rest of the text, and whether a comma announces another field.
+/// A field, the rest of the text, and whether another field follows.
 type CsvField<'a> = (String, &'a str, bool);
 
 fn plain_field(text: &str) -> Result<CsvField<'_>, String> {
     let line = text.split('\n').next().unwrap_or(text);
-    let (field, behind, more) = match line.split_once(',') {
+    let (field, after, more) = match line.split_once(',') {
         Some((field, _)) => (field, &text[field.len() + 1..], true),
         None => (line, "", false),
     };
     if field.contains('"') {
         return Err("expected double quotes only around a whole word".to_owned());
     }
-    Ok((field.to_owned(), behind, more))
+    Ok((field.to_owned(), after, more))
 }
 
 fn quoted_field(text: &str) -> Result<CsvField<'_>, String> {
     let mut field = String::new();
     let mut rest = text;
     loop {
-        let Some((before, behind)) = rest.split_once('"') else {
+        let Some((before, after)) = rest.split_once('"') else {
             return Err("expected a closing double quote".to_owned());
         };
         field.push_str(before);
-        if let Some(behind) = behind.strip_prefix('"') {
+        if let Some(after) = after.strip_prefix('"') {
             field.push('"');
-            rest = behind;
-        } else if let Some(behind) = behind.strip_prefix(',') {
-            return Ok((field, behind, true));
-        } else if behind.is_empty() || behind.starts_with('\n') {
+            rest = after;
+        } else if let Some(after) = after.strip_prefix(',') {
+            return Ok((field, after, true));
+        } else if after.is_empty() || after.starts_with('\n') {
             return Ok((field, "", false));
         } else {
             return Err("expected a comma after a closing double quote".to_owned());

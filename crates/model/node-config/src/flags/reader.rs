@@ -142,7 +142,7 @@ fn check_reported_version(text: &str) -> Result<(), String> {
     let word = |part: &str| {
         !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
     };
-    let go_syntax = |text: &str| text.split('.').all(word);
+    let identifiers = |text: &str| text.split('.').all(word);
     let number_without_zero = |part: &str| {
         !(part.len() > 1 && part.starts_with('0') && part.bytes().all(|byte| byte.is_ascii_digit()))
     };
@@ -152,10 +152,10 @@ fn check_reported_version(text: &str) -> Result<(), String> {
             None => (suffix, None),
         };
         let pre_release_fits = match before.strip_prefix('-') {
-            Some(pre) => go_syntax(pre) && pre.split('.').all(number_without_zero),
+            Some(pre) => identifiers(pre) && pre.split('.').all(number_without_zero),
             None => before.is_empty(),
         };
-        pre_release_fits && build.is_none_or(go_syntax)
+        pre_release_fits && build.is_none_or(identifiers)
     });
     if fits { Ok(()) } else { Err(format!("expected {KUBERNETES_VERSION}, or that with a suffix")) }
 }

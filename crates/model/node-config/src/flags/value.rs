@@ -139,12 +139,12 @@ fn reservation_json(reservation: &MemoryReservation) -> Value {
 }
 
 fn append_list(earlier: Option<FlagValue>, text: &str) -> Result<FlagValue, String> {
-    let mut go_syntax = match earlier {
-        Some(FlagValue::List(go_syntax)) => go_syntax,
+    let mut items = match earlier {
+        Some(FlagValue::List(items)) => items,
         _ => Vec::new(),
     };
-    go_syntax.extend(parse_record(text)?);
-    Ok(FlagValue::List(go_syntax))
+    items.extend(parse_record(text)?);
+    Ok(FlagValue::List(items))
 }
 
 /// Adds `key<separator>value`; empty parts between commas are ignored.

@@ -18,7 +18,7 @@ const MEMORY: &str = "memory";
 const HUGE_PAGES: &str = "hugepages-";
 /// A user namespace gets whole ranges of 65536 ids.
 const IDS_PER_RANGE: i64 = 65_536;
-/// How many user ids a kernel has.
+/// The number of user ids that the kernel has.
 const ALL_IDS: i64 = 1 << 32;
 
 pub(super) fn check(input: &ValidationInput<'_>, findings: &mut ValidationFindings) {
@@ -73,18 +73,18 @@ fn static_policy(input: &ValidationInput<'_>, findings: &mut ValidationFindings)
             *total = total.as_ref().and_then(|total| total.checked_add(amount));
         }
     }
-    let Some(wanted) = node_memory_reservation(input) else { return };
+    let Some(memory) = node_memory_reservation(input) else { return };
     for (resource, total) in &totals {
-        // Huge pages cannot be reserved by amount, so the node reserves none of them.
+        // kubeReserved and systemReserved cannot name huge pages, so the node reserves none.
         let none = Quantity::default();
-        let wanted = if *resource == MEMORY { &wanted } else { &none };
-        if total.as_ref() != Some(wanted) {
+        let expected = if *resource == MEMORY { &memory } else { &none };
+        if total.as_ref() != Some(expected) {
             let shown = total.as_ref().map_or_else(|| "too much".to_owned(), ToString::to_string);
             findings.refuse(
                 RESERVED,
                 shown,
                 format!(
-                    "the {resource} of all NUMA nodes must add up to {wanted} (kubeReserved, \
+                    "the {resource} of all NUMA nodes must add up to {expected} (kubeReserved, \
                      systemReserved and evictionHard together) under memoryManagerPolicy \"Static\""
                 ),
             );
@@ -94,12 +94,13 @@ fn static_policy(input: &ValidationInput<'_>, findings: &mut ValidationFindings)
         findings.refuse(
             RESERVED,
             "",
-            format!("must reserve {wanted} of memory under memoryManagerPolicy \"Static\""),
+            format!("must reserve {memory} of memory under memoryManagerPolicy \"Static\""),
         );
     }
 }
 
-/// The memory that the node reserves; `None` when that depends on the machine's size.
+/// The memory that the node reserves; `None` if it cannot be computed here, such as for a threshold
+/// in percent of the machine's memory.
 fn node_memory_reservation(input: &ValidationInput<'_>) -> Option<Quantity> {
     let mut total = Quantity::default();
     for amount in reserved_total(input, MEMORY) {

@@ -1,7 +1,7 @@
 //! Rules about the agent's own server: TLS, authentication and authorization, logs and hidden
 //! metrics.
 //!
-//! Whether certificate files exist is found out when they are read.
+//! Does not check whether certificate files exist; reading them does.
 //!
 //! upstream: cmd/kubelet/app/{server,auth}.go, component-base/cli/flag
 
@@ -45,7 +45,7 @@ const WEAK_CIPHER_SUITES: &[&str] = &[
     "TLS_RSA_WITH_AES_256_GCM_SHA384",
     "TLS_RSA_WITH_RC4_128_SHA",
 ];
-/// P-256, P-384, P-521, X25519, and the three that mix one of them with ML-KEM.
+/// TLS group ids of P-256, P-384, P-521, X25519, and the three hybrids of one of them with ML-KEM.
 const CURVES: &[i32] = &[23, 24, 25, 29, 4587, 4588, 4589];
 
 pub(super) fn check(input: &ValidationInput<'_>, findings: &mut ValidationFindings) {
@@ -103,7 +103,7 @@ fn certificates(input: &ValidationInput<'_>, findings: &mut ValidationFindings) 
     }
 }
 
-/// The webhooks call the API server, so its address must be configured.
+/// Webhook authentication and authorization call the API server, so its address must be configured.
 fn access(input: &ValidationInput<'_>, findings: &mut ValidationFindings) {
     let settings = input.settings;
     let standalone = input.flags.kubeconfig.is_empty();

@@ -1,4 +1,4 @@
-//! What is filled in for volumes.
+//! Defaults of volume sources, as the API server sets them.
 
 use pod_model::pod::volume::network::{AzureDisk, Iscsi, Rbd, ScaleIo};
 use pod_model::pod::volume::{
@@ -9,9 +9,10 @@ use pod_model::pod::{Volume, VolumeSource};
 use super::rounding::round_up_to_milli;
 use super::{default_field_selector, pull_policy_for, set_text};
 
-/// The file mode of secrets, config maps and the like: 0644.
+/// The default mode of files from Secrets, ConfigMaps, the downward API and projected volumes.
 const FILE_MODE: i32 = 0o644;
-const TOKEN_SECONDS: i64 = 3600;
+/// The default lifetime of a projected service account token.
+const TOKEN_EXPIRATION_SECONDS: i64 = 3600;
 
 pub(super) fn default_volume(volume: &mut Volume) {
     let source =
@@ -56,7 +57,7 @@ fn default_projected(projected: &mut ProjectedVolume) {
             default_files(&mut downward.items);
         }
         if let Some(token) = &mut source.service_account_token {
-            token.expiration_seconds.get_or_insert(TOKEN_SECONDS);
+            token.expiration_seconds.get_or_insert(TOKEN_EXPIRATION_SECONDS);
         }
     }
 }

@@ -27,7 +27,8 @@ const VOLUME_FIELDS: [&str; 5] = [
     "metadata.annotations",
     "metadata.uid",
 ];
-/// Every field that an old or new version knows; only some may be used in each place.
+/// Every field path that the API server can convert to v1, old spellings included. An environment
+/// variable and a file of a volume each allow only some of them.
 const CONVERTIBLE_FIELDS: [&str; 15] = [
     "metadata.annotations",
     "metadata.labels",
@@ -53,12 +54,12 @@ const RESOURCE_FIELDS: [&str; 6] = [
     "requests.memory",
     "requests.ephemeral-storage",
 ];
-const HUGE_PAGES_FIELDS: [&str; 2] = ["limits.hugepages-", "requests.hugepages-"];
+const HUGE_PAGES_PREFIXES: [&str; 2] = ["limits.hugepages-", "requests.hugepages-"];
 const CPU_DIVISORS: [&str; 2] = ["1m", "1"];
 const SIZE_DIVISORS: [&str; 13] =
     ["1", "1k", "1M", "1G", "1T", "1P", "1E", "1Ki", "1Mi", "1Gi", "1Ti", "1Pi", "1Ei"];
 
-/// Where a field of the pod is to appear.
+/// Where the value of a pod's field is used: in an environment variable or in a volume's file.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Appearance {
     Variable,
@@ -133,8 +134,8 @@ fn check_source(
         check_file_key(selector, findings, &path.child("fileKeyRef"));
     }
     if count != 1 {
-        let why = "expected one of fieldRef, resourceFieldRef, configMapKeyRef, secretKeyRef and fileKeyRef";
-        findings.forbidden(path, why);
+        let message = "expected one of fieldRef, resourceFieldRef, configMapKeyRef, secretKeyRef and fileKeyRef";
+        findings.forbidden(path, message);
     } else if has_value {
         findings.forbidden(path, "may not be given together with a value");
     }
@@ -180,14 +181,14 @@ pub(super) fn check_field(
     {
         return;
     }
-    let shown = &selector.field_path;
-    let subscript = split_subscript(shown);
+    let field_path = &selector.field_path;
+    let subscript = split_subscript(field_path);
     let known = match subscript {
         Some((base, _)) => matches!(base, "metadata.annotations" | "metadata.labels"),
-        None => CONVERTIBLE_FIELDS.contains(&&**shown),
+        None => CONVERTIBLE_FIELDS.contains(&&**field_path),
     };
     if &*selector.api_version != "v1" || !known {
-        findings.invalid(&field, shown, "there is no such field of a pod of v1");
+        findings.invalid(&field, field_path, "there is no such field of a pod of v1");
         return;
     }
     match subscript {
@@ -200,15 +201,15 @@ pub(super) fn check_field(
                 Appearance::Variable => &ENV_FIELDS,
                 Appearance::File => &VOLUME_FIELDS,
             };
-            let current = if &**shown == "spec.host" { "spec.nodeName" } else { shown };
-            if !allowed.contains(&current) {
-                findings.unsupported(&field, shown, allowed);
+            let converted = if &**field_path == "spec.host" { "spec.nodeName" } else { field_path };
+            if !allowed.contains(&converted) {
+                findings.unsupported(&field, field_path, allowed);
             }
         }
     }
 }
 
-/// `metadata.labels['key']` in its two parts.
+/// Splits `metadata.labels['key']` into `metadata.labels` and `key`.
 fn split_subscript(field_path: &str) -> Option<(&str, &str)> {
     let (base, key) = field_path.strip_suffix("']")?.split_once("['")?;
     (!base.is_empty()).then_some((base, key))
@@ -221,7 +222,7 @@ pub(super) fn check_resource_field(
     path: &FieldPath,
 ) {
     let resource = &*selector.resource;
-    let is_huge_pages = HUGE_PAGES_FIELDS.iter().any(|prefix| resource.starts_with(prefix));
+    let is_huge_pages = HUGE_PAGES_PREFIXES.iter().any(|prefix| resource.starts_with(prefix));
     if appearance == Appearance::File && selector.container_name.is_empty() {
         findings.required(&path.child("containerName"));
     } else if findings.require(resource, &path.child("resource"))

@@ -1,11 +1,11 @@
-//! Addresses against tables, the standard library, and what the pinned Kubernetes made of the same.
+//! Address parsing against tables, the standard library, and golden results of Kubernetes.
 
 use proptest::prelude::*;
 
 use super::*;
 
-/// Go writes an IPv4 address inside an IPv6 one as IPv4 only, and so does the standard library for
-/// every address that comes out of here; what is left to compare are equal values.
+/// Compares values instead of text. Go writes an IPv4-mapped IPv6 address as IPv4, and our parser
+/// returns it as IPv4, so the values are equal.
 fn same_address(ours: IpAddr, theirs: &str) -> bool {
     theirs.parse::<IpAddr>().is_ok_and(|theirs| theirs == ours)
 }
@@ -94,11 +94,11 @@ fn lists_are_strict() {
 
 proptest! {
     #[test]
-    fn reads_every_address_the_standard_library_writes(bits: u128, short: u32, keep in 0_u32..128) {
-        let wide = Ipv6Addr::from_bits(bits & (u128::MAX << keep));
-        prop_assert_eq!(parse_ip(&wide.to_string()), Ok(IpAddr::V6(wide).to_canonical()));
-        let narrow = IpAddr::V4(Ipv4Addr::from_bits(short));
-        prop_assert_eq!(parse_ip(&narrow.to_string()), Ok(narrow));
+    fn reads_every_address_the_standard_library_writes(bits: u128, v4_bits: u32, zeros in 0_u32..128) {
+        let v6 = Ipv6Addr::from_bits(bits & (u128::MAX << zeros));
+        prop_assert_eq!(parse_ip(&v6.to_string()), Ok(IpAddr::V6(v6).to_canonical()));
+        let v4 = IpAddr::V4(Ipv4Addr::from_bits(v4_bits));
+        prop_assert_eq!(parse_ip(&v4.to_string()), Ok(v4));
     }
 
     #[test]
@@ -109,7 +109,7 @@ proptest! {
     }
 
     #[test]
-    fn any_text_is_read_or_refused(text in any::<String>(), near in "[0-9a-f:.]{0,24}(/[0-9]{0,3})?") {
+    fn no_text_panics_and_networks_round_trip(text in any::<String>(), near in "[0-9a-f:.]{0,24}(/[0-9]{0,3})?") {
         for text in [text, near] {
             let _ = (parse_ip(&text), parse_ip_list(&text), parse_node_addresses(&text, true));
             if let Ok(network) = parse_cidr(&text) {

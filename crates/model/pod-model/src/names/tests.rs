@@ -1,4 +1,4 @@
-//! Names against tables, and against what the pinned Kubernetes lets pass.
+//! Name checks against tables and golden results of Kubernetes.
 
 use proptest::prelude::*;
 
@@ -10,7 +10,7 @@ fn agrees_with_kubernetes_on_every_golden_line() {
     assert!(lines.next().is_some_and(|first| first.starts_with("# Kubernetes v1.36.3")));
     let mut checked = 0;
     for line in lines {
-        let Some((name, marks)) = line.split_once('\t') else { panic!("golden line {line:?}") };
+        let Some((name, golden)) = line.split_once('\t') else { panic!("golden line {line:?}") };
         let ours: String = [
             check_qualified_name(name),
             check_label_value(name),
@@ -20,14 +20,14 @@ fn agrees_with_kubernetes_on_every_golden_line() {
         .iter()
         .map(|result| if result.is_ok() { 'y' } else { 'n' })
         .collect();
-        assert_eq!(ours, marks, "{name:?}");
+        assert_eq!(ours, golden, "{name:?}");
         checked += 1;
     }
     assert!(checked > 600, "only {checked} golden lines");
 }
 
 #[test]
-fn names_the_broken_rule() {
+fn errors_name_the_broken_rule() {
     let rule = |result: Result<(), NameError>| result.map_err(|error| (error.part, error.rule));
     assert_eq!(rule(check_qualified_name("a/b/c")), Err((NamePart::Whole, NameRule::Slashes)));
     assert_eq!(rule(check_qualified_name("/a")), Err((NamePart::Prefix, NameRule::Empty)));
@@ -54,7 +54,7 @@ fn names_the_broken_rule() {
 }
 
 #[test]
-fn effects_and_ports() {
+fn taint_effects_and_ports_are_checked() {
     for effect in [TaintEffect::NoSchedule, TaintEffect::PreferNoSchedule, TaintEffect::NoExecute] {
         assert_eq!(TaintEffect::parse(&effect.to_string()), Ok(effect));
     }
@@ -69,9 +69,9 @@ fn effects_and_ports() {
 
 proptest! {
     #[test]
-    fn any_text_passes_or_not(text in any::<String>()) {
-        // A DNS label is a subdomain, a subdomain of that length is a label value, and both can be
-        // the name part of a key.
+    fn checks_of_labels_subdomains_and_keys_agree(text in any::<String>()) {
+        // Every DNS label is a subdomain, and a key's name part follows the rules of a label value,
+        // except that it must not be empty.
         if check_dns_label(&text).is_ok() {
             prop_assert!(check_dns_subdomain(&text).is_ok());
         }

@@ -38,7 +38,7 @@ fn an_empty_fence_is_open() {
 }
 
 #[test]
-fn a_node_that_has_passed_wakes_no_one() {
+fn a_node_that_has_passed_is_not_retried() {
     let mut fence = around(&[1, 2]);
     assert_eq!(fence.next_wake(), Some(at(0)));
     fence.passes(NodeId(1));
@@ -47,40 +47,44 @@ fn a_node_that_has_passed_wakes_no_one() {
 }
 
 #[test]
-fn it_opens_when_the_last_one_has_passed() {
+fn the_fence_opens_when_the_last_node_has_passed() {
     let mut fence = around(&[1, 2, 3, 4]);
     assert_eq!(fence.next_wake(), Some(at(0)));
     assert_eq!(fence.due(at(0)), [1, 2, 3, 4].map(NodeId));
-    assert_eq!((fence.due(at(50)), fence.next_wake()), (Vec::new(), None), "all are on their way");
+    assert_eq!(
+        (fence.due(at(50)), fence.next_wake()),
+        (Vec::new(), None),
+        "all writes are in flight"
+    );
     assert_eq!(fence.touched(at(1), NodeId(1), TouchOutcome::Changed), TouchEffect::Passed);
     assert!(!fence.awaits(NodeId(1)) && fence.awaits(NodeId(2)));
     fence.passes(NodeId(2));
     assert_eq!(fence.touched(at(1), NodeId(3), TouchOutcome::NoResponse), TouchEffect::Again);
     fence.passes(NodeId(3));
-    assert_eq!(fence.next_wake(), None, "nobody is tried who has passed");
+    assert_eq!(fence.next_wake(), None, "a node that has passed is not retried");
     assert!(fence.stands() && !fence.has_opened());
     fence.passes(NodeId(4));
     assert!(!fence.stands());
-    assert!(fence.has_opened() && !fence.has_opened(), "said once");
+    assert!(fence.has_opened() && !fence.has_opened(), "reported once");
     assert_eq!(fence.touched(at(2), NodeId(4), TouchOutcome::Refused), TouchEffect::Passed);
-    assert!(!fence.stands(), "what comes late raises no fence");
+    assert!(!fence.stands(), "a late outcome does not close the fence again");
 }
 
 #[test]
-fn how_often_and_how_long() {
+fn retries_back_off_and_end_with_the_timeout() {
     let refused = |_| TouchOutcome::Refused;
-    let (tries, no_execute_tainted) = tried(refused, 1_000);
+    let (tries, abandoned_at) = tried(refused, 1_000);
     assert_eq!(tries[..7], [0, 1, 3, 7, 15, 30, 45]);
-    assert_eq!(no_execute_tainted, Some(120));
+    assert_eq!(abandoned_at, Some(120));
 
     // A conflict is retried at once, on the version read since; but only so often.
-    let (tries, no_execute_tainted) = tried(|_| TouchOutcome::Outdated, 1_000);
+    let (tries, abandoned_at) = tried(|_| TouchOutcome::Outdated, 1_000);
     assert_eq!(tries[..7], [0, 0, 0, 0, 0, 15, 30]);
-    assert_eq!(no_execute_tainted, Some(120));
+    assert_eq!(abandoned_at, Some(120));
 
     // While there is no response at all, the fence waits without a limit.
-    let (tries, no_execute_tainted) = tried(|_| TouchOutcome::NoResponse, 10_000);
-    assert!(tries.len() > 600 && no_execute_tainted.is_none(), "{}", tries.len());
+    let (tries, abandoned_at) = tried(|_| TouchOutcome::NoResponse, 10_000);
+    assert!(tries.len() > 600 && abandoned_at.is_none(), "{}", tries.len());
 
     // No response restarts the timeout.
     let refused_then_silent =

@@ -33,10 +33,8 @@ fn each_action_marks_its_place_in_the_timeline() {
         let plan = case.plan();
         let action = plan.actions.first().expect("an action").clone();
         let began = apply_input(&mut case, &PodInput::ActionBegun(&action)).marks;
-        let action_ended =
-            apply_input(&mut case, &PodInput::Ended { key: action.key(), outcome }).marks;
-        let marks: Vec<Milestone> =
-            began.into_iter().chain(action_ended).map(|(_, mark)| mark).collect();
+        let ended = apply_input(&mut case, &PodInput::Ended { key: action.key(), outcome }).marks;
+        let marks: Vec<Milestone> = began.into_iter().chain(ended).map(|(_, mark)| mark).collect();
         assert_eq!(marks, expected, "{text}");
     }
 }

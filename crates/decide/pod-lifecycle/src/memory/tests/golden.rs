@@ -1,4 +1,4 @@
-//! The form in which a pod's history is on disk. An agent of any later version reads it.
+//! The format of a pod's saved history on disk. Every later version of the agent must read it.
 
 use super::super::recover::{SavedMemoryDocument, SavedMemoryRef};
 

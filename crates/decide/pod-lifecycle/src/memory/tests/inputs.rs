@@ -96,9 +96,9 @@ fn a_failed_start_records_its_reason() {
         let failure = StartFailure { stage, message: "m".to_owned(), id: Some("w".to_owned()) };
         carry_out(&mut case, ActionOutcome::ContainerStarted(Err(failure)));
         let memory = case.memory.container("web").unwrap();
-        let start_blocker = memory.start_failure.as_ref().unwrap();
-        assert_eq!(start_blocker.reason, reason);
-        let retry = start_blocker.retry_at.map(|retry| (retry - at(0).nanos()) / 1_000_000_000);
+        let recorded = memory.start_failure.as_ref().unwrap();
+        assert_eq!(recorded.reason, reason);
+        let retry = recorded.retry_at.map(|retry| (retry - at(0).nanos()) / 1_000_000_000);
         assert_eq!(retry.is_some_and(|retry| (10..15).contains(&retry)), waits, "{retry:?}");
         assert_eq!(memory.post_start_failed.is_some(), stage == StartStage::PostStart);
         // A good start forgets it.
@@ -460,8 +460,8 @@ fn the_last_action_end_never_moves_back() {
     let mut case = PlanCase::read("pod: Always app:web");
     for (seconds, last) in [(5, 5), (3, 5), (7, 7)] {
         case.now = at(seconds);
-        let action_ended = PodInput::Ended { key: ActionKey::Pod, outcome: ActionOutcome::Aborted };
-        apply_input(&mut case, &action_ended);
+        let input = PodInput::Ended { key: ActionKey::Pod, outcome: ActionOutcome::Aborted };
+        apply_input(&mut case, &input);
         assert_eq!(case.memory.last_action_end(&ActionKey::Pod), Some(at(last)));
         assert_eq!(case.memory.last_end(), Some(at(last)));
     }

@@ -1,4 +1,4 @@
-//! Resources, of containers and of the pod.
+//! Resources in the status, of containers and of the pod.
 
 use pod_model::Quantity;
 use ports::runtime_objects::LinuxResources;
@@ -6,8 +6,8 @@ use ports::runtime_objects::LinuxResources;
 use crate::testing::PlanCase;
 
 #[test]
-fn resources_as_the_runtime_has_them() {
-    /// (asked, shares, quota, period, memory) -> (request, cpu limit, memory limit)
+fn container_resources_are_the_runtimes_values() {
+    /// (requested, shares, quota, period, memory) -> (request, cpu limit, memory limit)
     type ResourceRow = (&'static str, i64, i64, i64, i64, &'static str, &'static str, &'static str);
     const ROWS: &[ResourceRow] = &[
         ("500m", 512, 50_000, 100_000, 1_048_576, "500m", "500m", "1Mi"),
@@ -26,9 +26,9 @@ fn resources_as_the_runtime_has_them() {
         ("500m", 0, 0, 100_000, 0, "500m", "500m", "500m"),
         ("500m", -1, 50_000, 100_000, -1, "500m", "500m", "500m"),
     ];
-    for (asked, cpu_shares, cpu_quota, cpu_period, memory_limit, request, cpu, memory) in ROWS {
+    for (requested, cpu_shares, cpu_quota, cpu_period, memory_limit, request, cpu, memory) in ROWS {
         let mut case = PlanCase::read("pod: Always app:a\nseen: s0; a#0 running");
-        let amount = Quantity::parse(asked).unwrap();
+        let amount = Quantity::parse(requested).unwrap();
         let mut pod = (*case.desired.pod).clone();
         for name in ["cpu", "memory"] {
             pod.spec.containers[0].resources.limits.insert(name, amount);
@@ -46,9 +46,9 @@ fn resources_as_the_runtime_has_them() {
         let container = status.container("a").unwrap();
         let resources = container.resources.as_ref().unwrap();
         let text = |found: Option<&Quantity>| found.map(ToString::to_string).unwrap_or_default();
-        assert_eq!(text(resources.requests.get("cpu")), *request, "{asked} {cpu_shares}");
-        assert_eq!(text(resources.limits.get("cpu")), *cpu, "{asked} {cpu_quota}");
-        assert_eq!(text(resources.limits.get("memory")), *memory, "{asked} {memory_limit}");
+        assert_eq!(text(resources.requests.get("cpu")), *request, "{requested} {cpu_shares}");
+        assert_eq!(text(resources.limits.get("cpu")), *cpu, "{requested} {cpu_quota}");
+        assert_eq!(text(resources.limits.get("memory")), *memory, "{requested} {memory_limit}");
         assert_eq!(container.allocated_resources.get("cpu"), Some(&amount));
     }
 }
