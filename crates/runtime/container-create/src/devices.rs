@@ -92,9 +92,9 @@ impl PrecreatedNodes {
 fn machine_node(path: &str, major: u32, minor: u32) -> Result<OwnedFd> {
     let node = open_source(path, "", false)?;
     let stat = rustix::fs::fstat(&node).during(format_args!("looking at {path}"))?;
-    let raw_fds = (rustix::fs::major(stat.st_rdev), rustix::fs::minor(stat.st_rdev));
-    if raw_fds != (major, minor) {
-        let (have_major, have_minor) = raw_fds;
+    let found = (rustix::fs::major(stat.st_rdev), rustix::fs::minor(stat.st_rdev));
+    if found != (major, minor) {
+        let (have_major, have_minor) = found;
         return Err(CreateError::invalid_spec(format!(
             "{path} is the device {have_major}:{have_minor}; expected {major}:{minor}"
         )));

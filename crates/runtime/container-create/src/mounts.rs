@@ -5,7 +5,8 @@
 //! is mounted by path. Does not choose mounts.
 //!
 //! Two steps, because a user namespace is entered in between: [`prepare`] runs as the host's root
-//! and opens what belongs to the host; [`PreparedMount::mount_private`] and [`PreparedMount::attach`] run inside.
+//! and opens what belongs to the host; [`PreparedMount::mount_private`] and
+//! [`PreparedMount::attach`] run inside.
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 

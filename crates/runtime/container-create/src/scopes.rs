@@ -143,8 +143,8 @@ fn limit_properties(
         for (name, list) in
             [("AllowedCPUs", &limits.cpuset_cpus), ("AllowedMemoryNodes", &limits.cpuset_mems)]
         {
-            if let Some(cpu_list_bits) = list.as_deref().and_then(cpu_list_bits) {
-                properties.push((name, PropertyValue::Bytes(cpu_list_bits)));
+            if let Some(bits) = list.as_deref().and_then(cpu_list_bits) {
+                properties.push((name, PropertyValue::Bytes(bits)));
             }
         }
     }
@@ -161,7 +161,7 @@ fn per_second(quota: i64, period: u64) -> u64 {
 /// A list such as `0-3,8` as a bit set, lowest first. None for an invalid list, which the kernel
 /// rejects later when the file is written.
 fn cpu_list_bits(list: &str) -> Option<Vec<u8>> {
-    let mut cpu_list_bits: Vec<u8> = Vec::new();
+    let mut bits: Vec<u8> = Vec::new();
     for part in list.split(',').map(str::trim).filter(|part| !part.is_empty()) {
         let (first, last) = part.split_once('-').unwrap_or((part, part));
         let (first, last): (u32, u32) = (first.trim().parse().ok()?, last.trim().parse().ok()?);
@@ -170,11 +170,11 @@ fn cpu_list_bits(list: &str) -> Option<Vec<u8>> {
         }
         for number in first..=last {
             let byte = usize::try_from(number / 8).ok()?;
-            if cpu_list_bits.len() <= byte {
-                cpu_list_bits.resize(byte + 1, 0);
+            if bits.len() <= byte {
+                bits.resize(byte + 1, 0);
             }
-            cpu_list_bits[byte] |= 1 << (number % 8);
+            bits[byte] |= 1 << (number % 8);
         }
     }
-    (!cpu_list_bits.is_empty()).then_some(cpu_list_bits)
+    (!bits.is_empty()).then_some(bits)
 }

@@ -32,7 +32,8 @@ pub(crate) struct OwnNamespaces {
 
 /// The path beneath `/proc/sys`, if the sysctl belongs to one of these namespaces.
 fn path(name: &str, own: OwnNamespaces) -> Result<String> {
-    // With dots: a dot inside a part (a link's name) is written as a slash, and the other way round.
+    // With dots: a dot inside a part (a link's name) is written as a slash, and the other way
+    // round.
     let first = name.find(['.', '/']);
     let swapped: String = match first.and_then(|at| name.as_bytes().get(at)) {
         Some(b'.') => name

@@ -143,8 +143,8 @@ pub fn close_all_except(descriptors: &[RawFd]) -> io::Result<()> {
 }
 
 fn close_range(first: u32, last: u32) -> io::Result<()> {
-    // SAFETY: the descriptors' owners in this process are never used or dropped again: callers end in
-    // execve or _exit, or have just begun and own nothing.
+    // SAFETY: the descriptors' owners in this process are never used or dropped again: callers end
+    // in execve or _exit, or have just begun and own nothing.
     check(unsafe { libc::syscall(libc::SYS_close_range, first, last, 0) }).map(drop)
 }
 

@@ -2,10 +2,10 @@
 //!
 //! A file begins with a line that names its kind and version; a protobuf message follows. Files are
 //! written under another name and renamed, so after a kill there is either the old or the new one.
-//! What a power failure may do is chosen per record ([`Durability`]), since an fsync would be most of
-//! the cost of a container's start. A file of a newer version is refused with an error; a corrupt
-//! file is set aside and logged, so that one bad record does not keep the server from serving all
-//! other pods.
+//! What a power failure may do is chosen per record ([`Durability`]), since an fsync would be most
+//! of the cost of a container's start. A file of a newer version is refused with an error; a
+//! corrupt file is set aside and logged, so that one bad record does not keep the server from
+//! serving all other pods.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write as _};

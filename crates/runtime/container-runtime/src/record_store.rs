@@ -260,8 +260,8 @@ impl RecordStore {
         entries.containers.values().filter(|it| it.sandbox_id == sandbox).cloned().collect()
     }
 
-    /// Reserves a name for `id`, until [`RecordStore::release`] or until its sandbox or container is
-    /// removed.
+    /// Reserves a name for `id`, until [`RecordStore::release`] or until its sandbox or container
+    /// is removed.
     pub(crate) fn reserve(&self, name: &str, id: &str) -> Result<()> {
         let mut entries = locked(&self.entries);
         if let Some(other) = entries.names.get(name) {

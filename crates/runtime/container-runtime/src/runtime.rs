@@ -163,11 +163,11 @@ impl Runtime {
         let Some(dir) = &self.settings.preloaded_images else { return };
         match self.images.preload(dir).await {
             Ok(errors) => {
-                for problem in errors {
-                    tracing::error!(problem, "a preloaded image is left out");
+                for error in errors {
+                    tracing::error!(error, "a preloaded image is left out");
                 }
             }
-            Err(failure) => tracing::error!(folder = %dir.display(), %failure, "preloading"),
+            Err(error) => tracing::error!(dir = %dir.display(), %error, "preloading images"),
         }
     }
 

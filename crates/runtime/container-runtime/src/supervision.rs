@@ -135,9 +135,10 @@ impl ExecWaiters {
         waiters.iter().filter(|(_, one)| one.started).map(|(name, _)| name.clone()).collect()
     }
 
-    /// After a reconnect: delivers the exits in the supervisor's list. `started_ids` are the execs that
-    /// ran before the list was requested; of these the supervisor no longer knows those that are
-    /// not in it, so their waiters are dropped and see an error. Execs started since keep waiting.
+    /// After a reconnect: delivers the exits in the supervisor's list. `started_ids` are the execs
+    /// that ran before the list was requested; of these the supervisor no longer knows those that
+    /// are not in it, so their waiters are dropped and see an error. Execs started since keep
+    /// waiting.
     pub(crate) fn reconcile(&self, started_ids: &BTreeSet<String>, known: &[ExecState]) {
         for state in known {
             self.ended(state);

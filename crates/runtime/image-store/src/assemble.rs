@@ -1,8 +1,8 @@
 //! From a descriptor and a content source to an image with snapshots and names.
 //!
-//! The only way into the store: archives, directories and registries are each a [`ContentSource`]. The
-//! order makes a kill at any point safe: content first, then snapshots, then the record that makes
-//! the image exist. Work completed before a kill is found and not repeated.
+//! The only way into the store: archives, directories and registries are each a [`ContentSource`].
+//! The order makes a kill at any point safe: content first, then snapshots, then the record that
+//! makes the image exist. Work completed before a kill is found and not repeated.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io::{self, Read};

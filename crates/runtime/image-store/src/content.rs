@@ -22,8 +22,8 @@ mod receive_lock;
 #[cfg(test)]
 mod tests;
 
-/// The content part of a store. Content without an image may be collected at any time:
-/// [`crate::ImageStore::assemble`] protects the content that it adds.
+/// The blobs of a store. A blob that no image uses may be garbage-collected at any time;
+/// [`crate::ImageStore::assemble`] protects the blobs that it adds.
 #[derive(Clone, Debug)]
 pub struct ContentStore {
     blobs: PathBuf,
@@ -67,7 +67,7 @@ impl ContentStore {
         match fs::symlink_metadata(&path) {
             Ok(metadata) => Ok(Some(metadata.len())),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(error).doing("looking at", &path),
+            Err(error) => Err(error).doing("reading the metadata of", &path),
         }
     }
 
@@ -81,7 +81,8 @@ impl ContentStore {
         }
     }
 
-    /// A small document, verified on each read, because decisions depend on it.
+    /// Reads a small document (a manifest, a configuration) and verifies its digest on each read,
+    /// because decisions depend on it.
     pub fn read_document(&self, digest: &Digest, limit: u64) -> Result<Vec<u8>> {
         let size = self.size(digest)?.ok_or(Error::ContentMissing(*digest))?;
         Limits::check(|| format!("document {digest}: bytes"), size, limit)?;
@@ -119,7 +120,7 @@ impl ContentStore {
                 Some(found) => {
                     return Err(Error::document(
                         format!("content {digest}"),
-                        format!("is announced with {size} bytes but has {found}"),
+                        format!("is announced with {size} bytes but is stored with {found}"),
                     ));
                 }
                 None => {}
@@ -129,9 +130,9 @@ impl ContentStore {
             if !receive_lock::take(&file, &path, size, self.timeout)? {
                 return Ok(IngestStart::Ingest(Box::new(self.begin_unshared(Some(expected))?)));
             }
-            // The previous holder of the lock may have placed or removed the file: then ours is
-            // another.
-            if is_at(&file, &path)? {
+            // The previous holder of the lock may have renamed or removed the file: then the one
+            // that we hold open is no longer at this path, and we try again.
+            if is_file_at(&file, &path)? {
                 let ingest = Ingest::resume(self, file, path, expected)?;
                 return Ok(IngestStart::Ingest(Box::new(ingest)));
             }
@@ -143,10 +144,11 @@ impl ContentStore {
         self.begin_unshared(None)
     }
 
-    /// Under a random name; removed if it is not committed.
+    /// Starts an ingest under a random name, which no other receiver waits for or resumes; it is
+    /// removed if it is not committed.
     fn begin_unshared(&self, expected: Option<ExpectedContent>) -> Result<Ingest> {
         let path = self.ingests.join(unique(crate::durable::UNFINISHED)?);
-        // Under the shared lock, so that a sweep never sees the file without its lock.
+        // Under the store's shared lock, so that a sweep never sees the file before it is locked.
         let _held = Lock::shared(&self.store_lock)?;
         let file = open_partial(&path)?;
         lock(&file, FlockOperation::LockExclusive).doing("locking", &path)?;
@@ -185,17 +187,17 @@ impl ContentStore {
         }
     }
 
-    /// Removes abandoned ingests: those without a digest at once, partial content when it is older
-    /// than `age`. Requires the store's exclusive lock.
-    pub(crate) fn sweep(&self, age: std::time::Duration) -> Result<u64> {
+    /// Removes abandoned ingests: those without a digest at once, resumable ones once they are
+    /// older than `max_age`. Requires the store's exclusive lock.
+    pub(crate) fn sweep(&self, max_age: std::time::Duration) -> Result<u64> {
         let mut removed = 0;
         for name in names_in(&self.ingests)? {
             let path = self.ingests.join(&name);
             let Ok(metadata) = fs::symlink_metadata(&path) else { continue };
-            let old = metadata.modified().ok().and_then(|time| time.elapsed().ok());
+            let age = metadata.modified().ok().and_then(|time| time.elapsed().ok());
             let resumable = Digest::from_hex(&name)
                 .is_some_and(|digest| !self.path(&digest).exists())
-                && old.is_none_or(|old| old < age);
+                && age.is_none_or(|age| age < max_age);
             if !resumable && is_unlocked(&path)? {
                 fs::remove_file(&path).doing("removing", &path)?;
                 removed += 1;
@@ -216,10 +218,10 @@ fn open_partial(path: &Path) -> Result<File> {
         .doing("opening", path)
 }
 
-fn is_at(file: &File, path: &Path) -> Result<bool> {
-    let ours = file.metadata().doing("looking at", path)?;
+fn is_file_at(file: &File, path: &Path) -> Result<bool> {
+    let ours = file.metadata().doing("reading the metadata of", path)?;
     Ok(fs::symlink_metadata(path)
-        .is_ok_and(|there| there.ino() == ours.ino() && there.dev() == ours.dev()))
+        .is_ok_and(|at_path| at_path.ino() == ours.ino() && at_path.dev() == ours.dev()))
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -283,22 +285,22 @@ impl Ingest {
     }
 
     fn start_over(&mut self) -> Result<()> {
-        self.file.set_len(0).doing("emptying", &self.path)?;
+        self.file.set_len(0).doing("truncating", &self.path)?;
         self.file.seek(SeekFrom::Start(0)).doing("rewinding", &self.path)?;
         self.hasher = Hasher::default();
         self.offset = 0;
         Ok(())
     }
 
-    /// How many bytes are present; the next write continues after them.
+    /// How many bytes were received; the next write continues after them.
     pub fn offset(&self) -> u64 {
         self.offset
     }
 
     /// Appends bytes. Fails at once when the content exceeds its expected size.
     pub fn receive(&mut self, bytes: &[u8]) -> Result<()> {
-        let after = self.offset.saturating_add(bytes.len() as u64);
-        if after > self.limit {
+        let end = self.offset.saturating_add(bytes.len() as u64);
+        if end > self.limit {
             return Err(match self.expected {
                 Some(ExpectedContent { digest, size }) => {
                     self.discard();
@@ -306,29 +308,29 @@ impl Ingest {
                 }
                 None => {
                     let what = "content from an archive: bytes".to_owned();
-                    Error::Limit { what, found: after, limit: self.limit }
+                    Error::Limit { what, found: end, limit: self.limit }
                 }
             });
         }
         self.file.write_all(bytes).doing("writing", &self.path)?;
         self.hasher.update(bytes);
-        self.offset = after;
+        self.offset = end;
         Ok(())
     }
 
-    /// Receives a whole stream and reports progress to `on_progress`. `failed` maps a read error; bytes
-    /// that arrived before it stay.
+    /// Receives a whole stream and reports its offset to `on_progress`. `map_error` converts a read
+    /// error; bytes that arrived before the error stay.
     pub fn receive_all(
         &mut self,
         mut from: impl Read,
         mut on_progress: impl FnMut(u64),
-        failed: impl FnOnce(&io::Error) -> Error,
+        map_error: impl FnOnce(&io::Error) -> Error,
     ) -> Result<()> {
         let mut buffer = vec![0; 128 << 10];
         loop {
             let read = match from.read(&mut buffer) {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-                Err(error) => return Err(failed(&error)),
+                Err(error) => return Err(map_error(&error)),
                 Ok(read) => read,
             };
             if read == 0 {
@@ -355,9 +357,9 @@ impl Ingest {
             return Err(Error::DigestMismatch { expected: digest, found });
         }
         self.file.sync_all().doing("syncing", &self.path)?;
-        let place = self.blobs.join(found.hex());
-        // The same bytes: replacing a blob that another process placed changes nothing.
-        fs::rename(&self.path, &place).doing("placing", &place)?;
+        let blob = self.blobs.join(found.hex());
+        // A blob that another process has stored meanwhile has the same bytes.
+        fs::rename(&self.path, &blob).doing("renaming to", &blob)?;
         self.finished = true;
         sync_dir(&self.blobs)?;
         Ok((found, self.offset))

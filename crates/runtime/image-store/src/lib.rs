@@ -2,9 +2,9 @@
 //!
 //! A [`ImageStore`] is one directory. Its rules: a file with a final name is complete and verified;
 //! unfinished files have other names; several processes may use one store at once; after a kill at
-//! any time [`ImageStore::sweep`] cleans up and [`ImageStore::verify`] finds no defect. Untrusted bytes
-//! (archives, layers, manifests) are read under [`Limits`] and cannot cause a write outside the
-//! layer's own directory.
+//! any time [`ImageStore::sweep`] cleans up and [`ImageStore::verify`] finds no defect. Untrusted
+//! bytes (archives, layers, manifests) are read under [`Limits`] and cannot cause a write outside
+//! the layer's own directory.
 //!
 //! Blocking throughout: callers run it in a helper process or a blocking task. It knows nothing of
 //! CRI or registries; content from a registry arrives through [`Source`].

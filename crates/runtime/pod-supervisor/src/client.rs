@@ -1,8 +1,8 @@
 //! The server's side of the supervisor socket.
 //!
-//! Rule: calls may be made from many tasks at once and each has a deadline; calls without a
-//! response when the connection ends fail with the reason. The caller runs [`ClientDriver`] as a task of
-//! its own. Does not start supervisors and does not reconnect by itself.
+//! Rule: calls may be made from many tasks at once, and each has a deadline. When the connection
+//! ends, calls without a response fail with the reason. The caller runs [`ClientDriver`] as a task
+//! of its own. The client neither starts supervisors nor reconnects by itself.
 
 use std::collections::HashMap;
 use std::io;
@@ -195,21 +195,21 @@ impl SupervisorClient {
         let frame = OutgoingFrame::new(&SupervisorRequest { id, body: Some(body) }, descriptors)?;
         let (sender, receiver) = oneshot::channel();
         let ended = || ClientError::Ended("its driver has stopped".to_owned());
-        let asking = async {
+        let exchange = async {
             self.calls
                 .send(PendingCall { id, frame, response: sender })
                 .await
                 .map_err(|_| ended())?;
             receiver.await.map_err(|_| ended())
         };
-        let response = tokio::time::timeout(limit, asking).await;
+        let response = tokio::time::timeout(limit, exchange).await;
         let (response, descriptors) =
             response.map_err(|_| ClientError::Deadline { what, limit })??;
         if let Some(error) = response.error {
             return Err(ClientError::Refused { kind: error.kind(), message: error.message });
         }
-        let told = response.body.ok_or(ClientError::UnexpectedResponse { what })?;
-        Ok((told, descriptors))
+        let body = response.body.ok_or(ClientError::UnexpectedResponse { what })?;
+        Ok((body, descriptors))
     }
 
     async fn done(&self, what: &'static str, limit: Duration, body: RequestBody) -> Result<()> {
@@ -229,7 +229,8 @@ impl SupervisorClient {
         if !spec.hooks.is_empty() && self.version < HOOKS_SINCE {
             return Err(ClientError::Refused {
                 kind: RequestErrorKind::InvalidSpec,
-                message: "the pod's supervisor is older than hooks: make the pod anew".to_owned(),
+                message: "the pod's supervisor does not support hooks yet: recreate the pod"
+                    .to_owned(),
             });
         }
         self.container("create", LONG_TIMEOUT, RequestBody::Create(spec)).await

@@ -3,8 +3,8 @@
 //!
 //! Rule: the supervisor knows nothing of CRI and makes no decisions; a server may be killed at any
 //! time and the next one recovers the whole state. An exit is on disk before any client sees it.
-//! [`SupervisorClient`] is the server's side, [`launch`] starts a supervisor, [`supervisor`] is the process
-//! itself, and [`orphans`] reconstructs the status of containers whose supervisor has died.
+//! [`SupervisorClient`] is the server's side, [`launch`] starts a supervisor, [`supervisor`] is the
+//! process itself, and [`orphans`] reconstructs the status of containers whose supervisor has died.
 
 #![allow(unsafe_code, reason = "fork, signal masks and pidfd ioctls have no safe wrappers")]
 

@@ -114,8 +114,8 @@ const fn request(size: usize) -> libc::c_ulong {
 pub fn exit_code(pidfd: impl AsFd) -> Option<ProcessExit> {
     let mut information = PidfdInfo { mask: WANT_EXIT, ..PidfdInfo::default() };
     let number = request(size_of::<PidfdInfo>());
-    // SAFETY: the kernel writes at most as many bytes as the request's number says, which is the size
-    // of the structure.
+    // SAFETY: the kernel writes at most as many bytes as the request's number says, which is the
+    // size of the structure.
     let outcome =
         unsafe { libc::ioctl(pidfd.as_fd().as_raw_fd(), number as _, &raw mut information) };
     if outcome < 0 || information.mask & WANT_EXIT == 0 {

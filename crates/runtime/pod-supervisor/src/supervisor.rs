@@ -1,7 +1,7 @@
-//! The supervisor process: one per pod, started by [`crate::launch`], ended by a request.
+//! The supervisor process: one per pod, started by [`crate::launch`], stopped by a request.
 //!
-//! Rule: the main thread waits only in [`watch`]; what could take long runs in a forked helper or
-//! in the thread of the one container concerned. Threads neither allocate nor lock after they have
+//! Rule: the main thread blocks only in [`watch`]; what may take long runs in a forked helper or in
+//! the thread of the container that it is for. Threads neither allocate nor lock after they have
 //! started, so forking stays safe. A misbehaving connection is closed; a misbehaving container
 //! affects only itself.
 
@@ -41,7 +41,7 @@ use streams::ContainerStreams;
 
 /// `argv[0]` with which the program runs as a supervisor.
 pub const NAME: &str = "keelson-pod";
-/// How long an exited container's remaining output is waited for.
+/// How long to wait for the remaining output of an exited container.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(2);
 /// Time limit for creating a container.
 const CREATE_TIMEOUT: Duration = Duration::from_secs(120);
@@ -62,23 +62,24 @@ pub fn run_if_called() -> Option<ExitCode> {
 }
 
 /// Arguments: pod directory, cgroup, launcher's PID, soft limit of open files. The cgroup is empty
-/// if none is wanted, the PID if there is no launcher; the limit is the launcher's before it raised
-/// its own.
+/// if the supervisor needs none, the PID if there is no launcher. The limit is the one that the
+/// launcher had before it raised its own.
 fn run_from(arguments: Vec<OsString>) -> ExitCode {
     std::panic::set_hook(Box::new(|panic| {
         eprintln!("keelson-pod: {panic}");
         std::process::abort();
     }));
     let mut arguments = arguments.into_iter();
-    let mut text = || arguments.next().and_then(|one| one.into_string().ok()).unwrap_or_default();
-    let (dir, group, launcher, descriptors) = (text(), text(), text(), text());
+    let mut next =
+        || arguments.next().and_then(|argument| argument.into_string().ok()).unwrap_or_default();
+    let (dir, cgroup, launcher, open_files) = (next(), next(), next(), next());
     let outcome = if dir.is_empty() {
-        Err(io::Error::other("expected the pod's directory"))
+        Err(io::Error::other("expected the pod's directory as an argument"))
     } else {
-        let lowered = descriptors.parse().map_or(Ok(()), crate::descriptors::lower_to);
+        let lowered = open_files.parse().map_or(Ok(()), crate::descriptors::lower_to);
         lowered
             .and_then(|()| die_with_launcher(&launcher))
-            .and_then(|()| start(Path::new(&dir), Some(&*group).filter(|group| !group.is_empty())))
+            .and_then(|()| start(Path::new(&dir), Some(&*cgroup).filter(|path| !path.is_empty())))
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
@@ -89,25 +90,25 @@ fn run_from(arguments: Vec<OsString>) -> ExitCode {
     }
 }
 
-/// Dies with the launcher while the launcher waits: a supervisor unknown to any server would stay
-/// for ever.
+/// Makes this process die with the launcher that waits for it: otherwise a supervisor that no
+/// server knows would run for ever.
 fn die_with_launcher(launcher: &str) -> io::Result<()> {
     let Ok(launcher) = launcher.parse::<i32>() else { return Ok(()) };
     container_create::system::die_with_parent()?;
     let parent = rustix::process::getppid().map(|parent| parent.as_raw_nonzero().get());
-    if parent == Some(launcher) { Ok(()) } else { Err(io::Error::other("the launcher has ended")) }
+    if parent == Some(launcher) { Ok(()) } else { Err(io::Error::other("the launcher has exited")) }
 }
 
-/// The launcher waits for this process, which exits when its child, the supervisor, listens. The
-/// supervisor then has no parent but the reaper.
-fn start(dir: &Path, group: Option<&str>) -> io::Result<()> {
+/// The launcher waits for this process, which exits once its child, the supervisor, listens. The
+/// supervisor is then reparented to the reaper.
+fn start(dir: &Path, cgroup: Option<&str>) -> io::Result<()> {
     use container_create::system::{self, ForkSide};
     system::close_all_except(&[0, 1, 2])?;
     std::env::set_current_dir("/")?;
     rustix::process::setsid()?;
     rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o022));
-    if let Some(group) = group {
-        enter_group(group)?;
+    if let Some(cgroup) = cgroup {
+        enter_cgroup(cgroup)?;
     }
     let (mut ours, mut theirs) = UnixStream::pair()?;
     match system::fork()? {
@@ -122,7 +123,7 @@ fn start(dir: &Path, group: Option<&str>) -> io::Result<()> {
             let outcome = become_supervisor(dir);
             let status =
                 outcome.as_ref().map_or_else(ToString::to_string, |_| "listening".to_owned());
-            // An error if the waiting process has died with the launcher.
+            // Fails if the waiting process has died with the launcher.
             let reported = theirs.write_all(status.as_bytes());
             drop(theirs);
             if let (Ok(mut supervisor), Ok(())) = (outcome, reported) {
@@ -133,34 +134,36 @@ fn start(dir: &Path, group: Option<&str>) -> io::Result<()> {
     }
 }
 
-/// A path is a cgroup that we create; `SLICE:SCOPE` a scope that systemd creates.
-fn enter_group(group: &str) -> io::Result<()> {
+/// Creates a cgroup and moves this process to it. `SLICE:SCOPE` names a scope that systemd creates;
+/// anything else is the path of a cgroup that we create.
+fn enter_cgroup(name: &str) -> io::Result<()> {
     let to_io_error = |error: cgroup_files::CgroupError| io::Error::other(error.to_string());
     let hierarchy = CgroupHierarchies::detect().map_err(to_io_error)?;
-    if let Some((slice, unit)) = group.split_once(':').filter(|_| !group.starts_with('/')) {
+    if let Some((slice, unit)) = name.split_once(':').filter(|_| !name.starts_with('/')) {
         let scope = SystemdScope { unit, slice, description: "the supervisor of a pod" };
-        let nothing = LimitsSpec::default();
+        let no_limits = LimitsSpec::default();
         return scope
-            .enter_new(&nothing, hierarchy.version())
-            .map_err(|trouble| io::Error::other(trouble.message));
+            .enter_new(&no_limits, hierarchy.version())
+            .map_err(|error| io::Error::other(error.message));
     }
-    let group = hierarchy.group(group).map_err(to_io_error)?;
-    group.create().map_err(to_io_error)?;
-    // This process has one thread.
-    match group.task_files_for_caller(None).map_err(to_io_error)? {
+    let cgroup = hierarchy.group(name).map_err(to_io_error)?;
+    cgroup.create().map_err(to_io_error)?;
+    // This process has one thread, so 0 (the caller) moves all of it.
+    match cgroup.task_files_for_caller(None).map_err(to_io_error)? {
         Some(procs_files) => procs_files.attach(0).map_err(to_io_error),
-        None => group.add_process(0).map_err(to_io_error),
+        None => cgroup.add_process(0).map_err(to_io_error),
     }
 }
 
-/// Runs in the process that stays: the kernel reports the PID that called listen as the peer.
+/// Runs in the supervisor itself, not in its parent that exits: the kernel reports the PID that
+/// called `listen` as the socket's peer.
 fn become_supervisor(dir: &Path) -> io::Result<Supervisor> {
     use container_create::system;
     system::become_reaper()?;
     system::hide_process()?;
     rustix::thread::set_name(c"keelson-pod")?;
     signals::limit_allocator_memory();
-    // Without the right to lower it, the score stays as it is.
+    // Without the privilege to lower it, the score stays as it is.
     let _ = std::fs::write("/proc/self/oom_score_adj", "-998");
     let listener = connection::listen(&dir.join(crate::SOCKET))?;
     Supervisor::new(dir, listener)
@@ -181,7 +184,7 @@ struct Supervisor {
     hierarchy: Option<CgroupHierarchies>,
     connections: AcceptedConnections,
     signals: OwnedFd,
-    /// Container threads wake the main thread with it.
+    /// The eventfd with which container threads wake the main thread.
     wake: std::sync::Arc<OwnedFd>,
     pod: Option<Pod>,
     containers: BTreeMap<String, Container>,
@@ -205,7 +208,7 @@ struct Container {
     namespaces: ContainerNamespaces,
     /// Set if an OCI runtime creates and removes the container.
     handler: Option<OciHandler>,
-    /// Of the first process, once it exists.
+    /// Of the container's first process, once it exists.
     pidfd: Option<OwnedFd>,
     /// Socket for the start request and for errors of the start.
     start: Option<OwnedFd>,
@@ -214,12 +217,13 @@ struct Container {
     memory: Option<MemoryEventsWatch>,
     /// [`Supervisor::unclaimed_oom_kills`] when the container was created.
     oom_kills_before: Option<u64>,
-    /// Exited, but its output is not completely written.
+    /// Set while the container has exited but its output is not completely written: until when to
+    /// wait for the rest.
     draining: Option<(ProcessExit, Instant)>,
-    /// Requests that wait for its deletion: several if a server restarted meanwhile.
+    /// Requests that wait for the deletion: several if the server restarted meanwhile.
     deleting: Vec<RequestOrigin>,
     reopening: Vec<(RequestOrigin, u32)>,
-    /// Leftover cgroups of execs.
+    /// Cgroups left behind by execs.
     exec_groups: Vec<String>,
 }
 
@@ -230,13 +234,13 @@ struct ExecProcess {
     start_ticks: u64,
     deadline: Option<Instant>,
     timed_out: bool,
-    /// It exited before its helper reported that it ran.
+    /// Set if it exited before its helper reported that it runs.
     early_exit: Option<ProcessExit>,
-    /// The cgroup by which its processes are found; without one see [`exec_tree`].
+    /// The cgroup by which its processes are found; if `None`, [`exec_tree`] finds them.
     group: Option<String>,
 }
 
-/// The container states that a supervisor has recorded in its directory.
+/// The container states recorded in a supervisor's directory.
 pub(crate) fn recorded(dir: &Path) -> io::Result<Vec<io::Result<ContainerState>>> {
     records::read_states(dir)
 }

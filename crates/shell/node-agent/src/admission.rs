@@ -80,8 +80,8 @@ impl Admissions {
     }
 
     /// Decides about a pod unless that was done, and returns the UIDs of the pods to preempt.
-    /// `was_admitted`: an earlier agent had admitted it; `strict_supplemental_groups`: whether the runtime supports
-    /// them.
+    /// `was_admitted`: an earlier agent had admitted it; `strict_supplemental_groups`: whether the
+    /// runtime supports them.
     #[must_use]
     pub(crate) fn decide(
         &self,

@@ -1,36 +1,35 @@
-//! Limits parallel calls to the runtime that cost it processor time.
+//! Limits how many CPU-bound calls to the runtime are in flight at once.
 //!
-//! Rule: a machine that starts a hundred containers at once starts each of them slowly and all of
-//! them later than one that starts a few at a time. A call that is not answered soon releases its
-//! permit and goes on, so that a hanging call delays only itself. Not for calls that mostly wait
-//! for something else, as a pod does for its network: waiting costs nothing, and many can wait at
-//! once.
+//! Rule: a node that starts a hundred containers at once has all of them running later than one
+//! that starts a few at a time. A call without an answer after [`PERMIT_TIMEOUT`] releases its
+//! permit and goes on, so that a hanging call delays only itself. Calls that mostly wait, such as
+//! one that sets up a pod's network, take no permit: waiting costs no CPU time.
 
 use std::future::Future;
 use std::pin::pin;
 use std::time::Duration;
 use tokio::sync::Semaphore;
 
-/// Per CPU: some of the work waits for disks.
+/// More than one per CPU, because some of the work waits for disks.
 const CALLS_PER_CPU: usize = 4;
-/// After this long a call releases its permit.
+/// How long a call may hold its permit.
 const PERMIT_TIMEOUT: Duration = Duration::from_secs(2);
 
 pub(crate) struct CallLimiter(Semaphore);
 
 impl CallLimiter {
-    pub(crate) fn new(processors: usize) -> Self {
-        Self(Semaphore::new(processors.saturating_mul(CALLS_PER_CPU).min(Semaphore::MAX_PERMITS)))
+    pub(crate) fn new(cpus: usize) -> Self {
+        Self(Semaphore::new(cpus.saturating_mul(CALLS_PER_CPU).min(Semaphore::MAX_PERMITS)))
     }
 
-    /// Waits for a permit, and then for the call.
+    /// Waits for a permit, then runs the call to its end.
     pub(crate) async fn take<T>(&self, call: impl Future<Output = T>) -> T {
-        let turn = self.0.acquire().await;
+        let permit = self.0.acquire().await;
         let mut call = pin!(call);
-        if let Ok(done) = tokio::time::timeout(PERMIT_TIMEOUT, &mut call).await {
-            return done;
+        if let Ok(output) = tokio::time::timeout(PERMIT_TIMEOUT, &mut call).await {
+            return output;
         }
-        drop(turn);
+        drop(permit);
         call.await
     }
 }

@@ -1,9 +1,9 @@
 //! Whether the agent's main loops still iterate.
 //!
-//! Rules: a loop that waits beats at once and then every [`HEARTBEAT_PERIOD`], from the `select!` in which it
-//! waits for its inputs; so a loop that hangs in an iteration, is not polled any more or has ended
-//! falls silent. Time spent in an iteration counts. A loop that has never waited is not judged: it
-//! is just starting. Wakes a waiting loop for nothing but the beat itself.
+//! Rules: a loop that waits beats at once and then every [`HEARTBEAT_PERIOD`], from the `select!`
+//! in which it waits for its inputs; so a loop that hangs in an iteration, is not polled any more
+//! or has ended falls silent. Time spent in an iteration counts. A loop that has never waited is
+//! not judged: it is just starting. Wakes a waiting loop for nothing but the beat itself.
 //!
 //! upstream: pkg/kubelet/kubelet.go (syncLoopMonitor), a loop that ticks every second anyway
 

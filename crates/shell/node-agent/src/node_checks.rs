@@ -18,7 +18,7 @@ const CGROUP_V1_MESSAGE: &str = "cgroup v1 detected. cgroup v1 support is deprec
 
 /// Returns once all checks have run.
 pub(crate) async fn report_checks(context: Arc<PodContext>) {
-    let report_checks = |reason: &str, message: &str| {
+    let emit_warning = |reason: &str, message: &str| {
         context.status_store.emit_node_event(
             EventType::Warning,
             reason,
@@ -27,10 +27,10 @@ pub(crate) async fn report_checks(context: Arc<PodContext>) {
         );
     };
     if !context.ports.cgroups.is_unified() {
-        report_checks("CgroupV1", CGROUP_V1_MESSAGE);
+        emit_warning("CgroupV1", CGROUP_V1_MESSAGE);
     }
     if let Some(warning) = resolver_file(&context).await {
-        report_checks(warning.reason, &warning.message);
+        emit_warning(warning.reason, &warning.message);
     }
 }
 

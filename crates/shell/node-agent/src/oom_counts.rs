@@ -170,8 +170,8 @@ fn record_kills(
                 limit = memory_limit(record),
                 "The kernel killed a process of a container for memory; which is not known"
             );
-            let record_kills = OomKillRecord { unnamed: *count, ..OomKillRecord::default() };
-            messages.note_oom_kill(&record.id, record_kills, false);
+            let kills = OomKillRecord { unnamed: *count, ..OomKillRecord::default() };
+            messages.note_oom_kill(&record.id, kills, false);
         }
     }
     context.observed.request_relist(uid);

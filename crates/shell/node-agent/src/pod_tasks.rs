@@ -257,13 +257,13 @@ fn start_sources(
         _ => SourceKind::File,
     });
     let kinds: Vec<SourceKind> = kinds.collect();
-    let (report_checks, snapshots) = mpsc::channel(SNAPSHOT_CAPACITY);
+    let (snapshot_sender, snapshots) = mpsc::channel(SNAPSHOT_CAPACITY);
     let (wanted_sender, wanted) = watch::channel(WantedPods::default());
     for (at, source) in sources.into_iter().enumerate() {
         let name = if source.kind() == "http" { "source-url" } else { "source-file" };
         let source = Arc::new(Mutex::new(source));
-        let report_checks = report_checks.clone();
-        tree.start(name, move || sources::listen(at, source.clone(), report_checks.clone()));
+        let snapshot_sender = snapshot_sender.clone();
+        tree.start(name, move || sources::listen(at, source.clone(), snapshot_sender.clone()));
     }
     // Without a source the sender is dropped and no snapshot ever comes, which is right.
     let merge_context = MergeContext {
@@ -279,7 +279,7 @@ fn start_sources(
         loop_heartbeats: loop_heartbeats.clone(),
     };
     tree.start("sources", move || {
-        let (merge_context, _open) = (merge_context.clone(), report_checks.clone());
+        let (merge_context, _open) = (merge_context.clone(), snapshot_sender.clone());
         async move {
             let _open = _open;
             sources::merge(merge_context).await;

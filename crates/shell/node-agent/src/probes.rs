@@ -199,14 +199,14 @@ impl Probes {
         }
         let due = scheduled.due;
         scheduled.count.add(&result, took);
-        let worker_events = ProbeUpdate {
+        let update = ProbeUpdate {
             container: scheduled.probing.container_name().to_owned(),
             container_id: key.1.clone(),
             kind: key.2,
             result,
         };
         // A full channel means a busy worker; the next result will do as well.
-        let _ = scheduled.worker_events.try_send(Box::new(WorkerEvent::Probe(worker_events)));
+        let _ = scheduled.worker_events.try_send(Box::new(WorkerEvent::Probe(update)));
         wheel.due_queue.insert((due, key));
     }
 }

@@ -1,7 +1,7 @@
-//! Resolves a probe or a hook of a container: address, port, path, command.
+//! Resolves the handler of a probe or a lifecycle hook: address, port, path, command.
 //!
-//! Rule: values from the specification and the pod's address only; nothing is tried here. An error
-//! names the field's value.
+//! Rule: pure; it uses only the specification and the pod's address. An error names the invalid
+//! value.
 //!
 //! upstream: pkg/probe/http/request.go, pkg/probe/util.go
 
@@ -12,7 +12,7 @@ use pod_model::pod::handler::{HandlerAction, HttpGetAction, UriScheme};
 use pod_model::pod::values::PortReference;
 use ports::probing::NetworkProbeRequest;
 
-/// The address by which a hook reaches the pod. (Probes use the one in the pod's status.)
+/// The address to which a lifecycle hook connects. (Probes use the one in the pod's status.)
 /// upstream: pkg/kubelet/lifecycle/handlers.go
 pub(crate) fn pod_ip(observed: &ObservedPod, host_ips: &[String], pod: &Pod) -> Option<String> {
     if pod.spec.host_network {
@@ -22,7 +22,7 @@ pub(crate) fn pod_ip(observed: &ObservedPod, host_ips: &[String], pod: &Pod) -> 
     ready.ips.first().cloned()
 }
 
-/// The requester, for the user agent.
+/// On whose behalf a request is sent; determines the user agent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Requester {
     Probe,
@@ -38,7 +38,7 @@ impl Requester {
     }
 }
 
-/// The resolved action.
+/// A handler whose names and defaults are resolved.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum ResolvedHandler {
     Exec(Vec<String>),
@@ -46,7 +46,7 @@ pub(crate) enum ResolvedHandler {
     Sleep(i64),
 }
 
-/// Resolves `action` of `container`, whose pod has this address.
+/// Resolves `action` of `container`. `pod_ip` is used where the action names no host.
 pub(crate) fn resolve_handler(
     action: HandlerAction<'_>,
     container: &Container,
@@ -111,8 +111,8 @@ fn port(reference: &PortReference, container: &Container) -> Result<u16, String>
             }
         }
     };
-    let sound = u16::try_from(number).ok().filter(|port| *port > 0);
-    sound.ok_or_else(|| format!("invalid port number: {number}"))
+    let valid = u16::try_from(number).ok().filter(|port| *port > 0);
+    valid.ok_or_else(|| format!("invalid port number: {number}"))
 }
 
 #[cfg(test)]

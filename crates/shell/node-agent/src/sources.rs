@@ -181,7 +181,7 @@ impl SourceMerger {
                 loaded.records
             }
             Err(error) => {
-                error!(err = %error, folder = dir, "Cannot read records");
+                error!(err = %error, dir, "Cannot read records");
                 Vec::new()
             }
         }
@@ -215,15 +215,10 @@ impl SourceMerger {
                 Err(_) => (format!("not written within {WRITE_TIMEOUT:?}"), false),
             };
             self.merge_context.status_store.record_write_failed(dir, &name, &why);
-            let failed_writes = FailedWrite { record, is_refused };
-            let known = self.failed_writes.insert((dir, name.clone()), failed_writes);
+            let failed_write = FailedWrite { record, is_refused };
+            let known = self.failed_writes.insert((dir, name.clone()), failed_write);
             if known.is_none() {
-                error!(
-                    folder = dir,
-                    name,
-                    err = why,
-                    "Cannot write a record; a restart would forget it"
-                );
+                error!(dir, name, err = why, "Cannot write a record; a restart would forget it");
             }
         }
         let all_refused = self.failed_writes.values().all(|each| each.is_refused);

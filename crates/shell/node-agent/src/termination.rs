@@ -71,10 +71,8 @@ impl TerminationMessages {
     }
 
     fn kills(&self, record: &ContainerRecord) -> OomKillRecords {
-        let parse_annotations = self.lock(&self.kills).get(&record.id).cloned();
-        parse_annotations.map_or_else(OomKillRecords::default, |parse_annotations| {
-            parse_annotations.limited_to(memory_limit(record))
-        })
+        let kills = self.lock(&self.kills).get(&record.id).cloned();
+        kills.map_or_else(OomKillRecords::default, |kills| kills.limited_to(memory_limit(record)))
     }
 
     /// Removes containers that the runtime does not have any more.

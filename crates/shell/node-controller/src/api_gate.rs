@@ -63,8 +63,8 @@ impl RequestError {
 
     /// There was a response.
     pub(crate) fn is_answer(&self) -> bool {
-        let server_back_off = matches!(self, Self::Api(ClusterApiError::ServerError { .. }));
-        server_back_off || self.is_conflict() || self.is_gone() || self.is_permanent()
+        let is_server_error = matches!(self, Self::Api(ClusterApiError::ServerError { .. }));
+        is_server_error || self.is_conflict() || self.is_gone() || self.is_permanent()
     }
 
     /// It was not sent, since too many of our own requests were queued before it.

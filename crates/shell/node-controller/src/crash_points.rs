@@ -31,7 +31,7 @@ pub fn arm(point: &str) {
 pub(crate) fn reached(point: &'static str) {
     debug_assert!(ALL.contains(&point), "{point} is not in the list");
     if ARMED.get().is_some_and(|armed| armed == point) {
-        tracing::error!(point, "Dying as a test asked for");
+        tracing::error!(point, "Aborting at the crash point that a test armed");
         std::process::abort();
     }
 }

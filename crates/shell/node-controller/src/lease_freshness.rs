@@ -46,11 +46,11 @@ pub(crate) struct LeaseFreshness {
     /// A view older than this is useless.
     largest_gap: Duration,
     listing: bool,
-    on_interrupted: bool,
+    is_interrupted: bool,
     nodes_interrupted: bool,
     proves_from: ControllerTime,
     proven: Option<ControllerTime>,
-    on_change: Option<ControllerTime>,
+    last_change_at: Option<ControllerTime>,
     changed_since_probe: bool,
     is_probing: bool,
     /// The read in flight covers all nodes.
@@ -67,11 +67,11 @@ impl LeaseFreshness {
         Self {
             largest_gap,
             listing: true,
-            on_interrupted: false,
+            is_interrupted: false,
             nodes_interrupted: false,
             proves_from: ControllerTime::from_nanos(i64::MIN),
             proven: None,
-            on_change: None,
+            last_change_at: None,
             changed_since_probe: false,
             is_probing: false,
             is_probing_all: false,
@@ -93,31 +93,31 @@ impl LeaseFreshness {
 
     pub(crate) fn on_list_finished(&mut self, now: ControllerTime) {
         self.listing = false;
-        self.on_interrupted = false;
+        self.is_interrupted = false;
         self.proves_from = now.after(CATCHING_UP);
     }
 
     pub(crate) fn on_interrupted(&mut self) {
-        self.on_interrupted = true;
+        self.is_interrupted = true;
     }
 
     pub(crate) fn on_resumed(&mut self, now: ControllerTime) {
-        self.on_interrupted = false;
+        self.is_interrupted = false;
         self.proves_from = now.after(CATCHING_UP);
     }
 
     /// Records whether the watch of nodes is open.
-    pub(crate) fn set_nodes_watch_open(&mut self, on_change: bool) {
-        self.nodes_interrupted = !on_change;
+    pub(crate) fn set_nodes_watch_open(&mut self, is_open: bool) {
+        self.nodes_interrupted = !is_open;
     }
 
     /// Records a lease event. Returns whether it proves the view up to now.
     pub(crate) fn on_change(&mut self, now: ControllerTime) -> bool {
-        self.on_change = Some(now);
+        self.last_change_at = Some(now);
         self.changed_since_probe = true;
         self.missed = 0;
         let proves = !self.listing
-            && !self.on_interrupted
+            && !self.is_interrupted
             && !self.nodes_interrupted
             && now >= self.proves_from;
         if proves {
@@ -128,13 +128,13 @@ impl LeaseFreshness {
 
     /// Whether the watch delivered something lately, so that no read is needed.
     pub(crate) fn is_lively(&self, now: ControllerTime) -> bool {
-        let lately = |on_change: ControllerTime| now.since(on_change) <= self.soon();
-        self.is_watch_open() && self.on_change.is_some_and(lately)
+        let lately = |change_at: ControllerTime| now.since(change_at) <= self.soon();
+        self.is_watch_open() && self.last_change_at.is_some_and(lately)
     }
 
     /// Whether the watch is open.
     fn is_watch_open(&self) -> bool {
-        !self.listing && !self.on_interrupted
+        !self.listing && !self.is_interrupted
     }
 
     /// A pause that is still normal.
@@ -175,9 +175,9 @@ impl LeaseFreshness {
         let earliest = self.last_probe_at.map(|last_probe_at| last_probe_at.after(pause));
         let regular = self.proven.map(|proven| proven.after(self.max_silence(need)));
         let soon = self
-            .on_change
+            .last_change_at
             .filter(|_| self.is_watch_open())
-            .map(|on_change| on_change.after(LIVELY_FOR));
+            .map(|change_at| change_at.after(LIVELY_FOR));
         let expected = if need == Need::Proof { soon } else { regular };
         Some(expected.max(earliest).unwrap_or(ControllerTime::from_nanos(i64::MIN)))
     }
@@ -190,17 +190,17 @@ impl LeaseFreshness {
         self.changed_since_probe = false;
     }
 
-    /// Records a read's result; `found_changes`: it showed something that the watch had not. Returns whether
-    /// the watch is stuck and has to be reopened.
+    /// Records a read's result; `found_changes`: it showed something that the watch had not
+    /// delivered. Returns whether the watch is stuck and has to be reopened.
     pub(crate) fn on_probe_answer(
         &mut self,
         sent: ControllerTime,
-        well: bool,
+        succeeded: bool,
         found_changes: bool,
     ) -> bool {
         self.is_probing = false;
         self.last_probe_proved_nothing = false;
-        if !well {
+        if !succeeded {
             self.failures = self.failures.saturating_add(1);
             return false;
         }
@@ -214,12 +214,12 @@ impl LeaseFreshness {
         if found_changes && !self.changed_since_probe {
             self.missed += 1;
         }
-        let deaf = self.missed >= MAX_MISSED_PROBES && !self.listing;
-        if deaf {
+        let is_stuck = self.missed >= MAX_MISSED_PROBES && !self.listing;
+        if is_stuck {
             self.missed = 0;
             self.listing = true;
         }
-        deaf
+        is_stuck
     }
 }
 

@@ -1,7 +1,7 @@
-//! Requests and their outcomes: each request is one task that ends with a value.
+//! Requests and their results: each request runs as one task, which returns its result.
 //!
-//! Rule: a request carries every choice that was made for it; it reads the cluster only to find
-//! that the choice no longer applies, and then reports so instead of choosing again.
+//! Rule: a request contains every decision that it depends on. It may read the cluster, but only to
+//! find out that a decision no longer applies; it then reports this instead of deciding again.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ pub(crate) mod node;
 pub(crate) mod pods;
 pub(crate) mod probe;
 
-/// A node, as far as a write needs it.
+/// The node that a request is for.
 #[derive(Clone, Debug)]
 pub(crate) struct NodeTarget {
     pub(crate) node: NodeId,
@@ -31,7 +31,7 @@ pub(crate) struct NodeTarget {
     pub(crate) version: String,
 }
 
-/// A pod, as far as a write needs it.
+/// The pod that a request is for.
 #[derive(Clone, Debug)]
 pub(crate) struct PodTarget {
     pub(crate) pod: PodId,
@@ -47,22 +47,23 @@ impl PodTarget {
     }
 }
 
-/// A pod to evict, and what shows whether it still has to be.
+/// A pod to evict, with what is needed to check once more that its node's taints require it.
 #[derive(Clone, Debug)]
 pub(crate) struct PodToEvict {
     pub(crate) pod: PodTarget,
-    /// Its deadline.
+    /// When its tolerations end.
     pub(crate) due: ControllerTime,
     pub(crate) tolerations: Arc<[Toleration]>,
+    /// When it was bound to the node, if known.
     pub(crate) bound: Option<ControllerTime>,
 }
 
-/// A request to the API server or the cloud, done as one task. Most write; `LookUpNodes`, `Probe` and
-/// `QueryCloud` only read. Its outcome is a `WriteResult`.
+/// A request to the API server or the cloud, run as one task. `LookUpNodes`, `Probe` and
+/// `QueryCloud` only read; all others write. Its result is a [`WriteResult`].
 #[derive(Clone, Debug)]
 pub(crate) enum Write {
-    /// With `confirm`, the node's lease is read first: no node is marked Unknown whose lease turns
-    /// out to be renewed. It carries the lease as known.
+    /// Writes conditions of a node. With `confirm`, the node's lease is read first, and if it was
+    /// renewed meanwhile, the node is not marked Unknown.
     Conditions {
         target: NodeTarget,
         writes: Vec<ConditionWrite>,
@@ -71,8 +72,9 @@ pub(crate) enum Write {
     Taints {
         target: NodeTarget,
         wanted: Vec<Taint>,
+        /// The taints that the node is known to have.
         known: Vec<Taint>,
-        /// `timeAdded` of new taints.
+        /// The time to write as `timeAdded` of new taints.
         wall: ApiTime,
         is_eviction: bool,
     },
@@ -80,16 +82,19 @@ pub(crate) enum Write {
         target: NodeTarget,
         labels: Vec<(Box<str>, Box<str>)>,
     },
+    /// Writes the node's pod CIDRs.
     Range {
         target: NodeTarget,
         ranges: Vec<String>,
     },
-    /// Makes a new version of the node, with this value, which no other such write has.
+    /// Gives the node a new resource version, by an annotation whose `value` no other request
+    /// writes: a request of an earlier leader that is still on its way then conflicts.
     Touch {
         target: NodeTarget,
         value: String,
     },
-    /// `whole`: all pods of the node, because it became not ready.
+    /// Marks pods as not ready. `whole`: these are all pods of the node, because it became not
+    /// ready.
     MarkPods {
         target: NodeTarget,
         pods: Vec<PodTarget>,
@@ -98,9 +103,11 @@ pub(crate) enum Write {
     Evict {
         target: NodeTarget,
         pods: Vec<PodToEvict>,
-        /// The taints that it was decided on.
+        /// The taints because of which the eviction was decided.
         known: NodeNoExecuteTaints,
     },
+    /// Deletes a pod in garbage collection. `fail_first`: sets its phase to Failed before that;
+    /// `condition`: and adds the condition DisruptionTarget.
     Clear {
         pod: PodTarget,
         why: CleanupReason,
@@ -108,36 +115,38 @@ pub(crate) enum Write {
         fail_first: bool,
         condition: bool,
     },
+    /// Checks whether nodes exist that pods name and that no list has shown.
     LookUpNodes {
         names: Vec<Box<str>>,
     },
+    /// Reads the leases of some nodes directly, to check that the watch delivers everything.
     Probe {
         nodes: Vec<NodeTarget>,
     },
-    /// Queries the cloud about a node; the answer comes back as an outcome.
+    /// Queries the cloud about a node.
     QueryCloud {
         target: NodeTarget,
         task: cloud::CloudTask,
     },
-    /// Writes what follows from the cloud's answer.
+    /// Updates the node according to the cloud's answer.
     ApplyCloudAnswer {
         target: NodeTarget,
         answer: Box<cloud::CloudAnswer>,
     },
 }
 
-/// The known lease, to compare a live read with.
+/// The lease as known from the watch, to compare the one read with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Confirm {
     pub(crate) renewed: Option<RemoteTime>,
 }
 
-/// What became of a pod to evict.
+/// The outcome for one pod to evict.
 #[derive(Clone, Debug)]
 pub(crate) enum EvictionResult {
-    /// It is deleted, or terminating, or another pod by now.
+    /// It was deleted, or is terminating, or was replaced by another pod of its name.
     Gone,
-    /// Its node's taints no longer evict it.
+    /// The node's taints no longer require its eviction.
     Stays,
     Failed(RequestError),
 }
@@ -148,9 +157,9 @@ pub(crate) enum WriteResult {
     Node {
         target: NodeTarget,
         kind: WriteKind,
-        /// The new version.
+        /// The node's new resource version.
         outcome: Result<u64, RequestError>,
-        /// The node as read again, if it was.
+        /// The node, if it was read again after a conflict.
         fresh: Option<Box<Node>>,
         /// This write added the NoExecute taint.
         was_eviction: bool,
@@ -167,9 +176,9 @@ pub(crate) enum WriteResult {
     },
     Touched {
         target: NodeTarget,
-        /// Whether the node has a version made by this leader.
+        /// Whether this leader has given the node a new resource version.
         outcome: Result<bool, RequestError>,
-        /// The node as read again since.
+        /// The node as it is after the request, if known.
         fresh: Option<Box<Node>>,
     },
     Marked {
@@ -205,7 +214,7 @@ pub(crate) enum WriteResult {
     },
 }
 
-/// Executes a request.
+/// Runs a request.
 pub(crate) async fn perform(api_gate: ApiGate, write: Write) -> WriteResult {
     match write {
         Write::Conditions { target, writes, confirm } => {

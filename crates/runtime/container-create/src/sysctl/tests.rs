@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn only_sysctls_of_own_namespaces_pass() {
+fn only_sysctls_of_the_pods_own_namespaces_are_accepted() {
     let all = OwnNamespaces { network: true, ipc: true, uts: true };
     let none = OwnNamespaces { network: false, ipc: false, uts: false };
     for (name, expected) in [
@@ -21,6 +21,6 @@ fn only_sysctls_of_own_namespaces_pass() {
         ("", None),
     ] {
         assert_eq!(path(name, all).ok().as_deref(), expected, "{name}");
-        assert!(path(name, none).is_err(), "{name} on the machine's namespaces");
+        assert!(path(name, none).is_err(), "{name} in the host's namespaces");
     }
 }

@@ -1,8 +1,8 @@
 //! CNI: networks set up by plugins of the host.
 //!
 //! Rule: a pod's record keeps the configuration that it was added with, so that its tear-down does
-//! not depend on later changes. A plugin has a timeout and a limit of output. A failed ADD may have
-//! left something: the owner of the record retries DEL of the whole list until it succeeds.
+//! not depend on later changes. A plugin has a timeout, and its output is limited. A failed ADD may
+//! leave resources behind: the owner of the record retries DEL of the whole list until it succeeds.
 //!
 //! upstream: containernetworking/cni SPEC.md and libcni; containerd internal/cri/server/sandbox_run.go
 
@@ -26,7 +26,7 @@ mod plugin;
 #[cfg(test)]
 mod tests;
 
-/// Directories of CNI.
+/// Directories and limits of CNI.
 #[derive(Debug, Clone)]
 pub struct CniSettings {
     pub configurations: PathBuf,
@@ -34,10 +34,10 @@ pub struct CniSettings {
     /// Where results are kept for tools and for DEL, as libcni keeps them.
     pub results: PathBuf,
     pub deadline: Duration,
-    /// Where the input of running plugins is; lost after a reboot.
+    /// The input files of running plugins, one per sandbox; on a tmpfs, so a reboot clears them.
     pub calls: PathBuf,
-    /// At startup, let plugins release attachments that no pod of ours has. Only if the network's
-    /// name belongs to this runtime alone: another runtime's pods on it would lose their addresses.
+    /// At startup, let plugins release attachments that belong to none of our pods. Safe only if no
+    /// other runtime uses a network of this name: its pods would lose their addresses.
     pub collect_garbage: bool,
 }
 
@@ -65,24 +65,24 @@ impl Cni {
         Self { settings, logged: Mutex::default() }
     }
 
-    /// The configuration for new pods; none if the directory has none. Read each time: it is small,
-    /// and no change can be missed.
+    /// The configuration for new pods; `None` if the directory has none. Read on each call: the
+    /// file is small, and no change can be missed.
     pub(super) async fn configuration(&self) -> Result<Option<NetworkConfigList>> {
         let dir = self.settings.configurations.clone();
         let found = blocking(move || configuration::first_in(&dir)).await?;
         let mut logged = self.logged.lock().unwrap_or_else(PoisonError::into_inner);
         let serving = found.configuration.as_ref().map(|configuration| configuration.name.as_str());
         for reason in logged.update(&found.unreadable) {
-            tracing::warn!(reason, serving, "a CNI configuration is skipped");
+            tracing::warn!(reason, serving, "Skipping a CNI configuration");
         }
         drop(logged);
         match (found.configuration, found.unreadable.into_iter().next_back()) {
-            (None, Some((_, failure))) => Err(failure),
+            (None, Some((_, error))) => Err(error),
             (configuration, _) => Ok(configuration),
         }
     }
 
-    /// Calls STATUS of the plugins, if their version supports it.
+    /// Runs STATUS of every plugin, if the configuration's CNI version has it.
     pub(super) async fn readiness(
         &self,
         configuration: &NetworkConfigList,
@@ -97,14 +97,14 @@ impl Cni {
                 pod: None,
                 input: entry.input(configuration, None, &Map::new()),
             };
-            if let Err(failure) = plugin::run(&self.settings, &call).await {
-                return Err(failure.text);
+            if let Err(error) = plugin::run(&self.settings, &call).await {
+                return Err(error.text);
             }
         }
         Ok(())
     }
 
-    /// Runs ADD of every plugin; returns the last result, as JSON.
+    /// Runs ADD of every plugin and returns the result of the last one, as JSON.
     pub(super) async fn add(&self, pod: &PodNetwork, record: &NetworkRecord) -> Result<Vec<u8>> {
         let configuration =
             NetworkConfigList::parse("the pod's record", &record.cni_configuration)?;
@@ -113,7 +113,7 @@ impl Cni {
         Ok(result.to_string().into_bytes())
     }
 
-    /// Whether all plugins exist: checked before anything is set up that would have to be undone.
+    /// Checks that all plugins exist, before anything is set up that would have to be undone.
     pub(super) fn find_plugins(&self, configuration: &NetworkConfigList) -> Result<()> {
         configuration
             .plugins
@@ -121,20 +121,22 @@ impl Cni {
             .try_for_each(|entry| plugin::find(&self.settings, &entry.kind).map(drop))
     }
 
-    /// Tears down what is in the record. An incomplete set-up may be due to a wrong configuration:
-    /// then the corrected one of today is tried as well.
+    /// Tears down the network of the record. If the set-up was incomplete, the recorded
+    /// configuration may have been wrong: then the current one of the same name is tried as well.
     pub(super) async fn teardown(&self, pod: &PodNetwork, record: &NetworkRecord) -> Result<()> {
-        let Err(failure) = self.remove(pod, record).await else { return Ok(()) };
+        let Err(error) = self.remove(pod, record).await else { return Ok(()) };
         if record.complete {
-            return Err(failure);
+            return Err(error);
         }
         let name = NetworkConfigList::parse("the pod's record", &record.cni_configuration)?.name;
         match self.configuration().await {
-            Ok(Some(today)) if today.name == name && today.text != record.cni_configuration => {
-                let mended = NetworkRecord { cni_configuration: today.text, ..record.clone() };
-                self.remove(pod, &mended).await
+            Ok(Some(current))
+                if current.name == name && current.text != record.cni_configuration =>
+            {
+                let corrected = NetworkRecord { cni_configuration: current.text, ..record.clone() };
+                self.remove(pod, &corrected).await
             }
-            _ => Err(failure),
+            _ => Err(error),
         }
     }
 
@@ -153,10 +155,10 @@ impl Cni {
                 pod: Some((pod, &record.namespace)),
                 input: entry.input(configuration, previous.as_ref(), &capabilities),
             };
-            let answer = plugin::run(&self.settings, &call).await?;
-            previous = Some(parse_result(&entry.kind, &answer)?);
+            let output = plugin::run(&self.settings, &call).await?;
+            previous = Some(parse_result(&entry.kind, &output)?);
         }
-        previous.ok_or_else(|| CriError::plain("the CNI configuration has no plugin"))
+        previous.ok_or_else(|| CriError::plain("the CNI configuration has no plugins"))
     }
 
     /// Runs DEL of every plugin in reverse order. Plugins treat missing resources as success.
@@ -169,24 +171,24 @@ impl Cni {
         } else {
             None
         };
-        // After a reboot the namespace has no path any more.
-        let there = std::path::Path::new(&record.namespace).exists();
-        let namespace = if there { record.namespace.as_str() } else { "" };
+        // After a reboot the network namespace no longer exists; DEL then gets an empty path.
+        let netns_exists = std::path::Path::new(&record.namespace).exists();
+        let netns = if netns_exists { record.namespace.as_str() } else { "" };
         for entry in configuration.plugins.iter().rev() {
             let call = plugin::PluginCall {
                 command: "DEL",
                 kind: &entry.kind,
-                pod: Some((pod, namespace)),
+                pod: Some((pod, netns)),
                 input: entry.input(&configuration, previous.as_ref(), &capabilities),
             };
             plugin::run(&self.settings, &call).await?;
         }
-        let path = self.result_path(&configuration, pod);
-        let call = self.settings.calls.join(&pod.sandbox);
+        let result = self.result_path(&configuration, pod);
+        let input = self.settings.calls.join(&pod.sandbox);
         blocking(move || {
-            durable::remove_file(&call)?;
-            durable::remove_file(&durable::unfinished(&path))?;
-            durable::remove_file(&path)
+            durable::remove_file(&input)?;
+            durable::remove_file(&durable::unfinished(&result))?;
+            durable::remove_file(&result)
         })
         .await
     }
@@ -222,6 +224,6 @@ impl Cni {
             durable::write_via(&durable::unfinished(&path), &path, text.as_bytes())
         })
         .await
-        .doing("keeping the CNI result")
+        .doing("storing the CNI result")
     }
 }

@@ -131,7 +131,7 @@ impl Runtime {
         state: &ContainerState,
     ) -> Result<()> {
         let (mut state, pidfd) = (state.clone(), container.take_pidfd());
-        let orphan_status = crate::failure::blocking(move || {
+        let settled = crate::failure::blocking(move || {
             // Before it is killed: afterwards the exit status could not be read any more.
             let pidfd = pidfd.or_else(|| orphans::open_pidfd(&state));
             if state.exit.is_none() {
@@ -146,8 +146,8 @@ impl Runtime {
             Ok(state)
         })
         .await?;
-        if orphan_status.exit.is_some() {
-            self.write_exit(&orphan_status).await
+        if settled.exit.is_some() {
+            self.write_exit(&settled).await
         } else {
             self.record_unknown_exit(container).await
         }

@@ -1,7 +1,8 @@
-//! A remote command over WebSocket: channels by their first byte.
+//! A remote command over WebSocket: the first byte of a message is its channel.
 //!
-//! Rule: a client is read only as fast as its command reads its input. Meanwhile its disconnect is
-//! still detected. After the command's end the client's data is read and dropped.
+//! Rule: the client is read only as fast as the command reads its input; a disconnect is detected
+//! even while the client is not read. After the command has exited, client
+//! data is read and dropped.
 
 use stream_frames::channels::{self, ChannelProtocol, Coding};
 use stream_frames::websocket::{self, ClientMessage, ServerMessage, WebSocketDecoder};
@@ -18,7 +19,7 @@ use super::upgrade::UpgradedSocket;
 #[cfg(test)]
 mod tests;
 
-/// A control message that is sent between two outputs.
+/// A WebSocket control message: sent before the queued output.
 enum UrgentMessage {
     Pong(Vec<u8>),
     Close(u16),
@@ -27,7 +28,7 @@ enum UrgentMessage {
 pub(super) fn begin(
     socket: UpgradedSocket,
     protocol: ChannelProtocol,
-    has: CommandStreams,
+    streams: CommandStreams,
 ) -> CommandSession {
     let (reader, writer) = socket.stream.into_split();
     let (inbox, input, gone) = Inbox::new();
@@ -36,33 +37,33 @@ pub(super) fn begin(
     let mut decoder = WebSocketDecoder::default();
     decoder.push(&socket.early);
     let reading = tokio::spawn(async move {
-        read(reader, decoder, (protocol, has), (inbox, urgent_sender)).await;
+        read(reader, decoder, (protocol, streams), (inbox, urgent_sender)).await;
     });
-    let writing = tokio::spawn(write(writer, protocol, has, (output_receiver, urgent)));
+    let writing = tokio::spawn(write(writer, protocol, streams, (output_receiver, urgent)));
     CommandSession { input, output, gone, tasks: SessionTasks { reading, writing } }
 }
 
 async fn read(
     mut reader: SocketReader,
     mut decoder: WebSocketDecoder,
-    (protocol, has): (ChannelProtocol, CommandStreams),
+    (protocol, streams): (ChannelProtocol, CommandStreams),
     (inbox, urgent): (Inbox, mpsc::Sender<UrgentMessage>),
 ) {
-    let mut part = vec![0; 32 * 1024];
-    'wanted: loop {
+    let mut buffer = vec![0; 32 * 1024];
+    'connection: loop {
         loop {
             match decoder.next_message() {
                 Ok(None) => break,
                 Ok(Some(message)) => {
-                    let taken = tokio::select! {
+                    let outcome = tokio::select! {
                         biased;
-                        taken = take(message, protocol, has, (&inbox, &urgent)) => taken,
+                        outcome = handle_message(message, protocol, streams, (&inbox, &urgent)) => outcome,
                         () = closed_and_idle(&reader) => InputOutcome::ClientLeft,
                     };
-                    match taken {
+                    match outcome {
                         InputOutcome::Accepted => {}
                         InputOutcome::ClientLeft => return,
-                        InputOutcome::CommandOver => break 'wanted,
+                        InputOutcome::CommandOver => break 'connection,
                     }
                 }
                 Err(error) => {
@@ -72,43 +73,43 @@ async fn read(
             }
         }
         let read = tokio::select! {
-            read = reader.read(&mut part) => read,
-            () = inbox.closed() => break 'wanted,
+            read = reader.read(&mut buffer) => read,
+            () = inbox.closed() => break 'connection,
         };
         match read {
             Ok(0) | Err(_) => return,
-            Ok(read) => decoder.push(&part[..read]),
+            Ok(read) => decoder.push(&buffer[..read]),
         }
     }
     drop(inbox);
-    discard(reader, part).await;
+    discard(reader, buffer).await;
 }
 
-/// Reads and drops data until the client closes or is cut off.
-pub(super) async fn discard(mut reader: SocketReader, mut part: Vec<u8>) {
-    while reader.read(&mut part).await.is_ok_and(|read| read > 0) {}
+/// Reads and drops data until the client closes the connection.
+pub(super) async fn discard(mut reader: SocketReader, mut buffer: Vec<u8>) {
+    while reader.read(&mut buffer).await.is_ok_and(|read| read > 0) {}
 }
 
-/// The outcome of a client's message.
+/// What became of a client's message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum InputOutcome {
     Accepted,
-    /// The client is done.
+    /// The client has closed the session.
     ClientLeft,
-    /// The command is over.
+    /// The command no longer reads its input.
     CommandOver,
 }
 
 impl InputOutcome {
-    pub(super) fn from_command(taken: bool) -> Self {
-        if taken { Self::Accepted } else { Self::CommandOver }
+    pub(super) fn from_command(accepted: bool) -> Self {
+        if accepted { Self::Accepted } else { Self::CommandOver }
     }
 }
 
-async fn take(
+async fn handle_message(
     message: ClientMessage,
     protocol: ChannelProtocol,
-    has: CommandStreams,
+    streams: CommandStreams,
     (inbox, urgent): (&Inbox, &mpsc::Sender<UrgentMessage>),
 ) -> InputOutcome {
     let bytes = match message {
@@ -128,22 +129,22 @@ async fn take(
         return InputOutcome::Accepted;
     };
     drop(bytes);
-    let taken = match channel {
+    let accepted = match channel {
         // An empty message does not close the channel.
-        channels::STDIN if has.stdin => inbox.stdin(&content).await,
-        channels::RESIZE if has.tty => inbox.resize(&content).await,
+        channels::STDIN if streams.stdin => inbox.stdin(&content).await,
+        channels::RESIZE if streams.tty => inbox.resize(&content).await,
         channels::CLOSE if protocol.closes && content == [channels::STDIN] => {
             inbox.send(ClientInput::StdinEnd).await
         }
         _ => true,
     };
-    InputOutcome::from_command(taken)
+    InputOutcome::from_command(accepted)
 }
 
 async fn write(
     mut writer: SocketWriter,
     protocol: ChannelProtocol,
-    has: CommandStreams,
+    streams: CommandStreams,
     (mut output, mut urgent): (mpsc::Receiver<Output>, mpsc::Receiver<UrgentMessage>),
 ) {
     let mut bytes = Vec::new();
@@ -155,9 +156,11 @@ async fn write(
         };
         websocket::write(&reply, bytes);
     };
-    // Clients wait for the first message to know that the channels exist.
-    for (channel, there) in [(channels::STDOUT, has.stdout), (channels::STDERR, has.stderr)] {
-        if there {
+    // Clients take an empty first message as the sign that the channel exists.
+    for (channel, exists) in
+        [(channels::STDOUT, streams.stdout), (channels::STDERR, streams.stderr)]
+    {
+        if exists {
             send(channel, &[], &mut bytes);
         }
     }
@@ -166,7 +169,7 @@ async fn write(
             return;
         }
         bytes.clear();
-        let over = tokio::select! {
+        let is_last = tokio::select! {
             next_output = output.recv() => match next_output {
                 Some(Output::Data(channel, content)) => {
                     let channel = match channel {
@@ -198,7 +201,7 @@ async fn write(
                 }
             },
         };
-        if over {
+        if is_last {
             let _ = writer.write_all(&bytes).await;
             let _ = writer.shutdown().await;
             return;

@@ -25,7 +25,7 @@ pub(super) fn take(file: &File, path: &Path, size: u64, timeout: Duration) -> Re
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
         other => return other.map(|()| true).doing("locking", path),
     }
-    let (sender, receive_lock) = channel();
+    let (sender, receiver) = channel();
     let shared = file.try_clone().doing("sharing", path)?;
     // flock has no timeout. After a timeout this thread ends when it gets the lock, and releases
     // it.
@@ -34,13 +34,13 @@ pub(super) fn take(file: &File, path: &Path, size: u64, timeout: Duration) -> Re
         drop(shared);
         let _ = sender.send(outcome);
     };
-    let spawned = std::thread::Builder::new().name("content-turn".to_owned()).spawn(waiting);
+    let spawned = std::thread::Builder::new().name("receive-lock".to_owned()).spawn(waiting);
     spawned.doing("waiting for", path)?;
     let share = (size / MAX_WAITS).max(1);
     let length = || -> Result<u64> { Ok(file.metadata().doing("looking at", path)?.len()) };
     let mut last_size = length()?;
     loop {
-        match receive_lock.recv_timeout(timeout) {
+        match receiver.recv_timeout(timeout) {
             Ok(outcome) => return outcome.map(|()| true).doing("locking", path),
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => {

@@ -44,8 +44,8 @@ fn small_image() -> TestImage {
         .configured(|config| config.cmd = vec!["/bin/true".to_owned()])
 }
 
-/// The agent takes a digest of the repository for the trace of a pull: an imported image that had one
-/// would count as pulled with the credentials of a pull that never ended.
+/// The agent takes a digest of the repository for the trace of a pull: an imported image that had
+/// one would count as pulled with the credentials of a pull that never ended.
 #[test]
 fn an_imported_image_has_a_name_by_digest_only_where_the_archive_gives_one() {
     let built = small_image().build().unwrap();

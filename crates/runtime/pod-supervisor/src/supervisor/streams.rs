@@ -111,8 +111,8 @@ impl ContainerStreams {
         self.shared.drained.load(Ordering::Acquire)
     }
 
-    /// Asks the thread to reopen the log; returns the number that [`ContainerStreams::reopened`] reaches
-    /// then.
+    /// Asks the thread to reopen the log; returns the number that [`ContainerStreams::reopened`]
+    /// reaches then.
     pub(super) fn reopen(&mut self) -> io::Result<u32> {
         self.control.send(StreamCommand::Reopen, &[])?;
         self.reopens += 1;

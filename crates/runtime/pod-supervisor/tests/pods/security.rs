@@ -5,10 +5,10 @@ use seccomp_filter::{Architecture, SeccompAction, SeccompProfile, SyscallRule, c
 
 use super::fixture::{DEFAULT_CAPABILITIES, PodFixture, capabilities, run};
 
-const STATUS: &str =
+const PRINT_STATUS: &str =
     "grep -E '^(CapInh|CapPrm|CapEff|CapBnd|CapAmb|NoNewPrivs|Seccomp):' /proc/self/status";
 
-fn with(
+fn spec_with(
     fixture: &PodFixture,
     id: &str,
     script: &str,
@@ -19,14 +19,14 @@ fn with(
     spec
 }
 
-/// The host may lack some itself.
-fn bounding_set() -> u64 {
+/// The capabilities of this process: the host may not grant all of the default ones.
+fn own_capabilities() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").expect("read");
     let line = status.lines().find_map(|line| line.strip_prefix("CapPrm:\t")).expect("a line");
     u64::from_str_radix(line, 16).expect("a number")
 }
 
-fn refusing(name: &str) -> SeccompSpec {
+fn filter_without_syscall(name: &str) -> SeccompSpec {
     let profile = SeccompProfile {
         default_action: SeccompAction::Allow,
         architectures: vec![Architecture::native().expect("known")],
@@ -41,32 +41,33 @@ fn refusing(name: &str) -> SeccompSpec {
 }
 
 #[test]
-fn capabilities_are_those_that_were_given() {
+fn a_container_has_exactly_the_requested_capabilities() {
     run(async {
         let mut fixture = PodFixture::new().await;
-        let usual = format!("{:016x}", DEFAULT_CAPABILITIES & bounding_set());
-        let lines = fixture.output("usual", STATUS).await;
-        assert_eq!(lines[1], format!("CapPrm:\t{usual}"));
-        assert_eq!(lines[2], format!("CapEff:\t{usual}"));
-        assert_eq!(lines[3], format!("CapBnd:\t{usual}"));
-        let spec = with(&fixture, "none", STATUS, |security| security.capabilities = None);
+        let default = format!("{:016x}", DEFAULT_CAPABILITIES & own_capabilities());
+        let lines = fixture.output("default", PRINT_STATUS).await;
+        assert_eq!(lines[1], format!("CapPrm:\t{default}"));
+        assert_eq!(lines[2], format!("CapEff:\t{default}"));
+        assert_eq!(lines[3], format!("CapBnd:\t{default}"));
+        let spec =
+            spec_with(&fixture, "none", PRINT_STATUS, |security| security.capabilities = None);
         let (_, lines) = fixture.complete(spec).await;
         assert!(lines[..5].iter().all(|line| line.ends_with("\t0000000000000000")), "{lines:?}");
-        let spec = with(&fixture, "user", STATUS, |security| {
+        let spec = spec_with(&fixture, "user", PRINT_STATUS, |security| {
             security.uid = 1000;
-            let net = 1 << 10;
+            let net_bind_service = 1 << 10;
             security.capabilities = Some(CapabilitySpec {
-                bounding: net,
-                effective: net,
-                permitted: net,
-                inheritable: net,
-                ambient: net,
+                bounding: net_bind_service,
+                effective: net_bind_service,
+                permitted: net_bind_service,
+                inheritable: net_bind_service,
+                ambient: net_bind_service,
             });
         });
         let (_, lines) = fixture.complete(spec).await;
         assert!(lines[..5].iter().all(|line| line.ends_with("\t0000000000000400")), "{lines:?}");
         let all = u64::MAX;
-        let spec = with(&fixture, "all", STATUS, |security| {
+        let spec = spec_with(&fixture, "all", PRINT_STATUS, |security| {
             security.capabilities = Some(capabilities(all));
         });
         let (exit, lines) = fixture.complete(spec).await;
@@ -76,10 +77,10 @@ fn capabilities_are_those_that_were_given() {
 }
 
 #[test]
-fn users_and_groups() {
+fn a_container_runs_with_the_requested_user_and_groups() {
     run(async {
         let mut fixture = PodFixture::new().await;
-        let spec = with(
+        let spec = spec_with(
             &fixture,
             "a",
             "id -u; id -g; id -G; touch /file 2>&1 || echo denied",
@@ -92,17 +93,18 @@ fn users_and_groups() {
         let (_, lines) = fixture.complete(spec).await;
         assert_eq!(lines[..3], ["1234", "5678", "5678 9 10"]);
         assert_eq!(lines.last().map(String::as_str), Some("denied"));
-        // Any user of the container can reopen standard output.
-        let spec = with(&fixture, "b", "echo again > /dev/stdout", |security| security.uid = 1234);
+        // Any user in the container can reopen standard output.
+        let spec =
+            spec_with(&fixture, "b", "echo again > /dev/stdout", |security| security.uid = 1234);
         let (exit, lines) = fixture.complete(spec).await;
         assert_eq!((exit.code, lines), (0, vec!["again".to_owned()]));
         fixture.shut_down().await;
     });
 }
 
-/// The kernel reads this number as "unchanged", and the process would stay root.
+/// setuid(-1) means "unchanged" to the kernel, so the process would stay root.
 #[test]
-fn a_reserved_user_id_does_not_leave_a_process_root() {
+fn the_reserved_user_id_is_refused_and_leaves_no_process_root() {
     run(async {
         let mut fixture = PodFixture::new().await;
         let changes: [fn(&mut SecuritySpec); 3] = [
@@ -111,28 +113,28 @@ fn a_reserved_user_id_does_not_leave_a_process_root() {
             |security| security.additional_gids = vec![5, u32::MAX],
         ];
         for change in changes {
-            let spec = with(&fixture, "a", "id", change);
+            let spec = spec_with(&fixture, "a", "id", change);
             let refused = fixture.client.create(spec).await.expect_err("refused").to_string();
             assert!(refused.contains("4294967295 is no user"), "{refused}");
         }
-        let spec = with(&fixture, "a", "id -u", |security| security.uid = u32::MAX - 1);
+        let spec = spec_with(&fixture, "a", "id -u", |security| security.uid = u32::MAX - 1);
         assert_eq!(fixture.complete(spec).await.1, ["4294967294"]);
         fixture.shut_down().await;
     });
 }
 
 #[test]
-fn a_filter_holds_in_the_container_and_in_execs() {
+fn a_seccomp_filter_applies_to_the_container_and_to_its_execs() {
     run(async {
         let mut fixture = PodFixture::new().await;
         for (id, no_new_privileges) in [("with", true), ("without", false)] {
-            let script = format!("{STATUS}; mkdir /tmp/x-$$ 2>&1; sleep 1000");
-            let spec = with(&fixture, id, &script, |security| {
+            let script = format!("{PRINT_STATUS}; mkdir /tmp/x-$$ 2>&1; sleep 1000");
+            let spec = spec_with(&fixture, id, &script, |security| {
                 security.no_new_privileges = no_new_privileges;
-                security.seccomp = Some(refusing("mkdir"));
+                security.seccomp = Some(filter_without_syscall("mkdir"));
             });
             fixture.start(spec).await;
-            let (exit, out, err) = fixture.exec(id, &format!("{STATUS}; mkdir /tmp/y")).await;
+            let (exit, out, err) = fixture.exec(id, &format!("{PRINT_STATUS}; mkdir /tmp/y")).await;
             assert_ne!(exit.code, 0, "mkdir is refused in an exec");
             assert!(err.contains("not implemented"), "{err}");
             assert!(out.contains("Seccomp:\t2"), "{out}");
@@ -146,38 +148,45 @@ fn a_filter_holds_in_the_container_and_in_execs() {
                 lines = fixture.lines(id).join("\n");
             }
             assert!(lines.contains("Seccomp:\t2"), "{lines}");
-            // The same capabilities as the container.
-            let rights = |text: &str| {
+            // The exec has the same capabilities as the container.
+            let capability_lines = |text: &str| {
                 text.lines()
                     .filter(|line| line.starts_with("Cap"))
                     .map(str::to_owned)
                     .collect::<Vec<_>>()
             };
-            assert_eq!(rights(&out), rights(&lines));
+            assert_eq!(capability_lines(&out), capability_lines(&lines));
             fixture.client.delete(id).await.expect("deleted");
         }
-        let odd = with(&fixture, "odd", "true", |security| {
+        let broken = spec_with(&fixture, "broken", "true", |security| {
             security.seccomp = Some(SeccompSpec { program: vec![1, 2, 3], ..Default::default() });
         });
-        fixture.client.create(odd).await.expect("created");
-        let error =
-            fixture.client.start("odd").await.expect_err("a broken filter never means no filter");
+        fixture.client.create(broken).await.expect("created");
+        let error = fixture
+            .client
+            .start("broken")
+            .await
+            .expect_err("a container whose filter is broken must not start");
         assert!(error.to_string().contains("filter"), "{error}");
         fixture.shut_down().await;
     });
 }
 
 #[test]
-fn a_feature_that_the_kernel_lacks_is_refused_by_name() {
+fn a_security_feature_that_the_kernel_lacks_is_named_in_the_error() {
     run(async {
         let fixture = PodFixture::new().await;
         if std::fs::metadata("/sys/module/apparmor").is_err() {
-            let spec = with(&fixture, "a", "true", |one| one.apparmor_profile = "profile".into());
+            let spec = spec_with(&fixture, "a", "true", |security| {
+                security.apparmor_profile = "profile".into()
+            });
             let error = fixture.client.create(spec).await.expect_err("no AppArmor");
             assert!(error.to_string().contains("AppArmor"), "{error}");
         }
         if std::fs::metadata("/sys/fs/selinux/enforce").is_err() {
-            let spec = with(&fixture, "b", "true", |one| one.selinux_label = "label".into());
+            let spec = spec_with(&fixture, "b", "true", |security| {
+                security.selinux_label = "label".into()
+            });
             let error = fixture.client.create(spec).await.expect_err("no SELinux");
             assert!(error.to_string().contains("SELinux"), "{error}");
         }
@@ -192,7 +201,7 @@ fn only_devices_allowed_by_the_cgroup_can_be_opened() {
             head -c1 /dev/full | od -An -tx1; echo x > /dev/full; mknod /tmp/mem c 1 1; head -c1 /tmp/mem 2>&1; \
             ls /dev | tr '\\n' ' '";
         let lines = fixture.output("a", script).await.join("\n");
-        assert!(lines.contains("made"), "CAP_MKNOD is usual: {lines}");
+        assert!(lines.contains("made"), "CAP_MKNOD is a default capability: {lines}");
         assert!(lines.contains("/tmp/disk: Operation not permitted"), "{lines}");
         assert!(lines.contains("/tmp/mem: Operation not permitted"), "{lines}");
         for name in

@@ -13,38 +13,39 @@ pub(super) async fn run(action_inputs: &ActionInputs, attempt: u32) -> Result<St
     if has_user_namespace {
         metrics.count(&names::STARTED_USER_NAMESPACED_PODS, &[]);
     }
-    let ran = set_up_and_run(action_inputs, attempt).await;
-    if ran.is_err() {
+    let result = set_up_and_run(action_inputs, attempt).await;
+    if result.is_err() {
         metrics.count(&names::STARTED_POD_ERRORS, &[]);
     }
-    if ran.is_err() && has_user_namespace {
+    if result.is_err() && has_user_namespace {
         metrics.count(&names::STARTED_USER_NAMESPACED_PODS_ERRORS, &[]);
     }
-    ran
+    result
 }
 
 async fn set_up_and_run(action_inputs: &ActionInputs, attempt: u32) -> Result<String, String> {
     let (node, facts) = (action_inputs.node_facts().await?, action_inputs.pod_facts().await?);
-    let made = sandbox::config(&action_inputs.pod, &node, &facts, attempt);
-    let (config, warnings) = made.map_err(|error| error.to_string())?;
+    let built = sandbox::config(&action_inputs.pod, &node, &facts, attempt);
+    let (config, warnings) = built.map_err(|error| error.to_string())?;
     action_inputs.warn(warnings).await;
     let metrics = action_inputs.context.status_store.metrics();
     let _starting = action_inputs.context.observed.starting(action_inputs.uid());
     let call = async {
-        let began = Instant::now();
-        let ran = action_inputs.context.ports.runtime.run_sandbox(&config).await;
-        (ran, began.elapsed())
+        let started = Instant::now();
+        let result = action_inputs.context.ports.runtime.run_sandbox(&config).await;
+        (result, started.elapsed())
     };
-    let (ran, took) = match action_inputs.pod.spec.host_network {
+    // A pod with its own network mostly waits for CNI, so its call needs no permit.
+    let (result, took) = match action_inputs.pod.spec.host_network {
         true => action_inputs.context.call_limiter.take(call).await,
         false => call.await,
     };
     let handler = facts.handler.name.as_str();
     metrics.took(&names::RUN_SANDBOX_DURATION, &[handler], took);
-    if ran.is_err() {
+    if result.is_err() {
         metrics.count(&names::RUN_SANDBOX_ERRORS, &[handler]);
     }
-    ran.map_err(|error| error.to_string())
+    result.map_err(|error| error.to_string())
 }
 
 pub(super) async fn stop(action_inputs: &ActionInputs, id: &str) -> Result<(), String> {

@@ -96,15 +96,15 @@ pub(crate) async fn ensure_image(
         if failure.reason == INSPECT_ERROR {
             events.push(reporter.warning("Failed", format!("Error: {INSPECT_ERROR}")));
         }
-        let format_go_duration = ImageState::Failed {
+        let state = ImageState::Failed {
             reason: failure.reason.to_owned(),
             message: failure.message.clone(),
             retry_at: Some(retry_at),
         };
-        reporter.report(Some(format_go_duration), events).await;
+        reporter.report(Some(state), events).await;
         if failure.backs_off {
-            let format_go_duration = FAILURE_SHOWN.min(failure.retry_in);
-            tokio::time::sleep(format_go_duration).await;
+            let shown_for = FAILURE_SHOWN.min(failure.retry_in);
+            tokio::time::sleep(shown_for).await;
             let back_off = format!("Back-off pulling image {:?}", request.image);
             let state = ImageState::Failed {
                 reason: "ImagePullBackOff".to_owned(),
@@ -113,7 +113,7 @@ pub(crate) async fn ensure_image(
             };
             let event = reporter.event(EventType::Normal, "BackOff", back_off);
             reporter.report(Some(state), vec![event]).await;
-            tokio::time::sleep(failure.retry_in.saturating_sub(format_go_duration)).await;
+            tokio::time::sleep(failure.retry_in.saturating_sub(shown_for)).await;
         } else {
             tokio::time::sleep(failure.retry_in).await;
         }
@@ -338,7 +338,7 @@ impl ImageReporter<'_> {
         found: Option<Arc<ImageRecord>>,
         events: Vec<PodEvent>,
     ) {
-        let worker_events = ImageUpdate {
+        let update = ImageUpdate {
             container: self.request.container.clone(),
             attempt: self.request.attempt,
             state,
@@ -346,6 +346,6 @@ impl ImageReporter<'_> {
             events,
         };
         // An error means that the worker is gone, which ends this task anyway.
-        let _ = self.worker_events.send(Box::new(WorkerEvent::Image(worker_events))).await;
+        let _ = self.worker_events.send(Box::new(WorkerEvent::Image(update))).await;
     }
 }

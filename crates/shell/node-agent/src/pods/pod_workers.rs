@@ -93,7 +93,7 @@ pub(crate) async fn run_pod_workers(
         }
         pod_workers.reconcile(&now_wanted, listed.as_deref());
         let restart = pod_workers.next_restart();
-        let expire_preemptions = pod_workers.context.admissions.next_preemption_deadline();
+        let preemption_deadline = pod_workers.context.admissions.next_preemption_deadline();
         tokio::select! {
             changed = wanted.changed() => if changed.is_err() { return },
             changed = inventory.changed() => if changed.is_err() { return },
@@ -102,7 +102,7 @@ pub(crate) async fn run_pod_workers(
             () = tokio::time::sleep_until(restart.unwrap_or_else(Instant::now)), if restart.is_some() => {
                 pod_workers.restart_due();
             }
-            () = tokio::time::sleep_until(expire_preemptions.unwrap_or_else(Instant::now)), if expire_preemptions.is_some() => {
+            () = tokio::time::sleep_until(preemption_deadline.unwrap_or_else(Instant::now)), if preemption_deadline.is_some() => {
                 pod_workers.expire_preemptions();
             }
             Ok(()) = kill_now.changed() => {}

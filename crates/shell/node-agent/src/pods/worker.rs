@@ -1,10 +1,10 @@
-//! The worker of one pod: plan, start the planned actions, absorb inputs, repeat.
+//! The worker of one pod: plan, start the planned actions, apply inputs, repeat.
 //!
-//! Rules: it alone owns the pod's memory. Actions run as its own tasks, at most one per key; an
-//! action that replaces another aborts it first. After every action the pod is relisted. What the
-//! memory requires to be on disk is saved before the worker goes on; meanwhile a container may be
-//! created, but not started. A worker that is dropped or panics loses only time: the next one
-//! recovers. Decides nothing itself.
+//! Rules: the worker alone owns the pod's memory ([`PodMemory`]). Actions run as tasks of the
+//! worker, at most one per key; an action that replaces another aborts it first. After every action
+//! the pod is relisted. A change of the memory that must be durable is saved before the worker goes
+//! on; meanwhile a container may be created, but not started. If a worker is dropped or panics, the
+//! next one recovers the state. The worker decides nothing: `pod_lifecycle` plans.
 
 mod service_tasks;
 
@@ -33,17 +33,17 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 use tracing::{debug, info, warn};
 
-/// Events of services and probes that may wait for the worker.
+/// How many events of services and probes may wait for the worker.
 const WORKER_EVENT_CAPACITY: usize = 64;
-/// How long a change that need not be on disk at once may wait for others.
+/// How long a change that need not be saved at once may wait, to be saved together with others.
 const SAVE_DELAY: Duration = Duration::from_millis(500);
 
 /// Why a worker returned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum WorkerEnd {
-    /// Nothing is left of the pod.
+    /// All resources of the pod are removed.
     Finished,
-    /// The clock went back: restart from what is saved.
+    /// The clock was set back: restart from the saved memory.
     Restart,
 }
 
@@ -57,7 +57,8 @@ struct WorkerInputs {
     worker_events: mpsc::Receiver<Box<WorkerEvent>>,
 }
 
-/// Runs the pod until nothing is left of it. `is_first`: this agent had no worker for it before.
+/// Runs the pod until all its resources are removed. `is_first`: this agent had no worker for it
+/// before.
 pub(super) async fn run(
     context: Arc<PodContext>,
     uid: String,
@@ -78,18 +79,19 @@ pub(super) async fn run(
             worker.finish().await;
             return WorkerEnd::Finished;
         }
-        let wake = worker.wake(&plan);
-        // Most pods wait here for days, and the store has what others read of the plan.
+        let wake_at = worker.wake_at(&plan);
+        // Most pods wait here for days. Others read the plan's results from the status store, so
+        // its memory can be freed.
         drop(plan);
         tokio::select! {
-            () = until(wake) => {}
+            () = sleep_until(wake_at) => {}
             Ok(()) = worker_inputs.admission.changed() => {}
             Ok(()) = worker_inputs.node.changed() => {}
             Ok(()) = worker_inputs.jumps.changed() => return worker.save_and_restart().await,
-            (key, outcome) = worker.actions.next() => worker.ended(key, outcome).await,
-            seen = next_value(&mut worker_inputs.observed) => worker.on_observed(seen).await,
-            desired_state = next_value(&mut worker_inputs.desired) => worker.on_desired_changed(desired_state).await,
-            Some(worker_events) = worker_inputs.worker_events.recv() => worker.on_worker_event(*worker_events).await,
+            (key, outcome) = worker.actions.next() => worker.on_action_ended(key, outcome).await,
+            observation = next_value(&mut worker_inputs.observed) => worker.on_observed(observation).await,
+            desired = next_value(&mut worker_inputs.desired) => worker.on_desired_changed(desired).await,
+            Some(event) = worker_inputs.worker_events.recv() => worker.on_worker_event(*event).await,
             (service_task, end) = worker.service_tasks.next() => worker.on_service_task_ended(&service_task, end),
         }
         worker.sync_timer.begins(Cause::Sync);
@@ -97,7 +99,7 @@ pub(super) async fn run(
     }
 }
 
-/// Recovers the pod's state once the runtime was listed.
+/// Creates the worker: recovers the pod's memory from what is saved and from the first observation.
 async fn open(
     context: Arc<PodContext>,
     uid: String,
@@ -106,18 +108,18 @@ async fn open(
 ) -> Option<(Worker, WorkerInputs)> {
     let mut jumps = context.clock.jumps();
     let mut observed = context.observed.watch(&uid);
-    let first = first_look(&context, &uid, (&mut observed, &mut jumps), is_first).await?;
-    let desired_state = desired.borrow_and_update().clone();
+    let first = first_observation(&context, &uid, (&mut observed, &mut jumps), is_first).await?;
+    let desired_pod = desired.borrow_and_update().clone();
     let saved = context.saved.get(&uid);
     let now = context.clock.now();
     let memory = PodMemory::recover(
-        &desired_state,
+        &desired_pod,
         &first,
         saved.as_deref(),
         &context.settings.lifecycle,
         now,
     );
-    let fact_store = PodFactStore::open(&context, &desired_state.pod).await;
+    let fact_store = PodFactStore::open(&context, &desired_pod.pod).await;
     let (worker_events_sender, worker_events) = mpsc::channel(WORKER_EVENT_CAPACITY);
     let admission = context.admissions.watch(&uid);
     let node = context.node.clone();
@@ -125,16 +127,16 @@ async fn open(
     let worker = Worker {
         context,
         uid,
-        desired: desired_state,
+        desired: desired_pod,
         observed: first,
         memory,
         fact_store,
         actions: KeyedTasks::default(),
         service_tasks: KeyedTasks::default(),
-        image_wants: BTreeMap::new(),
+        required_images: BTreeMap::new(),
         worker_events: worker_events_sender,
         save_at: None,
-        has_unsaved_verdict: false,
+        has_unsaved_probe_result: false,
         reported_ready: None,
         sync_timer,
     };
@@ -142,10 +144,10 @@ async fn open(
     Some((worker, worker_inputs))
 }
 
-/// The first observation. Actions of a worker before this one may have taken effect since: then
-/// only a relist from now on will do. An observation stamped in the future is from before the clock
-/// was set back.
-async fn first_look(
+/// Waits for the first observation that is recent enough. If an earlier worker's actions may still
+/// have taken effect, only a relist that starts from now on is. An observation with a timestamp in
+/// the future was made before the clock was set back.
+async fn first_observation(
     context: &PodContext,
     uid: &str,
     (observed, jumps): (&mut watch::Receiver<Observation>, &mut watch::Receiver<u64>),
@@ -153,17 +155,17 @@ async fn first_look(
 ) -> Option<Arc<ObservedPod>> {
     loop {
         jumps.borrow_and_update();
-        let begun = context.clock.now();
+        let started_at = context.clock.now();
         if !is_first {
             context.observed.request_relist(uid);
         }
-        let serves = |seen: &Observation| {
-            seen.as_ref().is_some_and(|seen| {
-                (is_first || seen.as_of > begun) && seen.as_of <= context.clock.now()
+        let is_recent = |observation: &Observation| {
+            observation.as_ref().is_some_and(|pod| {
+                (is_first || pod.as_of > started_at) && pod.as_of <= context.clock.now()
             })
         };
         tokio::select! {
-            seen = observed.wait_for(serves) => return seen.ok()?.clone(),
+            observation = observed.wait_for(is_recent) => return observation.ok()?.clone(),
             Ok(()) = jumps.changed() => {}
         }
     }
@@ -177,8 +179,8 @@ async fn next_value<T: Clone>(values: &mut watch::Receiver<T>) -> T {
     values.borrow_and_update().clone()
 }
 
-async fn until(wake: Option<Instant>) {
-    match wake {
+async fn sleep_until(wake_at: Option<Instant>) {
+    match wake_at {
         Some(at) => tokio::time::sleep_until(at).await,
         None => std::future::pending().await,
     }
@@ -193,12 +195,12 @@ struct Worker {
     fact_store: PodFactStore,
     actions: KeyedTasks<ActionKey, ActionOutcome>,
     service_tasks: KeyedTasks<ServiceTask, ()>,
-    /// The wants for which service tasks were started.
-    image_wants: BTreeMap<String, Box<RequiredImage>>,
+    /// The required images, by container, for which service tasks were started.
+    required_images: BTreeMap<String, Box<RequiredImage>>,
     worker_events: WorkerEventSender,
     save_at: Option<Instant>,
-    /// Whether a probe result is not on disk.
-    has_unsaved_verdict: bool,
+    /// Whether a probe result is not saved yet.
+    has_unsaved_probe_result: bool,
     /// The Ready condition that was last published.
     reported_ready: Option<PodCondition>,
     sync_timer: SyncTimer,
@@ -209,15 +211,16 @@ impl Worker {
         &self.desired.pod
     }
 
-    /// Counts the first sync. A pod that an earlier agent has worked on is not a new one.
+    /// Starts the timer of the first sync, and measures how long a new pod waited for its worker. A
+    /// pod that an earlier agent has worked on is not new.
     fn count_start(&mut self, is_first: bool) {
-        let is_wanted = self.desired.desired_state == DesiredState::Run;
-        self.sync_timer.begins(match (is_wanted, is_first) {
+        let should_run = self.desired.desired_state == DesiredState::Run;
+        self.sync_timer.begins(match (should_run, is_first) {
             (false, _) => Cause::Kill,
             (true, true) => Cause::Create,
             (true, false) => Cause::Sync,
         });
-        let is_new = is_first && is_wanted && self.context.saved.get(&self.uid).is_none();
+        let is_new = is_first && should_run && self.context.saved.get(&self.uid).is_none();
         if let Some(seen) = first_seen(self.pod()).filter(|_| is_new) {
             let nanos = self.context.clock.now().nanos().saturating_sub(seen.nanos());
             let took = Duration::from_nanos(u64::try_from(nanos).unwrap_or_default());
@@ -262,7 +265,7 @@ impl Worker {
     async fn save_now(&mut self) -> bool {
         let durable = self.context.saved.save(&self.uid, self.memory.to_saved()).await;
         self.save_at = (!durable).then(|| Instant::now() + SAVE_DELAY * 20);
-        self.has_unsaved_verdict &= !durable;
+        self.has_unsaved_probe_result &= !durable;
         durable
     }
 
@@ -272,7 +275,7 @@ impl Worker {
         }
     }
 
-    /// Plans, and starts the planned actions.
+    /// Plans, starts the planned actions, and publishes the status.
     async fn plan_and_act(&mut self) -> PodPlan {
         self.fact_store.facts.host_ips = self.context.host_ips();
         let view = PodView {
@@ -284,7 +287,8 @@ impl Worker {
         };
         let plan = plan(&view);
         if plan.stage != PodStage::Running && !self.desired.is_removal_requested() {
-            // It ends for good; a manifest that went and came back meanwhile does not matter.
+            // The pod terminates although no source requests it. If its manifest was removed and
+            // has come back meanwhile, the record of that removal is obsolete.
             self.context.saved.remove_ending(&self.uid).await;
         }
         self.absorb(&PodInput::Planned(&plan)).await;
@@ -292,26 +296,28 @@ impl Worker {
             self.begin_action(action).await;
         }
         if plan.stage == PodStage::Running {
-            self.serve_wants(&plan);
+            self.start_required_services(&plan);
         } else {
-            self.cancel_wants(&plan);
+            self.cancel_image_tasks(&plan);
         }
         if plan.stage >= PodStage::Ended {
             self.context.admissions.ended(&self.uid);
         }
-        // A published readiness that a killed agent has not saved would flap. A readiness that was
-        // lost with a container's exit is not saved here: the next agent sees the exit too, and the
-        // restart does not wait for a write.
+        // A readiness is saved before it is published: otherwise, if the agent is killed, the next
+        // one would report the previous readiness for a while. A readiness that was lost because a
+        // container exited is not saved here: the next agent sees the exit too, and the restart of
+        // the container does not wait for a write.
         let ready = plan.status.condition("Ready").cloned();
-        let is_ready = ready.as_ref().is_some_and(|it| it.status == ConditionStatus::True);
-        let could_flap = is_ready || self.has_unsaved_verdict;
+        let is_ready =
+            ready.as_ref().is_some_and(|condition| condition.status == ConditionStatus::True);
+        let could_flap = is_ready || self.has_unsaved_probe_result;
         if ready != self.reported_ready && self.save_at.is_some() && could_flap {
             self.save_now().await;
         }
         self.reported_ready = ready;
         self.publish_recorded();
-        let doing = self.memory.actions_in_flight().map(describe).collect();
-        self.context.status_store.set_plan(&self.uid, &plan, doing, self.context.clock.now());
+        let in_flight = self.memory.actions_in_flight().map(describe).collect();
+        self.context.status_store.set_plan(&self.uid, &plan, in_flight, self.context.clock.now());
         if self.actions.is_empty() && !self.is_over(&plan) {
             self.sync_timer.ends();
         }
@@ -334,7 +340,7 @@ impl Worker {
                 warn!(
                     pod_uid = self.uid,
                     action = describe(action),
-                    "Planned while another is in flight"
+                    "Skipping a planned action while another with the same key is in flight"
                 );
                 return;
             }
@@ -344,7 +350,8 @@ impl Worker {
             self.context.observed.request_relist(&self.uid);
         }
         if matches!(action, Action::StartContainer { .. }) {
-            // Saved while the container is created; the program runs only after that.
+            // The memory is saved while the container is created; the container is started only
+            // after that.
             let save = self.apply_input(&PodInput::ActionBegun(action));
             let recorded = self.start_action(action);
             if save == SaveUrgency::BeforeNextAction {
@@ -355,7 +362,7 @@ impl Worker {
         }
         let is_saved = self.absorb(&PodInput::ActionBegun(action)).await;
         if !is_saved && matches!(action, Action::RemoveContainer { .. }) {
-            // Its exit would be lost.
+            // Without the save, the container's exit status would be lost with it.
             let why = "the pod's state cannot be saved".to_owned();
             let outcome = ActionOutcome::Done(Err(why));
             self.absorb(&PodInput::Ended { key, outcome }).await;
@@ -365,10 +372,11 @@ impl Worker {
         self.start_action(action).send_replace(true);
     }
 
-    /// Starts the action's task; the sender reports that the action is saved.
+    /// Starts the action's task. The caller sends `true` on the returned channel once the action is
+    /// saved.
     fn start_action(&mut self, action: &Action) -> watch::Sender<bool> {
         let description = describe(action);
-        debug!(pod_uid = self.uid, action = description, "Begins");
+        debug!(pod_uid = self.uid, action = description, "Starting an action");
         let found_image = match action {
             Action::StartContainer { name, .. } => self.fact_store.take_found_image(name),
             _ => None,
@@ -394,37 +402,37 @@ impl Worker {
         recorded
     }
 
-    async fn ended(&mut self, key: ActionKey, outcome: Result<ActionOutcome, Panicked>) {
+    async fn on_action_ended(&mut self, key: ActionKey, outcome: Result<ActionOutcome, Panicked>) {
         let action = self.memory.action_in_flight(&key).cloned();
         let description = action.as_ref().map(describe).unwrap_or_default();
         let outcome = outcome.unwrap_or_else(|Panicked(why)| {
             warn!(pod_uid = self.uid, action = description, panic = why, "An action panicked");
-            // Like any error: reported, and retried after a delay.
+            // Handled like any error: reported, and retried after a delay.
             let why = format!("{description}: the agent's own task panicked: {why}");
             action.as_ref().map_or(ActionOutcome::Aborted, |action| failed(action, why))
         });
-        debug!(pod_uid = self.uid, action = description, outcome = ?outcome, "Ended");
+        debug!(pod_uid = self.uid, action = description, outcome = ?outcome, "Action ended");
         if let (ActionKey::Container(name), ActionOutcome::ContainerStarted(Err(_))) =
             (&key, &outcome)
         {
             self.forget_image(name);
         }
         self.absorb(&PodInput::Ended { key, outcome }).await;
-        // Whatever the outcome: nothing is decided on the previous observation.
+        // Whatever the outcome, the previous observation may be outdated.
         self.context.observed.request_relist(&self.uid);
     }
 
-    async fn on_observed(&mut self, seen: Observation) {
-        let Some(seen) = seen else { return };
-        self.observed = seen.clone();
-        self.absorb(&PodInput::Observed(&seen)).await;
+    async fn on_observed(&mut self, observation: Observation) {
+        let Some(observed) = observation else { return };
+        self.observed = observed.clone();
+        self.absorb(&PodInput::Observed(&observed)).await;
     }
 
-    async fn on_desired_changed(&mut self, desired_state: DesiredPod) {
-        if desired_state == self.desired {
+    async fn on_desired_changed(&mut self, desired: DesiredPod) {
+        if desired == self.desired {
             return;
         }
-        let before = std::mem::replace(&mut self.desired, desired_state);
+        let before = std::mem::replace(&mut self.desired, desired);
         self.update_volumes(&before.pod);
         let ends = matches!(self.desired.desired_state, DesiredState::End(_));
         self.sync_timer.begins(if ends { Cause::Kill } else { Cause::Update });
@@ -434,25 +442,25 @@ impl Worker {
         self.absorb(&PodInput::DesiredStateChanged).await;
     }
 
-    async fn on_worker_event(&mut self, worker_events: WorkerEvent) {
-        match worker_events {
-            WorkerEvent::Image(worker_events) => self.on_image_update(worker_events),
-            WorkerEvent::Volumes(worker_events) => self.on_volume_update(worker_events),
-            WorkerEvent::Probe(worker_events) => self.on_probe_update(worker_events).await,
+    async fn on_worker_event(&mut self, event: WorkerEvent) {
+        match event {
+            WorkerEvent::Image(update) => self.on_image_update(update),
+            WorkerEvent::Volumes(update) => self.on_volume_update(update),
+            WorkerEvent::Probe(update) => self.on_probe_update(update).await,
             WorkerEvent::Event(event) => self.emit_event(event),
         }
     }
 
-    async fn on_probe_update(&mut self, worker_events: ProbeUpdate) {
-        let ProbeUpdate { container, container_id, kind, result } = worker_events;
+    async fn on_probe_update(&mut self, update: ProbeUpdate) {
+        let ProbeUpdate { container, container_id, kind, result } = update;
         let save = self.apply_input(&PodInput::Probe { container, container_id, kind, result });
-        self.has_unsaved_verdict |= save != SaveUrgency::Not;
+        self.has_unsaved_probe_result |= save != SaveUrgency::Not;
         if save == SaveUrgency::BeforeNextAction {
             self.save_now().await;
         }
     }
 
-    fn wake(&self, plan: &PodPlan) -> Option<Instant> {
+    fn wake_at(&self, plan: &PodPlan) -> Option<Instant> {
         let planned = plan.wake_at.map(|at| Instant::now() + self.context.clock.until(at));
         [planned, self.save_at].into_iter().flatten().min()
     }
@@ -463,7 +471,7 @@ impl Worker {
     }
 
     async fn save_and_restart(&mut self) -> WorkerEnd {
-        warn!(pod_uid = self.uid, "The clock went back; the pod's worker restarts");
+        warn!(pod_uid = self.uid, "The clock was set back; restarting the pod's worker");
         self.save_now().await;
         WorkerEnd::Restart
     }
@@ -472,6 +480,10 @@ impl Worker {
         self.context.probes.clear(&self.uid);
         self.context.saved.forget(&self.uid).await;
         self.sync_timer.is_last();
-        info!(pod = self.pod().full_name(), pod_uid = self.uid, "Nothing is left of the pod");
+        info!(
+            pod = self.pod().full_name(),
+            pod_uid = self.uid,
+            "All resources of the pod are removed"
+        );
     }
 }

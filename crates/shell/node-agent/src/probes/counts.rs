@@ -1,8 +1,10 @@
-//! Probe results under upstream's metric names: by container and kind, over all its instances.
+//! Probe results under upstream's metric names, by container name and probe kind: a restart of the
+//! container does not reset them.
 //!
-//! Rules: a probe's counts are removed with its pod; liveness and startup probes stop for good when
-//! their pod ends, and their counts are removed then. An attempt that could not be run is not
-//! counted, nor the duration of a failure, as upstream does. Counting does not allocate.
+//! Rules: the counts are removed with the pod; those of liveness and startup probes already when
+//! the pod is terminating, because these probes then stop for good. As upstream does, an attempt
+//! that could not be run is not counted, and the duration of a failed one is not observed. Counting
+//! does not allocate.
 //!
 //! upstream: pkg/kubelet/prober/prober_manager.go, pkg/kubelet/prober/worker.go
 
@@ -51,10 +53,10 @@ impl ProbeCount {
 }
 
 impl ProbeCounts {
-    /// The counts of this probe; new ones if it has none.
+    /// The counts of this probe, created if there are none yet.
     pub(super) fn of(&mut self, pod: &Pod, container: &str, kind: ProbeKind) -> Arc<ProbeCount> {
         let meta = &pod.metadata;
-        let new = || {
+        let new_count = || {
             let times = Histogram::new(DEFAULT_BUCKETS);
             Arc::new(ProbeCount {
                 namespace: meta.namespace.to_string(),
@@ -63,49 +65,49 @@ impl ProbeCounts {
             })
         };
         let key = (meta.uid.to_string(), container.to_owned(), kind);
-        self.0.entry(key).or_insert_with(new).clone()
+        self.0.entry(key).or_insert_with(new_count).clone()
     }
 
-    /// Keeps only the counts of these kinds for a pod.
+    /// Removes the counts of a pod's probes, except those of the kinds for which `stays` is true.
     pub(super) fn keep(&mut self, uid: &str, stays: impl Fn(ProbeKind) -> bool) {
-        self.0.retain(|(of, _, kind), _| of != uid || stays(*kind));
+        self.0.retain(|(pod_uid, _, kind), _| pod_uid != uid || stays(*kind));
     }
 
     pub(super) fn families(&self) -> Vec<MetricFamily> {
         // Durations have no UID label: pods of the same name share a series.
-        let (mut tries, mut times) = (Vec::new(), BTreeMap::<_, Histogram>::new());
+        let (mut attempts, mut times) = (Vec::new(), BTreeMap::<_, Histogram>::new());
         for ((uid, container, kind), count) in &self.0 {
             let counters = count.counters.lock().unwrap_or_else(PoisonError::into_inner);
-            let of = |name, value: &str| (name, value.to_owned());
+            let label = |name, value: &str| (name, value.to_owned());
             let kind = match kind {
                 ProbeKind::Liveness => "Liveness",
                 ProbeKind::Readiness => "Readiness",
                 ProbeKind::Startup => "Startup",
             };
-            let place = [
-                of("container", container),
-                of("namespace", &count.namespace),
-                of("pod", &count.pod),
+            let common_labels = [
+                label("container", container),
+                label("namespace", &count.namespace),
+                label("pod", &count.pod),
             ];
             for (result, value) in
                 [("failed", counters.failed), ("successful", counters.successful)]
             {
                 if value > 0 {
-                    let mut labels = place.to_vec();
+                    let mut labels = common_labels.to_vec();
                     labels.extend([
-                        of("pod_uid", uid),
-                        of("probe_type", kind),
-                        of("result", result),
+                        label("pod_uid", uid),
+                        label("probe_type", kind),
+                        label("result", result),
                     ]);
-                    tries.push(Sample { suffix: "", labels, value: as_float(value) });
+                    attempts.push(Sample { suffix: "", labels, value: as_float(value) });
                 }
             }
             if counters.successful > 0 {
-                let mut labels = place.to_vec();
-                labels.push(of("probe_type", kind));
-                let known = times.entry(labels);
-                known
-                    .and_modify(|it| it.add(&counters.times))
+                let mut labels = common_labels.to_vec();
+                labels.push(label("probe_type", kind));
+                times
+                    .entry(labels)
+                    .and_modify(|histogram| histogram.add(&counters.times))
                     .or_insert_with(|| counters.times.clone());
             }
         }
@@ -113,15 +115,15 @@ impl ProbeCounts {
         vec![
             MetricFamily {
                 name: "prober_probe_duration_seconds",
-                help: "Seconds that successful tries of probes took.",
+                help: "Duration of successful probe attempts, in seconds.",
                 kind: MetricKind::Histogram,
                 samples: times,
             },
             MetricFamily {
                 name: "prober_probe_total",
-                help: "Tries of probes, by how they went.",
+                help: "Probe attempts, by result.",
                 kind: MetricKind::Counter,
-                samples: tries,
+                samples: attempts,
             },
         ]
     }

@@ -1,4 +1,4 @@
-//! When the service manager is pinged, on paused time.
+//! When the service manager is pinged, in virtual time.
 
 use super::*;
 use crate::task_tree::TaskTree;
@@ -18,9 +18,9 @@ impl ServiceNotifier for RecordedPings {
     }
 }
 
-struct Switch(Arc<AtomicBool>);
+struct SwitchableCheck(Arc<AtomicBool>);
 
-impl HealthCheck for Switch {
+impl HealthCheck for SwitchableCheck {
     fn name(&self) -> &str {
         "switch"
     }
@@ -32,21 +32,21 @@ impl HealthCheck for Switch {
 #[tokio::test(start_paused = true)]
 async fn the_watchdog_is_pinged_at_half_its_timeout_only_while_checks_pass() {
     let pings = Arc::new(RecordedPings::default());
-    let well = Arc::new(AtomicBool::new(true));
-    let checks: Vec<Arc<dyn HealthCheck>> = vec![Arc::new(Switch(well.clone()))];
+    let is_healthy = Arc::new(AtomicBool::new(true));
+    let checks: Vec<Arc<dyn HealthCheck>> = vec![Arc::new(SwitchableCheck(is_healthy.clone()))];
     let checks: HealthChecks = checks.into();
     let mut tree = TaskTree::default();
-    let begun = Instant::now();
+    let started = Instant::now();
     tree.start("watchdog", {
         let pings = pings.clone();
         move || ping_watchdog(pings.clone(), Duration::from_secs(20), checks.clone())
     });
     tokio::time::sleep(Duration::from_secs(25)).await;
-    well.store(false, Ordering::SeqCst);
+    is_healthy.store(false, Ordering::SeqCst);
     tokio::time::sleep(Duration::from_secs(30)).await;
-    well.store(true, Ordering::SeqCst);
+    is_healthy.store(true, Ordering::SeqCst);
     tokio::time::sleep(Duration::from_secs(10)).await;
     let times: Vec<u64> =
-        pings.0.lock().unwrap().iter().map(|time| (*time - begun).as_secs()).collect();
+        pings.0.lock().unwrap().iter().map(|time| (*time - started).as_secs()).collect();
     assert_eq!(times, [0, 10, 20, 60]);
 }

@@ -1,11 +1,11 @@
-//! Applies watch events to the tables and the decisions.
+//! Applies watch events: updates the tables of nodes and pods, and the state machines that decide.
 //!
-//! Rule: level-triggered. A list replaces what was known; an event only adds to it. An object that
-//! cannot be parsed keeps its last known state, and is logged.
+//! Rule: level-triggered. A list replaces what was known; an event changes one object. An object
+//! that cannot be parsed keeps its last known state, and is logged.
 
 use std::collections::HashMap;
 
-use node_health::lifecycle::{ObservationSource as Seen, WriteKind};
+use node_health::lifecycle::{ObservationSource, WriteKind};
 use node_health::no_execute::PodAction;
 use node_health::{ConditionState, ControllerTime, NodeId, PodId, RemoteTime};
 use ports::FeedEvent;
@@ -24,7 +24,7 @@ impl Engine {
             FeedEvent::ListBegun => self.node_list.number += 1,
             FeedEvent::Listed(nodes) => {
                 for node in nodes {
-                    self.upsert_node(&node, Seen::List);
+                    self.upsert_node(&node, ObservationSource::List);
                 }
             }
             FeedEvent::ListEnded => {
@@ -40,18 +40,18 @@ impl Engine {
                 self.begin_ranges();
                 self.report_synced();
             }
-            FeedEvent::Applied(node) => self.upsert_node(&node, Seen::Event),
+            FeedEvent::Applied(node) => self.upsert_node(&node, ObservationSource::Event),
             FeedEvent::Deleted(node) => {
                 if let Some(id) = self.names.find(&node.metadata.name)
                     && self.names.known(id).is_some_and(|it| it.uid == Uid::new(&node.metadata.uid))
                 {
                     self.drop_node(id);
                 }
-                self.no_longer_unread(&node.metadata.name);
+                self.forget_unparsable_node(&node.metadata.name);
             }
             FeedEvent::Unreadable { object, deleted, cause } => {
                 warn!(object, deleted, cause, "A node cannot be parsed");
-                self.keep_node(&object, deleted);
+                self.keep_unparsable_node(&object, deleted);
             }
             FeedEvent::Interrupted(error) => {
                 warn!(err = %error, "Node watch interrupted");
@@ -61,9 +61,9 @@ impl Engine {
         }
     }
 
-    /// An unparsable node exists all the same: the end of a list must neither remove it nor free
-    /// its pod CIDR. Feeds name it as `kind/name`; some objects have not even a parsable name.
-    fn keep_node(&mut self, object: &str, deleted: bool) {
+    /// Records that an unparsable node exists: the end of the list must neither remove it nor free
+    /// its pod CIDR. `object` is `kind/name`; the name is empty if it cannot be parsed either.
+    fn keep_unparsable_node(&mut self, object: &str, deleted: bool) {
         let name = object.rsplit('/').next().unwrap_or_default();
         let list = self.node_list.number;
         if let Some(known) = self.names.find(name).and_then(|id| self.names.known_mut(id)) {
@@ -71,16 +71,17 @@ impl Engine {
             return;
         }
         if deleted && !name.is_empty() {
-            return self.no_longer_unread(name);
+            return self.forget_unparsable_node(name);
         }
-        // A node that joins later has only the pod CIDR that we assign, and we assign none.
+        // After the first list an unparsable node needs no entry: a node that joins later has no
+        // pod CIDR but the one that this controller assigns, and it assigns none to such a node.
         if !self.node_list.complete || self.unread_nodes.contains_key(name) {
             self.unread_nodes.insert(name.into(), list);
         }
     }
 
-    /// Records that the node of this name is gone, or parses again.
-    fn no_longer_unread(&mut self, name: &str) {
+    /// Records that the unparsable node of this name was deleted, or can be parsed again.
+    fn forget_unparsable_node(&mut self, name: &str) {
         if self.unread_nodes.remove(name).is_some() {
             self.begin_ranges();
         }
@@ -93,8 +94,8 @@ impl Engine {
         }
     }
 
-    /// Records a node.
-    pub(super) fn upsert_node(&mut self, node: &Node, seen: Seen) {
+    /// Applies the current state of a node, which may be new.
+    pub(super) fn upsert_node(&mut self, node: &Node, source: ObservationSource) {
         if node.metadata.name.is_empty() {
             return;
         }
@@ -102,24 +103,25 @@ impl Engine {
         let uid = Uid::new(&node.metadata.uid);
         if self.names.known(id).is_some_and(|known| known.uid != uid) {
             self.drop_node(id);
-            // The entry may have been freed with the last use of its name.
-            return self.upsert_node(node, seen);
+            // Another node of the same name. Its handle is looked up again, because dropping the
+            // old node may have freed it.
+            return self.upsert_node(node, source);
         }
-        let arrives = self.names.known(id).is_none();
+        let is_new = self.names.known(id).is_none();
         let (version, odd_version) = self.version_of(id, &node.metadata.resource_version);
         let now = self.now();
         let facts = convert::node_facts(node, version);
-        // Unparsable taints are left out.
+        // `node_facts` leaves out unparsable taints.
         let odd_taints = facts.taints.len() < node.spec.taints.len();
         let list = self.node_list.number;
         let terminating = node.metadata.deletion_timestamp.is_some();
         let known = KnownNode { uid, list, odd_version, odd_taints, terminating };
-        if arrives {
+        if is_new {
             self.names.arrive(id, known);
-        } else if let Some(place) = self.names.known_mut(id) {
-            *place = known;
+        } else if let Some(entry) = self.names.known_mut(id) {
+            *entry = known;
         }
-        let actions = self.lifecycle.observe(now, id, facts, seen);
+        let actions = self.lifecycle.observe(now, id, facts, source);
         if let Some(renewed) = self.early_renewals.remove(node.metadata.name.as_str()) {
             self.lifecycle.observe_listed_lease(now, id, renewed);
         }
@@ -128,21 +130,22 @@ impl Engine {
             self.report_unsent(now, id, WriteKind::Taints);
         }
         self.evaluate_node_taints(now, id);
-        if arrives {
+        if is_new {
             self.cleanup.on_node_added(&node.metadata.name);
             self.update_cleanup_interest_of_node(id);
-            self.mark_pods_before(id);
+            self.mark_earlier_pods(id);
             self.published.changed();
         }
         self.see_range(id, node);
-        self.no_longer_unread(&node.metadata.name);
+        self.forget_unparsable_node(&node.metadata.name);
         self.schedule_description(id);
         self.shared.counters.node_looked_at(self.now().since(now));
     }
 
-    /// Marks pods that were seen before their lost node: a previous leader may have died before it
-    /// marked them. Pods seen after their node are handled one by one.
-    fn mark_pods_before(&mut self, node: NodeId) {
+    /// Marks the pods of a new, not ready node that were listed before the node as not ready: a
+    /// previous leader may have died before it marked them. Pods listed after their node are marked
+    /// one by one.
+    fn mark_earlier_pods(&mut self, node: NodeId) {
         if matches!(self.lifecycle.node_ready(node), None | Some(ConditionState::True)) {
             return;
         }
@@ -155,8 +158,8 @@ impl Engine {
         }
     }
 
-    /// Resource versions are growing numbers; one that is not a number gets the successor of the
-    /// last.
+    /// The resource version as a number, to order observations. One that is not a number counts as
+    /// the successor of the last one, and is returned as text too.
     fn version_of(&self, node: NodeId, text: &str) -> (u64, Option<Box<str>>) {
         match text.parse() {
             Ok(version) => (version, None),
@@ -167,7 +170,7 @@ impl Engine {
         }
     }
 
-    /// Records that a node is gone.
+    /// Removes a node that was deleted.
     pub(super) fn drop_node(&mut self, node: NodeId) {
         let actions = self.lifecycle.forget(node);
         self.apply_actions(actions);
@@ -184,7 +187,7 @@ impl Engine {
         self.published.changed();
     }
 
-    /// Updates the evictions by a node's taints.
+    /// Schedules or cancels evictions according to a node's taints.
     pub(super) fn evaluate_node_taints(&mut self, now: ControllerTime, node: NodeId) {
         if !self.shared.checked.config.enabled.taint_eviction {
             return;
@@ -222,15 +225,16 @@ impl Engine {
                 self.report_synced();
             }
             FeedEvent::Applied(lease) => {
-                let proves = self.lease_freshness.on_change(now);
+                let is_fresh = self.lease_freshness.on_change(now);
                 let Some((node, renewed)) = self.lease_of(&lease) else { return };
-                if proves {
+                if is_fresh {
                     self.lifecycle.observe_lease(now, node, renewed);
                 } else {
                     self.lifecycle.observe_listed_lease(now, node, renewed);
                 }
             }
-            // A deleted lease is a silent one: the grace period runs from its last renewal.
+            // The deletion of a lease does not renew it: the grace period still runs from its last
+            // renewal.
             FeedEvent::Deleted(lease) => {
                 self.early_renewals.remove(lease.name.as_str());
             }
@@ -245,10 +249,10 @@ impl Engine {
         }
     }
 
-    /// The node of a lease, and the lease's renewal. A lease seen before its node, while the first
-    /// list is incomplete, is kept: if it were read later for the first time, it would count as a
-    /// heartbeat, and a node that died before this controller started would get its grace period
-    /// twice.
+    /// The node of a lease, and when the lease was renewed. While the first node list is
+    /// incomplete, a lease that is seen before its node is kept for it: otherwise the lease's next
+    /// event would count as a heartbeat, and a node that died before this controller started would
+    /// get its grace period twice.
     fn lease_of(&mut self, lease: &Renewal) -> Option<(NodeId, RemoteTime)> {
         let renewed = RemoteTime::from_nanos(lease.renewed?.nanos());
         let node = self.names.find(&lease.name).filter(|node| self.names.known(*node).is_some());

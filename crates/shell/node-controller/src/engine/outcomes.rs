@@ -361,20 +361,20 @@ impl Engine {
         }
     }
 
-    fn on_probed(&mut self, now: ControllerTime, on_probed: Probed) {
+    fn on_probed(&mut self, now: ControllerTime, probed: Probed) {
         let mut found_changes = false;
-        for (target, renewed) in on_probed.found {
+        for (target, renewed) in probed.found {
             if self.is_current(&target) {
                 found_changes |= self.lifecycle.renewed(target.node) != Some(renewed);
                 self.lifecycle.observe_listed_lease(now, target.node, renewed);
             }
         }
-        if let Some(failure) = &on_probed.failure {
+        if let Some(failure) = &probed.failure {
             warn!(err = %failure, "Failed to read leases");
         }
         if self.lease_freshness.on_probe_answer(
-            on_probed.sent,
-            on_probed.failure.is_none(),
+            probed.sent,
+            probed.failure.is_none(),
             found_changes,
         ) {
             self.reopen_leases = true;

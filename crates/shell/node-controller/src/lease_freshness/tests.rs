@@ -27,7 +27,7 @@ fn a_change_proves_the_view_unless_it_may_be_old() {
     assert!(!lease_freshness.on_change(at(110)));
     assert!(lease_freshness.on_change(at(111)));
     lease_freshness.set_nodes_watch_open(false);
-    assert!(!lease_freshness.on_change(at(112)), "a node's news could be missing");
+    assert!(!lease_freshness.on_change(at(112)), "node events could be missing");
     lease_freshness.set_nodes_watch_open(true);
     assert!(lease_freshness.on_change(at(113)));
     assert_eq!(lease_freshness.proven(), Some(at(113)));

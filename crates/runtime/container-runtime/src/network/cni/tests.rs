@@ -72,9 +72,9 @@ fn wrong_configurations_are_refused_with_a_reason() {
 
 #[tokio::test]
 async fn the_first_readable_file_by_name_counts() {
-    let folder = tempfile::tempdir().unwrap();
-    let cni = Cni::new(settings(folder.path()));
-    let dir = folder.path().join("net.d");
+    let temp_dir = tempfile::tempdir().unwrap();
+    let cni = Cni::new(settings(temp_dir.path()));
+    let dir = temp_dir.path().join("net.d");
     assert_eq!(cni.configuration().await.unwrap(), None, "no dir");
     std::fs::create_dir(&dir).unwrap();
     std::fs::write(dir.join("00-notes.txt"), "{}").unwrap();
@@ -124,9 +124,9 @@ impl tracing::Subscriber for LogLines {
 /// The directory is read with every pod and every status: an error is logged once.
 #[tokio::test]
 async fn an_unreadable_configuration_is_logged_once_also_where_a_later_one_serves() {
-    let folder = tempfile::tempdir().unwrap();
-    let cni = Cni::new(settings(folder.path()));
-    let dir = folder.path().join("net.d");
+    let temp_dir = tempfile::tempdir().unwrap();
+    let cni = Cni::new(settings(temp_dir.path()));
+    let dir = temp_dir.path().join("net.d");
     std::fs::create_dir(&dir).unwrap();
     let (bad, pipe) = (dir.join("10-bad.conflist"), dir.join("15-pipe.conf"));
     std::fs::write(dir.join("20-good.conf"), r#"{"name":"b","type":"x"}"#).unwrap();

@@ -1,6 +1,6 @@
-//! Messages from the supervisor to a container's thread, with descriptors.
+//! Commands from the supervisor's main thread to a container's stream thread, with descriptors.
 //!
-//! Rule: receiving does not allocate. One command per message.
+//! Rule: receiving does not allocate. One command per message: its number and its argument.
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -14,7 +14,7 @@ use rustix::net::{
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum StreamCommand {
     Reopen,
-    /// Bits 0 to 2: which of input, output, error are sent with it.
+    /// Bits 0 to 2: which of stdin, stdout and stderr are sent with it.
     Attach {
         which: u8,
     },
@@ -49,24 +49,24 @@ impl ControlSocket {
         Ok(())
     }
 
-    /// None: the peer has closed.
+    /// `None` if the peer has closed. Received descriptors are stored in `descriptors`.
     pub(super) fn receive(
         &self,
         descriptors: &mut [Option<OwnedFd>; 3],
     ) -> io::Result<Option<StreamCommand>> {
-        let mut word = [0; 2];
+        let mut bytes = [0; 2];
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(3))];
         let mut control = RecvAncillaryBuffer::new(&mut space);
         let flags = RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT;
-        let received = recvmsg(&self.0, &mut [IoSliceMut::new(&mut word)], &mut control, flags)?;
+        let received = recvmsg(&self.0, &mut [IoSliceMut::new(&mut bytes)], &mut control, flags)?;
         for message in control.drain() {
-            if let RecvAncillaryMessage::ScmRights(some) = message {
-                for (place, descriptor) in descriptors.iter_mut().zip(some) {
-                    *place = Some(descriptor);
+            if let RecvAncillaryMessage::ScmRights(fds) = message {
+                for (slot, descriptor) in descriptors.iter_mut().zip(fds) {
+                    *slot = Some(descriptor);
                 }
             }
         }
-        Ok(match (received.bytes, word) {
+        Ok(match (received.bytes, bytes) {
             (2, [1, _]) => Some(StreamCommand::Reopen),
             (2, [2, which]) => Some(StreamCommand::Attach { which }),
             (2, [3, _]) => Some(StreamCommand::CloseInput),

@@ -32,9 +32,9 @@ fn a_failed_new_sandbox_is_reported_at_once_and_other_failures_when_they_last() 
         ("", Some(true), [None, sync, None, sync]),
     ];
     for (call, sandbox, expected) in rows {
-        let call_limiter =
+        let stages =
             [FailureStage::First, FailureStage::Second, FailureStage::Early, FailureStage::Slow];
-        let got = call_limiter.map(|stage| event_reason(call, sandbox, stage));
+        let got = stages.map(|stage| event_reason(call, sandbox, stage));
         assert_eq!(got, expected.map(|text| text.map(str::to_owned)), "{call} {sandbox:?}");
     }
 }

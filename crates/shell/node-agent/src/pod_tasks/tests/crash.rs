@@ -115,8 +115,8 @@ async fn an_end_that_comes_while_the_pod_is_looked_at_is_seen() {
     tokio::time::sleep(Duration::from_millis(500)).await;
     bench.runtime.crash("main", 4);
     tokio::time::sleep(Duration::from_secs(1)).await;
-    let waits_for = bench.status("/containerStatuses/0/state/waiting/reason");
-    assert_eq!(waits_for, "CrashLoopBackOff");
+    let waiting_reason = bench.status("/containerStatuses/0/state/waiting/reason");
+    assert_eq!(waiting_reason, "CrashLoopBackOff");
 }
 
 /// A pulled image is looked up once more, as its user is not known yet.

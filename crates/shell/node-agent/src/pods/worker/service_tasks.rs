@@ -1,8 +1,8 @@
 //! A worker's requests to the services for its pod: images, volumes, probes, log links.
 //!
-//! Rules: a task is started once per want and runs until another want replaces it or the pod ends.
-//! A task that panicked is reported and restarted after a delay. After a failed start the image is
-//! looked up again: it may be what is missing.
+//! Rules: a task is started once per requirement and runs until another requirement replaces it or
+//! the pod is terminating. A task that panicked is reported and restarted after a delay. After a
+//! container failed to start, its image is looked up again: it may have been removed.
 
 use super::Worker;
 use crate::actions::link_log;
@@ -33,9 +33,9 @@ pub(super) enum ServiceTask {
     Links,
 }
 
-async fn after_delay(pause: Duration, task: impl Future<Output = ()>) {
-    if !pause.is_zero() {
-        tokio::time::sleep(pause).await;
+async fn after_delay(delay: Duration, task: impl Future<Output = ()>) {
+    if !delay.is_zero() {
+        tokio::time::sleep(delay).await;
     }
     task.await;
 }
@@ -47,11 +47,11 @@ impl Worker {
         end: Result<(), Panicked>,
     ) {
         let Err(Panicked(why)) = end else { return };
-        warn!(pod_uid = self.uid, chore = ?service_task, panic = why, "A pod's task panicked");
+        warn!(pod_uid = self.uid, task = ?service_task, panic = why, "A pod's task panicked");
         let why = format!("the agent's own task for it panicked: {why}");
         match service_task {
             ServiceTask::Image(container) => {
-                let Some(required) = self.image_wants.get(container).cloned() else { return };
+                let Some(required) = self.required_images.get(container).cloned() else { return };
                 let retry_at = Some(later(self.context.clock.now(), PANIC_RETRY_DELAY));
                 let reason = "ErrImagePull".to_owned();
                 let state = ImageState::Failed { reason, message: why, retry_at };
@@ -67,7 +67,7 @@ impl Worker {
     }
 
     /// Links the logs of running containers: an earlier agent may have died before it did.
-    pub(super) fn link_logs(&mut self, pause: Duration) {
+    pub(super) fn link_logs(&mut self, delay: Duration) {
         let all = self.observed.containers.iter().map(|each| &each.record);
         let running = all.filter(|record| record.state == ContainerState::Running);
         let links: Vec<(String, String)> = running
@@ -87,24 +87,24 @@ impl Worker {
             }
         };
         let name = format!("links to logs of pod {}", self.uid);
-        self.service_tasks.start(ServiceTask::Links, name, after_delay(pause, task));
+        self.service_tasks.start(ServiceTask::Links, name, after_delay(delay, task));
     }
 
-    pub(super) fn on_image_update(&mut self, worker_events: ImageUpdate) {
-        for event in self.fact_store.image(worker_events) {
+    pub(super) fn on_image_update(&mut self, update: ImageUpdate) {
+        for event in self.fact_store.image(update) {
             self.emit_event(event);
         }
     }
 
-    pub(super) fn on_volume_update(&mut self, worker_events: VolumeUpdate) {
-        if let Some(event) = self.fact_store.volume(worker_events) {
+    pub(super) fn on_volume_update(&mut self, update: VolumeUpdate) {
+        if let Some(event) = self.fact_store.volume(update) {
             self.emit_event(event);
         }
     }
 
     /// The pod ends: no image is needed any more, and volumes only until their last use.
-    pub(super) fn cancel_wants(&mut self, plan: &PodPlan) {
-        for container in std::mem::take(&mut self.image_wants).into_keys() {
+    pub(super) fn cancel_image_tasks(&mut self, plan: &PodPlan) {
+        for container in std::mem::take(&mut self.required_images).into_keys() {
             self.service_tasks.abort(&ServiceTask::Image(container));
         }
         if !plan.requirements.volumes {
@@ -114,7 +114,7 @@ impl Worker {
     }
 
     /// Starts what the plan requires of the services.
-    pub(super) fn serve_wants(&mut self, plan: &PodPlan) {
+    pub(super) fn start_required_services(&mut self, plan: &PodPlan) {
         let requirements: &Requirements = &plan.requirements;
         self.serve_images(&requirements.images);
         let is_ready = self.fact_store.facts.volumes == VolumesState::Ready;
@@ -135,12 +135,12 @@ impl Worker {
         }
     }
 
-    fn start_volumes(&mut self, pause: Duration) {
+    fn start_volumes(&mut self, delay: Duration) {
         let driver = self.context.ports.volumes.clone();
         let wanted = self.fact_store.wanted_volumes(self.pod(), &self.context.settings.setup);
         let task = volumes::set_up(driver, wanted, self.worker_events.clone());
         let name = format!("volumes of pod {}", self.uid);
-        self.service_tasks.start(ServiceTask::Volumes, name, after_delay(pause, task));
+        self.service_tasks.start(ServiceTask::Volumes, name, after_delay(delay, task));
     }
 
     /// upstream: pkg/kubelet/prober/prober.go: the address is the one in the pod's status.
@@ -156,18 +156,22 @@ impl Worker {
     }
 
     fn serve_images(&mut self, requirements: &[RequiredImage]) {
-        // A want that is missing from one plan (while a relist is due) is not cancelled: its task
-        // goes on until another want replaces it or the pod ends.
+        // A requirement that is missing from one plan (while a relist is due) is not cancelled: its
+        // task goes on until another requirement replaces it or the pod is terminating.
         for required in requirements {
-            if self.image_wants.get(&required.container).is_some_and(|known| **known == *required) {
+            if self
+                .required_images
+                .get(&required.container)
+                .is_some_and(|known| **known == *required)
+            {
                 continue;
             }
-            self.image_wants.insert(required.container.clone(), Box::new(required.clone()));
+            self.required_images.insert(required.container.clone(), Box::new(required.clone()));
             self.start_image(required, Duration::ZERO);
         }
     }
 
-    fn start_image(&mut self, required: &RequiredImage, pause: Duration) {
+    fn start_image(&mut self, required: &RequiredImage, delay: Duration) {
         let attempt = sandbox_attempt(self.pod(), &self.observed);
         let request = image_request(&self.desired.pod, attempt, required);
         let task = ensure_image(self.context.images.clone(), request, self.worker_events.clone());
@@ -175,14 +179,14 @@ impl Worker {
         self.service_tasks.start(
             ServiceTask::Image(required.container.clone()),
             name,
-            after_delay(pause, task),
+            after_delay(delay, task),
         );
     }
 
     /// After a failed start. The image may have been removed since it was looked up: the next start
     /// looks it up again, as the kubelet does for every start.
     pub(super) fn forget_image(&mut self, container: &str) {
-        self.image_wants.remove(container);
+        self.required_images.remove(container);
         self.service_tasks.abort(&ServiceTask::Image(container.to_owned()));
         self.fact_store.forget_image(container);
     }
