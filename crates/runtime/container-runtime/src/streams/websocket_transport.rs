@@ -10,8 +10,8 @@ use tokio::sync::mpsc;
 
 use super::connection::{SocketReader, SocketWriter};
 use super::session::{
-    ClientInput, CommandSession, CommandStreams, Inbox, Output, OutputChannel, QUEUE, SessionTasks,
-    closed_and_idle,
+    ClientInput, CommandSession, CommandStreams, Inbox, Output, OutputChannel, QUEUE, SessionInbox,
+    SessionOutbox, SessionTasks, closed_and_idle,
 };
 use super::upgrade::UpgradedSocket;
 
@@ -24,10 +24,17 @@ enum UrgentMessage {
     Close(u16),
 }
 
+/// The protocol and the streams that were agreed on.
+#[derive(Clone, Copy)]
+struct WebSocketSession {
+    protocol: ChannelProtocol,
+    streams: CommandStreams,
+}
+
 pub(super) fn begin(
     socket: UpgradedSocket,
     protocol: ChannelProtocol,
-    has: CommandStreams,
+    streams: CommandStreams,
 ) -> CommandSession {
     let (reader, writer) = socket.stream.into_split();
     let (inbox, input, gone) = Inbox::new();
@@ -35,18 +42,19 @@ pub(super) fn begin(
     let (urgent_sender, urgent) = mpsc::channel(QUEUE);
     let mut decoder = WebSocketDecoder::default();
     decoder.push(&socket.early);
-    let reading = tokio::spawn(async move {
-        read(reader, decoder, (protocol, has), (inbox, urgent_sender)).await;
-    });
-    let writing = tokio::spawn(write(writer, protocol, has, (output_receiver, urgent)));
+    let session = WebSocketSession { protocol, streams };
+    let inbox = SessionInbox { inbox, urgent: urgent_sender };
+    let outbox = SessionOutbox { output: output_receiver, urgent };
+    let reading = tokio::spawn(read(reader, decoder, session, inbox));
+    let writing = tokio::spawn(write(writer, session, outbox));
     CommandSession { input, output, gone, tasks: SessionTasks { reading, writing } }
 }
 
 async fn read(
     mut reader: SocketReader,
     mut decoder: WebSocketDecoder,
-    (protocol, has): (ChannelProtocol, CommandStreams),
-    (inbox, urgent): (Inbox, mpsc::Sender<UrgentMessage>),
+    session: WebSocketSession,
+    queues: SessionInbox<UrgentMessage>,
 ) {
     let mut part = vec![0; 32 * 1024];
     'wanted: loop {
@@ -56,7 +64,7 @@ async fn read(
                 Ok(Some(message)) => {
                     let taken = tokio::select! {
                         biased;
-                        taken = take(message, protocol, has, (&inbox, &urgent)) => taken,
+                        taken = take(message, session, &queues) => taken,
                         () = closed_and_idle(&reader) => InputOutcome::ClientLeft,
                     };
                     match taken {
@@ -66,21 +74,21 @@ async fn read(
                     }
                 }
                 Err(error) => {
-                    let _ = urgent.send(UrgentMessage::Close(error.close_code())).await;
+                    let _ = queues.urgent.send(UrgentMessage::Close(error.close_code())).await;
                     return;
                 }
             }
         }
         let read = tokio::select! {
             read = reader.read(&mut part) => read,
-            () = inbox.closed() => break 'wanted,
+            () = queues.inbox.closed() => break 'wanted,
         };
         match read {
             Ok(0) | Err(_) => return,
             Ok(read) => decoder.push(&part[..read]),
         }
     }
-    drop(inbox);
+    drop(queues.inbox);
     discard(reader, part).await;
 }
 
@@ -107,9 +115,8 @@ impl InputOutcome {
 
 async fn take(
     message: ClientMessage,
-    protocol: ChannelProtocol,
-    has: CommandStreams,
-    (inbox, urgent): (&Inbox, &mpsc::Sender<UrgentMessage>),
+    WebSocketSession { protocol, streams }: WebSocketSession,
+    SessionInbox { inbox, urgent }: &SessionInbox<UrgentMessage>,
 ) -> InputOutcome {
     let bytes = match message {
         ClientMessage::Binary(bytes) | ClientMessage::Text(bytes) => bytes,
@@ -130,8 +137,8 @@ async fn take(
     drop(bytes);
     let taken = match channel {
         // An empty message does not close the channel.
-        channels::STDIN if has.stdin => inbox.stdin(&content).await,
-        channels::RESIZE if has.tty => inbox.resize(&content).await,
+        channels::STDIN if streams.stdin => inbox.stdin(&content).await,
+        channels::RESIZE if streams.tty => inbox.resize(&content).await,
         channels::CLOSE if protocol.closes && content == [channels::STDIN] => {
             inbox.send(ClientInput::StdinEnd).await
         }
@@ -142,9 +149,8 @@ async fn take(
 
 async fn write(
     mut writer: SocketWriter,
-    protocol: ChannelProtocol,
-    has: CommandStreams,
-    (mut output, mut urgent): (mpsc::Receiver<Output>, mpsc::Receiver<UrgentMessage>),
+    WebSocketSession { protocol, streams }: WebSocketSession,
+    SessionOutbox { mut output, mut urgent }: SessionOutbox<UrgentMessage>,
 ) {
     let mut bytes = Vec::new();
     let send = |channel: u8, content: &[u8], bytes: &mut Vec<u8>| {
@@ -156,7 +162,8 @@ async fn write(
         websocket::write(&reply, bytes);
     };
     // Clients wait for the first message to know that the channels exist.
-    for (channel, there) in [(channels::STDOUT, has.stdout), (channels::STDERR, has.stderr)] {
+    for (channel, there) in [(channels::STDOUT, streams.stdout), (channels::STDERR, streams.stderr)]
+    {
         if there {
             send(channel, &[], &mut bytes);
         }
