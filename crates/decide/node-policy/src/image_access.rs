@@ -207,7 +207,8 @@ pub fn check_access(policy: &Verification, request: &AccessRequest<'_>) -> Image
 pub fn with_credentials(
     record: Option<&PulledRecord>,
     image_ref: &str,
-    (image, credentials): (&str, Option<PullCredentials>),
+    image: &str,
+    credentials: Option<PullCredentials>,
     now: ApiTime,
 ) -> Option<PulledRecord> {
     let image = without_tag(image);

@@ -124,10 +124,10 @@ fn credentials_recorded_without_a_pull_are_bounded() {
 fn pulls_are_written_down() {
     let now = ApiTime::from_nanos(9);
     let first =
-        with_credentials(None, "sha256:1", ("r.example/i:1", Some(of(CredentialOwner::Node))), now);
+        with_credentials(None, "sha256:1", "r.example/i:1", Some(of(CredentialOwner::Node)), now);
     let expected = PulledRecord { updated: now, ..record(of(CredentialOwner::Node)) };
     assert_eq!(first, Some(expected));
-    let unproven = with_credentials(None, "sha256:1", ("r.example/i:1", None), now).unwrap();
+    let unproven = with_credentials(None, "sha256:1", "r.example/i:1", None, now).unwrap();
     assert!(unproven.credentials.is_empty());
 
     let by = |name: &str, hash: &str| of(CredentialOwner::Secret(secret(name, hash)));
@@ -160,18 +160,18 @@ fn pulls_are_written_down() {
         ),
     ] {
         let before = record(before);
-        let got = with_credentials(Some(&before), "sha256:1", ("r.example/i", new.clone()), now);
+        let got = with_credentials(Some(&before), "sha256:1", "r.example/i", new.clone(), now);
         let expected = after.map(|after| PulledRecord { updated: now, ..record(after) });
         assert_eq!(got, expected, "{before:?} {new:?}");
     }
     let before = record(of(CredentialOwner::Node));
     let other =
-        with_credentials(Some(&before), "sha256:1", ("r.example/j:1", Some(by("a", "1"))), now);
+        with_credentials(Some(&before), "sha256:1", "r.example/j:1", Some(by("a", "1")), now);
     let other = other.unwrap();
     assert_eq!(other.credentials.len(), 2);
     assert_eq!(other.credentials["r.example/j"], by("a", "1"));
     let nothing = Some(PullCredentials::default());
-    assert_eq!(with_credentials(Some(&before), "sha256:1", ("r.example/j:1", nothing), now), None);
+    assert_eq!(with_credentials(Some(&before), "sha256:1", "r.example/j:1", nothing, now), None);
 }
 
 #[test]

@@ -235,7 +235,7 @@ impl Inner {
             None
         });
         let now = self.clock.now();
-        let Some(record) = with_credentials(before.as_ref(), image_ref, (image, credentials), now)
+        let Some(record) = with_credentials(before.as_ref(), image_ref, image, credentials, now)
         else {
             return Ok(false);
         };
