@@ -40,7 +40,8 @@ impl NodeLogins {
     pub(crate) fn new(
         texts: Arc<dyn HostTextFiles>,
         root: &str,
-        (programs, providers): (Arc<dyn CredentialPrograms>, Vec<CredentialPlugin>),
+        programs: Arc<dyn CredentialPrograms>,
+        providers: Vec<CredentialPlugin>,
         metrics: &Metrics,
     ) -> Self {
         let root = root.trim_end_matches('/');
