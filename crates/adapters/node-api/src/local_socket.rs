@@ -30,6 +30,30 @@ const CONNECTION_TIMEOUT: Duration = Duration::from_secs(60);
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 const MAX_RESPONSE_BYTES: u64 = 16 * 1024 * 1024;
 
+/// Why a socket was not created.
+#[derive(Debug, thiserror::Error)]
+pub enum PageSocketError {
+    #[error("{}: {cause}", path.display())]
+    Io { path: PathBuf, cause: std::io::Error },
+    #[error("{}: it is no socket, and in the way", path.display())]
+    NoSocket { path: PathBuf },
+    #[error("{}: another process answers there", path.display())]
+    InUse { path: PathBuf },
+}
+
+/// Why there is no page.
+#[derive(Debug, thiserror::Error)]
+pub enum PageRequestError {
+    #[error("{path:?} cannot be asked for")]
+    InvalidPath { path: String },
+    #[error("{}: {cause}", socket.display())]
+    Io { socket: PathBuf, cause: std::io::Error },
+    #[error("{}: no answer within {ANSWER_TIMEOUT:?}", socket.display())]
+    Timeout { socket: PathBuf },
+    #[error("{}: the answer is cut, or the caller may not ask", socket.display())]
+    InvalidResponse { socket: PathBuf },
+}
+
 /// A listening socket; its file is removed when it is dropped.
 pub struct PageSocket {
     listener: UnixListener,
@@ -41,17 +65,17 @@ impl PageSocket {
     ///
     /// # Errors
     /// If it cannot be created, or another process answers on it: a message with the path.
-    pub async fn listen(path: &Path) -> Result<Self, String> {
-        let failed = |error: std::io::Error| format!("{}: {error}", path.display());
+    pub async fn listen(path: &Path) -> Result<Self, PageSocketError> {
+        let failed = |cause| PageSocketError::Io { path: path.to_owned(), cause };
         if let Some(dir) = path.parent() {
             std::fs::create_dir_all(dir).map_err(failed)?;
         }
         match std::fs::symlink_metadata(path) {
             Ok(found) if !found.file_type().is_socket() => {
-                return Err(format!("{}: it is no socket, and in the way", path.display()));
+                return Err(PageSocketError::NoSocket { path: path.to_owned() });
             }
             Ok(_) if UnixStream::connect(path).await.is_ok() => {
-                return Err(format!("{}: another process answers there", path.display()));
+                return Err(PageSocketError::InUse { path: path.to_owned() });
             }
             Ok(_) => std::fs::remove_file(path).map_err(failed)?,
             Err(error) if error.kind() == ErrorKind::NotFound => {}
@@ -118,12 +142,12 @@ async fn serve_connection(stream: UnixStream, pages: Arc<dyn Pages>) {
 ///
 /// # Errors
 /// If there is no response in time, or it is no page: a sentence with the path.
-pub async fn request_page(socket: &Path, path: &str) -> Result<(u16, String), String> {
-    let shown = socket.display();
+pub async fn request_page(socket: &Path, path: &str) -> Result<(u16, String), PageRequestError> {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/.-_".contains(&byte);
     if !path.bytes().all(plain) {
-        return Err(format!("{path:?} cannot be asked for"));
+        return Err(PageRequestError::InvalidPath { path: path.to_owned() });
     }
+    let at = || socket.to_owned();
     let work = async {
         let mut stream = UnixStream::connect(socket).await?;
         let request =
@@ -135,8 +159,8 @@ pub async fn request_page(socket: &Path, path: &str) -> Result<(u16, String), St
     };
     let answer = match timeout(ANSWER_TIMEOUT, work).await {
         Ok(Ok(answer)) => answer,
-        Ok(Err(error)) => return Err(format!("{shown}: {error}")),
-        Err(_) => return Err(format!("{shown}: no answer within {ANSWER_TIMEOUT:?}")),
+        Ok(Err(cause)) => return Err(PageRequestError::Io { socket: at(), cause }),
+        Err(_) => return Err(PageRequestError::Timeout { socket: at() }),
     };
     let text = String::from_utf8_lossy(&answer);
     // Pages have a Content-Length, so there is no chunked encoding.
@@ -144,7 +168,7 @@ pub async fn request_page(socket: &Path, path: &str) -> Result<(u16, String), St
         let status = head.strip_prefix("HTTP/1.1 ")?.get(..3)?.parse().ok()?;
         Some((status, body.to_owned()))
     });
-    page.ok_or_else(|| format!("{shown}: the answer is cut, or the caller may not ask"))
+    page.ok_or_else(|| PageRequestError::InvalidResponse { socket: at() })
 }
 
 #[cfg(test)]
