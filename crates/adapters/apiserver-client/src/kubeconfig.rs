@@ -103,7 +103,7 @@ fn read_server(
     tls: bool,
 ) -> Result<ServerAddress, KubeconfigError> {
     let text = cluster.needed("server")?;
-    ServerAddress::parse(&text, tls).map_err(|message| cluster.invalid("server", &message))
+    ServerAddress::parse(&text, tls).map_err(|error| cluster.invalid("server", &error.to_string()))
 }
 
 fn read_trust(cluster: &KubeconfigFields<'_>, dir: &Path) -> Result<Trust, KubeconfigError> {
