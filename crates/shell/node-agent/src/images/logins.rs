@@ -83,7 +83,9 @@ impl NodeLogins {
             };
             match logins {
                 Ok(logins) => return logins.matching(image),
-                Err(why) => warn!(path, err = why, "Cannot use the logins of registries"),
+                Err(error) => {
+                    warn!(path, err = error.to_string(), "Cannot use the logins of registries");
+                }
             }
         }
         Vec::new()

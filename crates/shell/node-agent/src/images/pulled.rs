@@ -284,7 +284,10 @@ impl Inner {
         }
         let begun = intents.records.iter().filter_map(|(file, content)| {
             let read = image_access::read_intent(content);
-            read.map_err(|why| warn!(file, err = why, "Cannot read that a pull had begun")).ok()
+            read.map_err(|error| {
+                warn!(file, err = error.to_string(), "Cannot read that a pull had begun");
+            })
+            .ok()
         });
         let begun: Vec<String> = begun.collect();
         let mut is_settled = true;
