@@ -148,7 +148,7 @@ impl RunCommand {
         dirs.settings()?;
         if !self.detach {
             let wanted = pods.iter().map(|pod| WantedPod::of(pod, pod.location.clone())).collect();
-            return foreground::run(&dirs, wanted, &self.import, (self.show(), self.verbose));
+            return foreground::run(&dirs, wanted, &self.import, self.show(), self.verbose);
         }
         let tasks = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         if pods.is_empty() {

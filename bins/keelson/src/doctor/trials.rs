@@ -34,7 +34,8 @@ impl Trials {
             nftables: nftables::answers(),
             user_namespaces,
             recursive_read_only,
-            pod_network: container_runtime::try_built_in_network(),
+            pod_network: container_runtime::try_built_in_network()
+                .map_err(|error| error.to_string()),
         }
     }
 }

@@ -148,10 +148,12 @@ fn user_namespace_ranges(
     let pool = match &machine.subordinate_users {
         None => UserNamespacePool::whole(length),
         Some(reported_allocatable) => {
-            UserNamespacePool::parse(reported_allocatable.as_ref().map_err(Clone::clone)?, length)?
+            let subids = reported_allocatable.as_ref().map_err(Clone::clone)?;
+            UserNamespacePool::parse(subids, length).map_err(|error| error.to_string())?
         }
     };
-    UserNamespaceRangeAllocator::new(pool, max_pods(settings, machine))
+    let pods = max_pods(settings, machine);
+    UserNamespaceRangeAllocator::new(pool, pods).map_err(|error| error.to_string())
 }
 
 /// None if the size is negative: logs are not rotated.

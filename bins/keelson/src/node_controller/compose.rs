@@ -308,7 +308,7 @@ async fn local_socket(path: Option<&str>) -> Option<PageSocket> {
     match PageSocket::listen(Path::new(path?)).await {
         Ok(socket) => Some(socket),
         Err(error) => {
-            warn!(err = error, "`explain` will not be answered");
+            warn!(err = error.to_string(), "`explain` will not be answered");
             None
         }
     }

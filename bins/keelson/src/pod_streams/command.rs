@@ -70,7 +70,7 @@ pub(crate) async fn join(
     let (urgent_sender, urgent) = mpsc::channel(4);
     let mut had_output = false;
     let session_end = tokio::select! {
-        session_end = read(reader, (&output, &mut had_output), &urgent_sender) => session_end?,
+        session_end = read(reader, &output, &mut had_output, &urgent_sender) => session_end?,
         never = write(writer, input, urgent) => match never {},
         never = follow_size(session_streams.tty, &sizes) => match never {},
         why = wait_for_signal() => SessionEnd::Failed(why?),
@@ -100,7 +100,8 @@ async fn open(writer: &mut SpdyWriter, session_streams: SessionStreams) -> Resul
 /// Passes output on until the status comes.
 async fn read(
     mut reader: SpdyReader,
-    (output, had_output): (&mpsc::Sender<(OutputStream, Vec<u8>)>, &mut bool),
+    output: &mpsc::Sender<(OutputStream, Vec<u8>)>,
+    had_output: &mut bool,
     urgent: &mpsc::Sender<SpdyFrame>,
 ) -> Result<SessionEnd> {
     let mut status = Vec::new();

@@ -28,7 +28,8 @@ pub(super) fn run(
     dirs: &RunDirs,
     pods: Vec<WantedPod>,
     images: &[String],
-    (show, is_verbose): (OutputMode, bool),
+    show: OutputMode,
+    is_verbose: bool,
 ) -> Result<ExitCode> {
     if is_verbose {
         start_log();

@@ -83,29 +83,58 @@ pub struct Impersonation {
     pub extra: Vec<(String, String)>,
 }
 
+/// Why a text is no server's address.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ServerAddressError {
+    /// In the URL parser's words.
+    #[error("{text:?}: {reason}")]
+    Url { text: String, reason: String },
+    #[error("{text:?}: expected https://HOST:PORT")]
+    Scheme { text: String },
+    #[error("a server address has neither a query nor a user")]
+    QueryOrUser,
+    #[error("{text:?}: expected a host")]
+    NoHost { text: String },
+    #[error("{text:?}: expected a port from 1 to 65535")]
+    Port { text: String },
+}
+
+/// Why a pod's environment describes no API server.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum InClusterError {
+    #[error("KUBERNETES_SERVICE_PORT: {port:?} is no port")]
+    Port { port: String },
+    #[error("KUBERNETES_SERVICE_HOST is empty, expected an address")]
+    NoHost,
+}
+
 impl ServerAddress {
     /// Parses `https://host:port/prefix`. Without a scheme it is https if there is TLS material (an
     /// authority or a client certificate) and http otherwise, as in client-go.
-    pub fn parse(text: &str, has_tls_material: bool) -> Result<Self, String> {
+    pub fn parse(text: &str, has_tls_material: bool) -> Result<Self, ServerAddressError> {
+        let shown = || text.to_owned();
         let scheme = if has_tls_material { "https" } else { "http" };
         let whole =
             if text.contains("://") { text.to_owned() } else { format!("{scheme}://{text}") };
-        let uri: hyper::Uri = whole.parse().map_err(|error| format!("{text:?}: {error}"))?;
+        let uri = whole.parse::<hyper::Uri>().map_err(|error| ServerAddressError::Url {
+            text: shown(),
+            reason: error.to_string(),
+        })?;
         let tls = match uri.scheme_str() {
             Some("https") => true,
             Some("http") => false,
-            _ => return Err(format!("{text:?}: expected https://HOST:PORT")),
+            _ => return Err(ServerAddressError::Scheme { text: shown() }),
         };
         if uri.query().is_some() || uri.authority().is_some_and(|a| a.as_str().contains('@')) {
-            return Err("a server address has neither a query nor a user".to_owned());
+            return Err(ServerAddressError::QueryOrUser);
         }
         let host = uri.host().unwrap_or_default().trim_matches(['[', ']']).to_owned();
         if host.is_empty() {
-            return Err(format!("{text:?}: expected a host"));
+            return Err(ServerAddressError::NoHost { text: shown() });
         }
         let named_port = uri.authority().is_some_and(|a| Some(a.as_str()) != uri.host());
         if named_port && uri.port_u16().is_none() {
-            return Err(format!("{text:?}: expected a port from 1 to 65535"));
+            return Err(ServerAddressError::Port { text: shown() });
         }
         let port = uri.port_u16().unwrap_or(if tls { 443 } else { 80 });
         Ok(Self { tls, host, port, prefix: uri.path().trim_end_matches('/').to_owned() })
@@ -126,12 +155,12 @@ impl ClusterAccess {
         service_port: &str,
         dir: &Path,
         namespace: &str,
-    ) -> Result<Self, String> {
+    ) -> Result<Self, InClusterError> {
         let port = service_port
             .parse()
-            .map_err(|_| format!("KUBERNETES_SERVICE_PORT: {service_port:?} is no port"))?;
+            .map_err(|_| InClusterError::Port { port: service_port.to_owned() })?;
         if service_host.is_empty() {
-            return Err("KUBERNETES_SERVICE_HOST is empty, expected an address".to_owned());
+            return Err(InClusterError::NoHost);
         }
         Ok(Self {
             server: ServerAddress {

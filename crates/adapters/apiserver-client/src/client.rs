@@ -81,6 +81,21 @@ impl Default for ClientOptions {
     }
 }
 
+/// A value of the options or of the access that cannot be written into a header.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{header}: cannot be written into a header")]
+pub struct InvalidHeaderError {
+    pub header: String,
+}
+
+/// Why there are no credentials.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{reason}")]
+pub struct CredentialsError {
+    /// Names the file or the plugin.
+    pub reason: String,
+}
+
 /// Source of the jitter: numbers between zero and one.
 #[derive(Clone)]
 pub struct JitterSource(Arc<dyn Fn() -> f64 + Send + Sync>);
@@ -155,7 +170,7 @@ impl ApiClient {
     ///
     /// # Errors
     /// If the user agent or the user to impersonate is not a valid header value.
-    pub fn new(access: ClusterAccess, options: ClientOptions) -> Result<Self, String> {
+    pub fn new(access: ClusterAccess, options: ClientOptions) -> Result<Self, InvalidHeaderError> {
         let headers = fixed_headers(&access, &options)?;
         let connections = |batch_interval| {
             let (server, name) = (access.server.clone(), access.tls_server_name.clone());
@@ -219,8 +234,9 @@ impl ApiClient {
     ///
     /// # Errors
     /// If there are no credentials at all.
-    pub async fn refresh_credentials(&self) -> Result<(), String> {
-        self.shared.credentials.current(true).await.map(drop)
+    pub async fn refresh_credentials(&self) -> Result<(), CredentialsError> {
+        let read = self.shared.credentials.current(true).await;
+        read.map(drop).map_err(|reason| CredentialsError { reason })
     }
 
     pub(crate) fn options(&self) -> &ClientOptions {
@@ -517,10 +533,10 @@ async fn collect(
 fn fixed_headers(
     access: &ClusterAccess,
     options: &ClientOptions,
-) -> Result<Vec<(HeaderName, HeaderValue)>, String> {
+) -> Result<Vec<(HeaderName, HeaderValue)>, InvalidHeaderError> {
     let mut headers = Vec::new();
-    let mut add = |name: &str, value: &str| -> Result<(), String> {
-        let invalid_header = || format!("{name}: cannot be written into a header");
+    let mut add = |name: &str, value: &str| -> Result<(), InvalidHeaderError> {
+        let invalid_header = || InvalidHeaderError { header: name.to_owned() };
         headers.push((
             HeaderName::from_bytes(name.as_bytes()).map_err(|_| invalid_header())?,
             HeaderValue::from_str(value).map_err(|_| invalid_header())?,

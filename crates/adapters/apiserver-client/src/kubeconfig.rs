@@ -105,7 +105,7 @@ fn read_server(
 ) -> Result<ServerAddress, KubeconfigError> {
     let text = cluster.required("server")?;
     ServerAddress::parse(&text, has_tls_material)
-        .map_err(|message| cluster.invalid("server", &message))
+        .map_err(|error| cluster.invalid("server", &error.to_string()))
 }
 
 fn read_trust(cluster: &KubeconfigFields<'_>, dir: &Path) -> Result<Trust, KubeconfigError> {

@@ -33,8 +33,8 @@ pub mod watch;
 mod watch_line;
 mod watch_progress;
 
-pub use access::ClusterAccess;
-pub use client::{ApiClient, ClientOptions};
+pub use access::{ClusterAccess, InClusterError, ServerAddressError};
+pub use client::{ApiClient, ClientOptions, CredentialsError, InvalidHeaderError};
 pub use kubeconfig::{KubeconfigError, parse_kubeconfig};
 pub use no_api_server::NoApiServer;
 pub use protobuf::WatchedObject;

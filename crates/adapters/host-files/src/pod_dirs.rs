@@ -227,7 +227,8 @@ fn is_written(dir: &OpenDir, name: &Path, file: &PodFile) -> bool {
 }
 
 pub(crate) fn check_file_name(name: &str, dir: &Path) -> Result<(), PathError> {
-    check_name(name).map_err(|reason| PathError::refused("use as a name in", dir, &reason))
+    check_name(name)
+        .map_err(|error| PathError::refused("use as a name in", dir, &error.to_string()))
 }
 
 /// Subdirectories of one of the agent's directories; none if it does not exist.

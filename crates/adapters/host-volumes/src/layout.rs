@@ -44,5 +44,6 @@ pub(crate) fn if_exists<T>(found: Result<T, PathError>) -> Result<Option<T>, Pat
 }
 
 pub(crate) fn check_dir_name(name: &str, dir: &Path) -> Result<(), PathError> {
-    check_name(name).map_err(|reason| PathError::refused("use as a name in", dir, &reason))
+    check_name(name)
+        .map_err(|error| PathError::refused("use as a name in", dir, &error.to_string()))
 }

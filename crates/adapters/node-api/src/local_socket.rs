@@ -30,6 +30,30 @@ const CONNECTION_TIMEOUT: Duration = Duration::from_secs(60);
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(10);
 const MAX_RESPONSE_BYTES: u64 = 16 * 1024 * 1024;
 
+/// Why a socket was not created.
+#[derive(Debug, thiserror::Error)]
+pub enum PageSocketError {
+    #[error("{}: {cause}", path.display())]
+    Io { path: PathBuf, cause: std::io::Error },
+    #[error("{}: a file that is not a socket is in the way", path.display())]
+    NoSocket { path: PathBuf },
+    #[error("{}: another process listens there", path.display())]
+    InUse { path: PathBuf },
+}
+
+/// Why there is no page.
+#[derive(Debug, thiserror::Error)]
+pub enum PageRequestError {
+    #[error("{path:?} contains characters that a page's path cannot have")]
+    InvalidPath { path: String },
+    #[error("{}: {cause}", socket.display())]
+    Io { socket: PathBuf, cause: std::io::Error },
+    #[error("{}: no answer within {RESPONSE_TIMEOUT:?}", socket.display())]
+    Timeout { socket: PathBuf },
+    #[error("{}: the response is truncated, or this user is not allowed to ask", socket.display())]
+    InvalidResponse { socket: PathBuf },
+}
+
 /// A listening socket; its file is removed when it is dropped.
 pub struct PageSocket {
     listener: UnixListener,
@@ -40,21 +64,18 @@ impl PageSocket {
     /// Creates the socket, and its directory if needed.
     ///
     /// # Errors
-    /// A message with the path, if the socket cannot be created or another process listens on it.
-    pub async fn listen(path: &Path) -> Result<Self, String> {
-        let with_path = |error: std::io::Error| format!("{}: {error}", path.display());
+    /// If the socket cannot be created or another process listens on it.
+    pub async fn listen(path: &Path) -> Result<Self, PageSocketError> {
+        let with_path = |cause| PageSocketError::Io { path: path.to_owned(), cause };
         if let Some(dir) = path.parent() {
             std::fs::create_dir_all(dir).map_err(with_path)?;
         }
         match std::fs::symlink_metadata(path) {
             Ok(found) if !found.file_type().is_socket() => {
-                return Err(format!(
-                    "{}: a file that is not a socket is in the way",
-                    path.display()
-                ));
+                return Err(PageSocketError::NoSocket { path: path.to_owned() });
             }
             Ok(_) if UnixStream::connect(path).await.is_ok() => {
-                return Err(format!("{}: another process listens there", path.display()));
+                return Err(PageSocketError::InUse { path: path.to_owned() });
             }
             Ok(_) => std::fs::remove_file(path).map_err(with_path)?,
             Err(error) if error.kind() == ErrorKind::NotFound => {}
@@ -121,13 +142,13 @@ async fn serve_connection(stream: UnixStream, pages: Arc<dyn Pages>) {
 /// must need no escaping.
 ///
 /// # Errors
-/// A message with the path, if there is no valid response in time.
-pub async fn request_page(socket: &Path, path: &str) -> Result<(u16, String), String> {
-    let socket_name = socket.display();
+/// If there is no valid response in time: a message with the path.
+pub async fn request_page(socket: &Path, path: &str) -> Result<(u16, String), PageRequestError> {
     let needs_no_escaping = |byte: u8| byte.is_ascii_alphanumeric() || b"/.-_".contains(&byte);
     if !path.bytes().all(needs_no_escaping) {
-        return Err(format!("{path:?} contains characters that a page's path cannot have"));
+        return Err(PageRequestError::InvalidPath { path: path.to_owned() });
     }
+    let at = || socket.to_owned();
     let exchange = async {
         let mut stream = UnixStream::connect(socket).await?;
         let request =
@@ -139,8 +160,8 @@ pub async fn request_page(socket: &Path, path: &str) -> Result<(u16, String), St
     };
     let response = match timeout(RESPONSE_TIMEOUT, exchange).await {
         Ok(Ok(response)) => response,
-        Ok(Err(error)) => return Err(format!("{socket_name}: {error}")),
-        Err(_) => return Err(format!("{socket_name}: no answer within {RESPONSE_TIMEOUT:?}")),
+        Ok(Err(cause)) => return Err(PageRequestError::Io { socket: at(), cause }),
+        Err(_) => return Err(PageRequestError::Timeout { socket: at() }),
     };
     let text = String::from_utf8_lossy(&response);
     // Pages have a Content-Length, so there is no chunked encoding.
@@ -148,9 +169,7 @@ pub async fn request_page(socket: &Path, path: &str) -> Result<(u16, String), St
         let status = head.strip_prefix("HTTP/1.1 ")?.get(..3)?.parse().ok()?;
         Some((status, body.to_owned()))
     });
-    page.ok_or_else(|| {
-        format!("{socket_name}: the response is truncated, or this user is not allowed to ask")
-    })
+    page.ok_or_else(|| PageRequestError::InvalidResponse { socket: at() })
 }
 
 #[cfg(test)]

@@ -54,6 +54,16 @@ pub struct SecurePort {
     pub pages: Arc<dyn Pages>,
 }
 
+/// Why the port does not listen.
+#[derive(Debug, thiserror::Error)]
+pub enum SecurePortError {
+    /// Names the file.
+    #[error("{0}")]
+    Certificate(String),
+    #[error("{address}: {cause}")]
+    Bind { address: SocketAddr, cause: std::io::Error },
+}
+
 /// A listening port.
 pub struct ListeningPort {
     listener: TcpListener,
@@ -72,13 +82,14 @@ impl SecurePort {
     /// # Errors
     /// If the certificate cannot be loaded or the port cannot be bound: file or address, and the
     /// cause.
-    pub async fn listen(self) -> Result<ListeningPort, String> {
-        let pair = CertificatePair::load(&self.tls.source)?;
+    pub async fn listen(self) -> Result<ListeningPort, SecurePortError> {
+        let pair = CertificatePair::load(&self.tls.source).map_err(SecurePortError::Certificate)?;
         let authorities = self.authorities().await;
-        let config = server_config(&pair, &self.tls, &authorities)?;
+        let config =
+            server_config(&pair, &self.tls, &authorities).map_err(SecurePortError::Certificate)?;
         let listener = TcpListener::bind(self.address)
             .await
-            .map_err(|error| format!("{}: {error}", self.address))?;
+            .map_err(|cause| SecurePortError::Bind { address: self.address, cause })?;
         let state = SecurePortState { port: self, pair, config: Mutex::new(Arc::new(config)) };
         Ok(ListeningPort { listener, state: Arc::new(state) })
     }

@@ -9,6 +9,7 @@ use ports::runtime_objects::{ContainerConfig, ImageSpec};
 
 use crate::environment::EnvironmentSource;
 use crate::inputs::{ContainerSetupInputs, NodeSetupInputs, PodSetupInputs};
+use crate::mounts::MountInputs;
 use crate::{
     SetupError, devices, environment, expansion, identity, log_paths, mounts, resources, security,
 };
@@ -26,7 +27,8 @@ pub fn config(
 ) -> Result<ContainerConfig, SetupError> {
     let devices = devices::of_container(container, facts)?;
     let env = environment::make(&EnvironmentSource { pod, container, node, facts })?;
-    let mounts = mounts::of_container(pod, container, node, (pod_facts, facts), &env)?;
+    let mounts =
+        mounts::of_container(&MountInputs { pod, container, node, pod_facts, facts, env: &env })?;
     let security = security::of_container(pod, container, node, pod_facts, facts)?;
     let values: BTreeMap<&str, &str> =
         env.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();

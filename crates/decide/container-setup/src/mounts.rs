@@ -52,14 +52,20 @@ pub fn wanted_sub_paths(
     Ok(wanted)
 }
 
-/// All mounts of a container. `env` is what its variables have become.
-pub fn of_container(
-    pod: &Pod,
-    container: &Container,
-    node: &NodeSetupInputs,
-    (pod_facts, facts): (&PodSetupInputs, &ContainerSetupInputs),
-    env: &[(String, String)],
-) -> Result<Vec<Mount>, SetupError> {
+/// What the mounts of a container are made from.
+pub struct MountInputs<'a> {
+    pub pod: &'a Pod,
+    pub container: &'a Container,
+    pub node: &'a NodeSetupInputs,
+    pub pod_facts: &'a PodSetupInputs,
+    pub facts: &'a ContainerSetupInputs,
+    /// What the container's variables have become.
+    pub env: &'a [(String, String)],
+}
+
+/// All mounts of a container.
+pub fn of_container(inputs: &MountInputs<'_>) -> Result<Vec<Mount>, SetupError> {
+    let MountInputs { pod, container, node, pod_facts, facts, env } = *inputs;
     let selinux = node.security.selinux_enabled;
     let mut mounts = facts.given.mounts.clone();
     // A volume that several mounts share is relabelled once.

@@ -55,10 +55,26 @@ pub struct CredentialPlugin {
     pub service_account_token: ServiceAccountTokenUse,
 }
 
+/// Why a plugin cannot be used for an image. Shows no value of a response.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum CredentialProviderError {
+    #[error(
+        "credential provider {provider} wants a token of the service account {account:?} \
+         (tokenAttributes), and there is no API server to get one from"
+    )]
+    NoServiceAccountToken { provider: String, account: String },
+    #[error("credential provider {provider}: its answer: {reason}")]
+    InvalidResponse { provider: String, reason: String },
+}
+
 impl CredentialPlugin {
     /// Whether it is called for an image (its full name) of a pod with this service account, which
     /// is empty where it has none. Err: it should be, and cannot.
-    pub fn applies_to(&self, image: &str, service_account: &str) -> Result<bool, String> {
+    pub fn applies_to(
+        &self,
+        image: &str,
+        service_account: &str,
+    ) -> Result<bool, CredentialProviderError> {
         if !self.match_images.iter().any(|place| matches(place, image)) {
             return Ok(false);
         }
@@ -67,11 +83,10 @@ impl CredentialPlugin {
                 Ok(true)
             }
             (ServiceAccountTokenUse::Required, "") => Ok(false),
-            (_, account) => Err(format!(
-                "credential provider {} wants a token of the service account {account:?} \
-                 (tokenAttributes), and there is no API server to get one from",
-                self.name
-            )),
+            (_, account) => Err(CredentialProviderError::NoServiceAccountToken {
+                provider: self.name.clone(),
+                account: account.to_owned(),
+            }),
         }
     }
 
@@ -86,9 +101,13 @@ impl CredentialPlugin {
     }
 
     /// Parses its standard output.
-    pub fn parse_response(&self, bytes: &[u8]) -> Result<CredentialResponse, String> {
-        let failed = |why: String| format!("credential provider {}: its answer: {why}", self.name);
-        read(bytes, &self.message_version).map_err(failed)
+    pub fn parse_response(
+        &self,
+        bytes: &[u8],
+    ) -> Result<CredentialResponse, CredentialProviderError> {
+        read(bytes, &self.message_version).map_err(|reason| {
+            CredentialProviderError::InvalidResponse { provider: self.name.clone(), reason }
+        })
     }
 }
 

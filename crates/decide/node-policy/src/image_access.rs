@@ -18,7 +18,7 @@ mod format;
 #[cfg(test)]
 mod tests;
 
-pub use format::{intent_text, read_intent, read_record, record_text};
+pub use format::{PullRecordError, intent_text, read_intent, read_record, record_text};
 
 /// The maximum of credentials recorded for one image by checks; pulls are always recorded.
 const MAX_RECORDED_WITHOUT_PULL: usize = 100;
@@ -98,6 +98,13 @@ pub enum Verification {
     Always,
 }
 
+/// The configured policy is none of those that exist.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("imagePullCredentialsVerificationPolicy: {policy:?} is unknown")]
+pub struct VerificationPolicyError {
+    pub policy: String,
+}
+
 /// Names of images, and prefixes of names.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct AllowedImages {
@@ -108,7 +115,7 @@ pub struct AllowedImages {
 
 impl Verification {
     /// From the configuration's values; the patterns were validated when it was loaded.
-    pub fn from_config(policy: &str, patterns: &[String]) -> Result<Self, String> {
+    pub fn from_config(policy: &str, patterns: &[String]) -> Result<Self, VerificationPolicyError> {
         match policy {
             "NeverVerify" => Ok(Self::Never),
             "NeverVerifyPreloadedImages" => Ok(Self::ExceptPreloaded),
@@ -123,7 +130,7 @@ impl Verification {
                 Ok(Self::ExceptAllowlisted(allowed))
             }
             "AlwaysVerify" => Ok(Self::Always),
-            other => Err(format!("imagePullCredentialsVerificationPolicy: {other:?} is unknown")),
+            other => Err(VerificationPolicyError { policy: other.to_owned() }),
         }
     }
 
@@ -207,7 +214,8 @@ pub fn check_access(policy: &Verification, request: &AccessRequest<'_>) -> Image
 pub fn with_credentials(
     record: Option<&PulledRecord>,
     image_ref: &str,
-    (image, credentials): (&str, Option<PullCredentials>),
+    image: &str,
+    credentials: Option<PullCredentials>,
     now: ApiTime,
 ) -> Option<PulledRecord> {
     let image = without_tag(image);

@@ -19,6 +19,19 @@ mod tests;
 
 const DEFAULT_REGISTRY: &str = "index.docker.io";
 
+/// Why a file of credentials cannot be used. Shows nothing of its content but registries and fields.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum RegistryLoginsError {
+    #[error("not JSON")]
+    NotJson,
+    #[error("expected an object")]
+    NotAnObject,
+    #[error("auths: expected an object")]
+    AuthsNotAnObject,
+    #[error("the entry {registry:?}: {reason}")]
+    Entry { registry: String, reason: String },
+}
+
 /// Credentials by registry. The debug form shows only the keys.
 #[derive(Clone, PartialEq, Eq, Default)]
 pub struct RegistryLogins {
@@ -34,26 +47,29 @@ impl fmt::Debug for RegistryLogins {
 
 impl RegistryLogins {
     /// A `config.json`: entries under `auths`.
-    pub fn parse(text: &str) -> Result<Self, String> {
-        let whole: Value = serde_json::from_str(text).map_err(|_| "not JSON".to_owned())?;
+    pub fn parse(text: &str) -> Result<Self, RegistryLoginsError> {
+        let whole: Value = serde_json::from_str(text).map_err(|_| RegistryLoginsError::NotJson)?;
         match whole.as_object().map(|whole| whole.get("auths")) {
             Some(None | Some(Value::Null)) => Ok(Self::default()),
             Some(Some(Value::Object(auths))) => Self::of(auths),
-            Some(Some(_)) => Err("auths: expected an object".to_owned()),
-            None => Err("expected an object".to_owned()),
+            Some(Some(_)) => Err(RegistryLoginsError::AuthsNotAnObject),
+            None => Err(RegistryLoginsError::NotAnObject),
         }
     }
 
     /// A `.dockercfg`: entries only.
-    pub fn parse_old(text: &str) -> Result<Self, String> {
-        let whole: Value = serde_json::from_str(text).map_err(|_| "not JSON".to_owned())?;
-        Self::of(whole.as_object().ok_or("expected an object")?)
+    pub fn parse_old(text: &str) -> Result<Self, RegistryLoginsError> {
+        let whole: Value = serde_json::from_str(text).map_err(|_| RegistryLoginsError::NotJson)?;
+        Self::of(whole.as_object().ok_or(RegistryLoginsError::NotAnObject)?)
     }
 
-    fn of(auths: &Map<String, Value>) -> Result<Self, String> {
+    fn of(auths: &Map<String, Value>) -> Result<Self, RegistryLoginsError> {
         let mut logins = Self::default();
         for (registry, entry) in auths {
-            let login = login(entry).map_err(|why| format!("the entry {registry:?}: {why}"))?;
+            let login = login(entry).map_err(|reason| RegistryLoginsError::Entry {
+                registry: registry.clone(),
+                reason,
+            })?;
             logins.add(registry, login);
         }
         Ok(logins)

@@ -78,7 +78,7 @@ pub(crate) fn fill(
             }
             _ => {
                 events.push(NodeStatusEvent::of_status(&settings.node_name, event));
-                condition(words.kind, truth, (reason, message), now)
+                condition(words.kind, truth, ConditionCause { reason, message }, now)
             }
         };
         put(&mut status.conditions, next);
@@ -110,7 +110,7 @@ fn fill_ready(
         message = format!("{message}. WARNING: {warning}");
     }
     let was = find(&status.conditions, READY);
-    let mut next = condition(READY, truth, (reason, &message), now);
+    let mut next = condition(READY, truth, ConditionCause { reason, message: &message }, now);
     let mut event = None;
     if let Some(was) = was {
         if was.status == truth {
@@ -138,14 +138,21 @@ fn aggregated(errors: Vec<String>) -> String {
     }
 }
 
-fn condition(kind: &str, truth: &str, why: (&str, &str), now: ApiTime) -> NodeCondition {
+/// Why a condition has its status.
+#[derive(Clone, Copy)]
+struct ConditionCause<'a> {
+    reason: &'a str,
+    message: &'a str,
+}
+
+fn condition(kind: &str, truth: &str, cause: ConditionCause<'_>, now: ApiTime) -> NodeCondition {
     NodeCondition {
         kind: kind.to_owned(),
         status: truth.to_owned(),
         last_heartbeat_time: Some(now),
         last_transition_time: Some(now),
-        reason: why.0.to_owned(),
-        message: why.1.to_owned(),
+        reason: cause.reason.to_owned(),
+        message: cause.message.to_owned(),
     }
 }
 

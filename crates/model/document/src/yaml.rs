@@ -128,6 +128,13 @@ struct PendingKey {
     merges: bool,
 }
 
+/// What YAML lets a node have before its content.
+struct NodeProperties<'a> {
+    /// Zero for none.
+    anchor: usize,
+    tag: Option<Cow<'a, Tag>>,
+}
+
 /// A finished node with the cost of expanding it again.
 struct Finished {
     node: Node,
@@ -173,7 +180,8 @@ impl<'origin> Builder<'origin> {
             }
             Event::SequenceEnd | Event::MappingEnd => self.close()?,
             Event::Scalar(text, style, anchor, tag) => {
-                self.take_scalar(&text, style, (anchor, tag), origin)?;
+                let properties = NodeProperties { anchor, tag };
+                self.take_scalar(&text, style, properties, origin)?;
             }
             Event::Alias(anchor) => self.take_alias(anchor, origin)?,
         }
@@ -210,9 +218,10 @@ impl<'origin> Builder<'origin> {
         &mut self,
         text: &str,
         style: ScalarStyle,
-        (anchor, tag): (usize, Option<Cow<'_, Tag>>),
+        properties: NodeProperties<'_>,
         origin: Origin,
     ) -> Result<(), Diagnostic> {
+        let NodeProperties { anchor, tag } = properties;
         let plain = style == ScalarStyle::Plain;
         let implicit = plain && tag.is_none();
         // The bare `!` is a foreign tag too: the value stays text.

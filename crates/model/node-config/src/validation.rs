@@ -9,6 +9,7 @@
 //! upstream: pkg/kubelet/apis/config/validation, cmd/kubelet/app/server.go, pkg/kubelet/kubelet.go
 
 use std::fmt;
+use std::ops::RangeInclusive;
 
 use crate::diagnostic::Diagnostic;
 use crate::feature_gates::{FeatureGates, Gate};
@@ -75,11 +76,12 @@ impl ValidationFindings {
         self.diagnostics.push(Diagnostic::warning(field, message).with_value(value));
     }
 
-    /// Rejects a number outside `least..=most`.
-    pub(crate) fn within<N>(&mut self, field: &str, value: N, (least, most): (N, N))
+    /// Rejects a number outside the range.
+    pub(crate) fn within<N>(&mut self, field: &str, value: N, range: RangeInclusive<N>)
     where
         N: PartialOrd + fmt::Display,
     {
+        let (least, most) = range.into_inner();
         if value < least || value > most {
             self.refuse(field, value, format!("must be between {least} and {most}"));
         }

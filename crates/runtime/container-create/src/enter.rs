@@ -48,6 +48,13 @@ pub struct ExecInputs<'a> {
     pub null: BorrowedFd<'a>,
 }
 
+/// An exec as it is handed from helper to helper.
+struct ExecLaunch<'a> {
+    inputs: ExecInputs<'a>,
+    /// This program, which the container's process must not execute.
+    own_program: FileIdentity,
+}
+
 /// Runs in a fork of the supervisor; returns in neither process.
 pub fn enter_container(inputs: ExecInputs<'_>, reporter: &CreateReporter) -> ! {
     match run_helper(inputs, reporter) {
@@ -96,7 +103,7 @@ fn run_helper<'a>(
     descriptors.extend(inputs.streams.iter().flatten().map(AsRawFd::as_raw_fd));
     close_all_except(&descriptors).during("closing descriptors")?;
     die_with_parent().during("following the supervisor")?;
-    let program = FileIdentity::of_this_program()?;
+    let own_program = FileIdentity::of_this_program()?;
     identity::check_ids(inputs.security)?;
     identity::set_labels(inputs.files, inputs.security)?;
     identity::set_oom_score(inputs.files, inputs.security)?;
@@ -119,7 +126,8 @@ fn run_helper<'a>(
         let (ours, theirs) = UnixStream::pair().during("making a socket pair")?;
         if let Sibling::Self_ = clone_sibling(0).during("starting a second helper")? {
             drop((ours, procs_files));
-            return enter_and_fork((inputs, program), kinds, entry_of_second, reporter, theirs);
+            let exec = ExecLaunch { inputs, own_program };
+            return enter_and_fork(exec, kinds, entry_of_second, reporter, theirs);
         }
         drop(theirs);
         let mut pid = [0; 4];
@@ -143,12 +151,13 @@ const NO_PROCESS_ALLOWED: u32 = 0;
 /// From the host into the container. Closes everything of the host first: what is open here is open
 /// in the new process from its start.
 fn enter_and_fork<'a>(
-    (inputs, program): (ExecInputs<'a>, FileIdentity),
+    exec: ExecLaunch<'a>,
     kinds: u64,
     procs_files: Option<CgroupProcsFiles>,
     reporter: &CreateReporter,
     helper_socket: UnixStream,
 ) -> Result<Option<ProgramLaunch<'a>>> {
+    let inputs = &exec.inputs;
     dup_null_to_stdio(inputs.null).during("placing a null device")?;
     let mut descriptors = vec![0, 1, 2, reporter.as_fd().as_raw_fd(), helper_socket.as_raw_fd()];
     descriptors.extend(inputs.streams.iter().flatten().map(AsRawFd::as_raw_fd));
@@ -177,7 +186,7 @@ fn enter_and_fork<'a>(
         return Ok(None);
     }
     match process.during("starting a process in the container")? {
-        Sibling::Self_ => run_inside((inputs, program), reporter, helper_socket).map(Some),
+        Sibling::Self_ => run_inside(exec, reporter, helper_socket).map(Some),
         Sibling::Other { pid, pidfd } => {
             let pid = u32::try_from(pid).unwrap_or_default();
             reporter.started(pid, pidfd.as_fd()).during("telling the supervisor")?;
@@ -188,7 +197,7 @@ fn enter_and_fork<'a>(
 }
 
 fn run_inside<'a>(
-    (inputs, program): (ExecInputs<'a>, FileIdentity),
+    ExecLaunch { inputs, own_program }: ExecLaunch<'a>,
     reporter: &CreateReporter,
     mut helper_socket: UnixStream,
 ) -> Result<ProgramLaunch<'a>> {
@@ -220,6 +229,6 @@ fn run_inside<'a>(
         root,
         streams,
         terminal: has_terminal,
-        own: program,
+        own: own_program,
     })
 }

@@ -28,7 +28,7 @@ mod supervision;
 
 pub use failure::{CriError, Result};
 pub use images::{PullProgress, RuntimeImages};
-pub use network::try_built_in_network;
+pub use network::{NetworkTrialError, try_built_in_network};
 pub use runtime::Runtime;
 pub use settings::{CgroupDriver, RegistrySettings, RuntimeSettings};
 // The user tables of an image, for fuzzing.

@@ -23,7 +23,7 @@ use crate::records::{NetworkKind, NetworkRecord, StoredSandbox};
 pub(crate) use addresses::Subnet;
 pub(crate) use built_in::{BuiltIn, BuiltInSettings};
 pub(crate) use cni::{Cni, CniSettings};
-pub use trial::try_built_in_network;
+pub use trial::{NetworkTrialError, try_built_in_network};
 
 /// The name of a pod's interface inside its namespace.
 pub(crate) const INSIDE: &str = "eth0";

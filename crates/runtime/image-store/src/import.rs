@@ -38,6 +38,13 @@ pub struct ImportOptions {
     pub preloaded: bool,
 }
 
+/// What every step of an import needs.
+#[derive(Clone, Copy)]
+struct ImportContext<'a> {
+    options: &'a ImportOptions,
+    progress: &'a dyn ProgressListener,
+}
+
 /// One imported image.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Imported {
@@ -72,7 +79,7 @@ impl ImageStore {
         options: &ImportOptions,
         progress: &dyn ProgressListener,
     ) -> Result<Vec<Imported>> {
-        archive::import(self, what, stream, (options, progress))
+        archive::import(self, what, stream, ImportContext { options, progress })
     }
 
     /// Every image in an OCI index, each for this platform.
@@ -81,7 +88,7 @@ impl ImageStore {
         what: &str,
         index: &Index,
         source: &dyn ContentSource,
-        (options, progress): (&ImportOptions, &dyn ProgressListener),
+        ImportContext { options, progress }: ImportContext<'_>,
     ) -> Result<Vec<Imported>> {
         let mut groups: BTreeMap<Option<ImageReference>, Vec<Descriptor>> = BTreeMap::new();
         for descriptor in &index.manifests {

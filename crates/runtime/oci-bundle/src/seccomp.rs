@@ -18,6 +18,20 @@ mod tests;
 
 const EPERM: u16 = 1;
 
+/// Why a profile cannot be used.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum SeccompProfileError {
+    /// In the parser's words.
+    #[error("{0}")]
+    Json(String),
+    #[error("the flag {name:?} is unknown or not supported")]
+    Flag { name: String },
+    #[error("the action {name:?} is unknown or not supported")]
+    Action { name: String },
+    #[error("the comparison {name:?} is unknown")]
+    Comparison { name: String },
+}
+
 /// A profile in its JSON form.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -63,9 +77,9 @@ pub fn architectures() -> Vec<Architecture> {
 }
 
 /// Parses a profile; an error names the defect.
-pub fn parse(bytes: &[u8]) -> Result<SeccompProfile, String> {
-    let document: SeccompDocument =
-        serde_json::from_slice(bytes).map_err(|error| error.to_string())?;
+pub fn parse(bytes: &[u8]) -> Result<SeccompProfile, SeccompProfileError> {
+    let document: SeccompDocument = serde_json::from_slice(bytes)
+        .map_err(|error| SeccompProfileError::Json(error.to_string()))?;
     let mut wanted = Vec::new();
     for name in &document.architectures {
         wanted.extend(architecture(name));
@@ -78,7 +92,8 @@ pub fn parse(bytes: &[u8]) -> Result<SeccompProfile, String> {
     if !native.is_some_and(|native| wanted.contains(&native)) {
         wanted.extend(native);
     }
-    let rules: Result<Vec<SyscallRule>, String> = document.syscalls.into_iter().map(rule).collect();
+    let rules: Result<Vec<SyscallRule>, SeccompProfileError> =
+        document.syscalls.into_iter().map(rule).collect();
     Ok(SeccompProfile {
         default_action: action(&document.default_action, document.default_errno_ret)?,
         architectures: wanted,
@@ -87,7 +102,7 @@ pub fn parse(bytes: &[u8]) -> Result<SeccompProfile, String> {
     })
 }
 
-fn flags(names: &[String]) -> Result<FilterFlags, String> {
+fn flags(names: &[String]) -> Result<FilterFlags, SeccompProfileError> {
     let mut flags = FilterFlags::default();
     for name in names {
         match name.as_str() {
@@ -97,7 +112,7 @@ fn flags(names: &[String]) -> Result<FilterFlags, String> {
             "SECCOMP_FILTER_FLAG_TSYNC" => {}
             // Concerns the listener of SCMP_ACT_NOTIFY, which is refused.
             "SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV" => {}
-            other => return Err(format!("the flag {other:?} is unknown or not supported")),
+            other => return Err(SeccompProfileError::Flag { name: other.to_owned() }),
         }
     }
     Ok(flags)
@@ -113,7 +128,7 @@ fn architecture(name: &str) -> Option<Architecture> {
     }
 }
 
-fn action(name: &str, errno: Option<u16>) -> Result<SeccompAction, String> {
+fn action(name: &str, errno: Option<u16>) -> Result<SeccompAction, SeccompProfileError> {
     Ok(match name {
         "SCMP_ACT_ALLOW" => SeccompAction::Allow,
         "SCMP_ACT_ERRNO" => SeccompAction::Errno(errno.unwrap_or(EPERM)),
@@ -122,12 +137,12 @@ fn action(name: &str, errno: Option<u16>) -> Result<SeccompAction, String> {
         "SCMP_ACT_TRAP" => SeccompAction::Trap,
         "SCMP_ACT_LOG" => SeccompAction::Log,
         "SCMP_ACT_TRACE" => SeccompAction::Trace(errno.unwrap_or(EPERM)),
-        other => return Err(format!("the action {other:?} is unknown or not supported")),
+        other => return Err(SeccompProfileError::Action { name: other.to_owned() }),
     })
 }
 
-fn rule(document: SeccompDocumentRule) -> Result<SyscallRule, String> {
-    let conditions: Result<Vec<ArgumentCondition>, String> =
+fn rule(document: SeccompDocumentRule) -> Result<SyscallRule, SeccompProfileError> {
+    let conditions: Result<Vec<ArgumentCondition>, SeccompProfileError> =
         document.args.unwrap_or_default().iter().map(condition).collect();
     Ok(SyscallRule {
         syscalls: document.names,
@@ -136,7 +151,7 @@ fn rule(document: SeccompDocumentRule) -> Result<SyscallRule, String> {
     })
 }
 
-fn condition(document: &SeccompDocumentArgument) -> Result<ArgumentCondition, String> {
+fn condition(document: &SeccompDocumentArgument) -> Result<ArgumentCondition, SeccompProfileError> {
     let value = document.value;
     let comparison = match document.op.as_str() {
         "SCMP_CMP_EQ" => ArgumentComparison::Equal(value),
@@ -148,7 +163,7 @@ fn condition(document: &SeccompDocumentArgument) -> Result<ArgumentCondition, St
         "SCMP_CMP_MASKED_EQ" => {
             ArgumentComparison::MaskedEqual { mask: value, value: document.value_two }
         }
-        other => return Err(format!("the comparison {other:?} is unknown")),
+        other => return Err(SeccompProfileError::Comparison { name: other.to_owned() }),
     };
     Ok(ArgumentCondition { argument: document.index, comparison })
 }

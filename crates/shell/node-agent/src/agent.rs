@@ -3,9 +3,10 @@
 //! Rule: ending ends the agent's tasks and nothing else; no container stops. Every dependency is
 //! passed in, so a test runs the whole agent on fakes and paused time.
 
+use crate::clock::AgentClock;
 use crate::health::{self, HealthSources};
 use crate::loop_heartbeats::LoopHeartbeats;
-use crate::pod_tasks::{self, PodDependencies};
+use crate::pod_tasks::{self, PodDependencies, PodTaskInputs};
 use crate::runtime_watch::{self, RuntimeView};
 use crate::task_tree::TaskTree;
 use crate::watchdog;
@@ -77,7 +78,14 @@ pub async fn run(dependencies: AgentDependencies) -> AgentExit {
     });
     if let Some(pods) = pods {
         let checks = sources.public_checks();
-        pod_tasks::start(&mut tree, pods, (&view, recheck), &loop_heartbeats, checks);
+        let inputs = PodTaskInputs {
+            runtime_view: &view,
+            recheck,
+            clock: &AgentClock::system(),
+            loop_heartbeats: &loop_heartbeats,
+            checks,
+        };
+        pod_tasks::start(&mut tree, pods, inputs);
     }
     notify(notifier.as_deref(), &ServiceState::Ready);
     info!("Node agent is running");

@@ -112,14 +112,24 @@ async fn with_timeout<T>(limit: Duration, request: ApiFuture<'_, T>) -> Result<T
     })
 }
 
+/// What the node takes from the rest of the agent.
+pub(crate) struct ClusterNodeInputs {
+    pub(crate) clock: AgentClock,
+    pub(crate) status_store: StatusStore,
+    pub(crate) ports: PodPorts,
+    pub(crate) runtime_view: watch::Receiver<RuntimeView>,
+    pub(crate) node_state: watch::Receiver<NodeState>,
+}
+
 /// Starts the tasks of a node of a cluster.
 pub(crate) fn start(
     tree: &mut TaskTree,
     dependencies: ClusterDependencies,
-    (clock, status_store, ports): (AgentClock, StatusStore, PodPorts),
-    (view, state): (watch::Receiver<RuntimeView>, watch::Receiver<NodeState>),
+    inputs: ClusterNodeInputs,
 ) {
-    let facts = FactsReader::new(dependencies.machine.clone(), ports.clone(), view, state);
+    let ClusterNodeInputs { clock, status_store, ports, runtime_view, node_state } = inputs;
+    let machine = dependencies.machine.clone();
+    let facts = FactsReader::new(machine, ports.clone(), runtime_view, node_state);
     let (node_object, _) = watch::channel(None);
     let node =
         Arc::new(ClusterNode { dependencies, clock, status_store, ports, facts, node_object });

@@ -101,20 +101,32 @@ pub(crate) struct ImagePuller {
 /// The receiving side, for the owner task.
 pub(crate) struct PullJobReceiver(mpsc::Receiver<PullJob>);
 
-pub(crate) fn images(
-    runtime: Arc<dyn PodRuntime>,
-    clock: AgentClock,
-    (logins, sandboxes): (NodeLogins, PullSandboxes),
-    (pulled, metrics): (PulledImageStore, Metrics),
-) -> (ImagePuller, PullJobReceiver) {
-    let (jobs, taken) = mpsc::channel(QUEUE);
-    let back_offs = Arc::default();
-    let images =
-        ImagePuller { runtime, clock, logins, sandboxes, pulled, metrics, jobs, back_offs };
-    (images, PullJobReceiver(taken))
+/// What an [`ImagePuller`] works with.
+pub(crate) struct ImagePullerParts {
+    pub(crate) runtime: Arc<dyn PodRuntime>,
+    pub(crate) clock: AgentClock,
+    pub(crate) logins: NodeLogins,
+    pub(crate) sandboxes: PullSandboxes,
+    pub(crate) pulled_images: PulledImageStore,
+    pub(crate) metrics: Metrics,
 }
 
 impl ImagePuller {
+    pub(crate) fn new(parts: ImagePullerParts) -> (Self, PullJobReceiver) {
+        let (jobs, taken) = mpsc::channel(QUEUE);
+        let puller = Self {
+            runtime: parts.runtime,
+            clock: parts.clock,
+            logins: parts.logins,
+            sandboxes: parts.sandboxes,
+            pulled: parts.pulled_images,
+            metrics: parts.metrics,
+            jobs,
+            back_offs: Arc::default(),
+        };
+        (puller, PullJobReceiver(taken))
+    }
+
     /// Tries the pod's own logins, then each of the node's, until the registry accepts one.
     async fn pull_with_logins(
         &self,

@@ -76,7 +76,8 @@ impl ObservedPods {
     pub(crate) fn new(
         runtime: Arc<dyn PodRuntime>,
         messages: TerminationMessages,
-        (clock, is_back): (AgentClock, Arc<Notify>),
+        clock: AgentClock,
+        is_back: Arc<Notify>,
         status_store: StatusStore,
     ) -> Self {
         let shared = ObservedPodsInner {

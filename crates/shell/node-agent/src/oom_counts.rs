@@ -50,7 +50,8 @@ pub(crate) async fn watch(context: Arc<PodContext>, messages: TerminationMessage
             (uid, outcome) = waits.next() => match outcome {
                 Ok(Ok(counts)) => {
                     let Some(pod) = watched.get_mut(&uid) else { continue };
-                    record_kills(&context, &messages, &uid, (&pod.known, &counts));
+                    let change = CountChange { before: &pod.known, after: &counts };
+                    record_kills(&context, &messages, &uid, change);
                     pod.known = counts;
                     if !start_wait(&context, &mut waits, &uid, pod.known.clone()) {
                         watched.remove(&uid);
@@ -148,15 +149,23 @@ fn is_cgroup_of(group: &str, id: &str) -> bool {
         })
 }
 
+/// Two readings of a pod's counts.
+#[derive(Clone, Copy)]
+struct CountChange<'a> {
+    before: &'a OomCounts,
+    after: &'a OomCounts,
+}
+
 /// Notes the kills in the containers of a pod.
 fn record_kills(
     context: &PodContext,
     messages: &TerminationMessages,
     uid: &str,
-    (known, counts): (&OomCounts, &OomCounts),
+    change: CountChange<'_>,
 ) {
     let Some(pod) = context.observed.latest(uid) else { return };
-    let grown = counts.iter().filter(|(group, count)| known.get(*group).is_none_or(|k| k < *count));
+    let CountChange { before, after } = change;
+    let grown = after.iter().filter(|(group, count)| before.get(*group).is_none_or(|k| k < *count));
     for (group, count) in grown {
         for container in &pod.containers {
             let record = &container.record;

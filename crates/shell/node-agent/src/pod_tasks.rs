@@ -5,8 +5,11 @@
 use crate::admission::Admissions;
 use crate::call_limiter::CallLimiter;
 use crate::clock::AgentClock;
-use crate::cluster_node::{self, ClusterDependencies};
-use crate::images::{ImagePuller, NodeLogins, PullJobReceiver, PullSandboxes, PulledImageStore};
+use crate::cluster_node::{self, ClusterDependencies, ClusterNodeInputs};
+use crate::images::{
+    ImagePuller, ImagePullerParts, NodeLogins, PullJobReceiver, PullLimits, PullSandboxes,
+    PulledImageStore,
+};
 use crate::loop_heartbeats::LoopHeartbeats;
 use crate::metrics::names;
 use crate::observed::{ObservedPods, watch_pods};
@@ -26,7 +29,9 @@ use crate::{
 use pod_manifest::static_pod::SourceKind;
 use ports::pod_host::{OomKillLog, PodCgroups};
 use ports::pod_sources::ManifestSource;
-use ports::{EventSink, HealthChecks, KubeletApi, KubeletEndpoint, LocalEndpoint, MetricSource};
+use ports::{
+    EventSink, HealthChecks, KubeletApi, KubeletEndpoint, LocalEndpoint, MetricSource, PodRuntime,
+};
 use std::num::NonZero;
 use std::sync::Arc;
 use std::time::Duration;
@@ -58,16 +63,21 @@ pub struct PodDependencies {
     pub kill_now: watch::Receiver<bool>,
 }
 
-/// Starts every task that running pods takes. `recheck` is notified when the runtime answers
-/// again.
-pub(crate) fn start(
-    tree: &mut TaskTree,
-    dependencies: PodDependencies,
-    runtime: (&watch::Receiver<RuntimeView>, Arc<Notify>),
-    loop_heartbeats: &LoopHeartbeats,
-    checks: HealthChecks,
-) {
-    start_with_clock(tree, dependencies, runtime, (&AgentClock::system(), loop_heartbeats), checks);
+/// What the tasks take from the rest of the agent.
+pub(crate) struct PodTaskInputs<'a> {
+    pub(crate) runtime_view: &'a watch::Receiver<RuntimeView>,
+    /// Notified when the runtime answers again.
+    pub(crate) recheck: Arc<Notify>,
+    pub(crate) clock: &'a AgentClock,
+    pub(crate) loop_heartbeats: &'a LoopHeartbeats,
+    pub(crate) checks: HealthChecks,
+}
+
+/// The image puller and what its owner task needs.
+struct PullerSetup {
+    puller: ImagePuller,
+    jobs: PullJobReceiver,
+    pulled_images: PulledImageStore,
 }
 
 fn image_puller(
@@ -75,32 +85,34 @@ fn image_puller(
     settings: &Arc<PodSettings>,
     clock: &AgentClock,
     status_store: &StatusStore,
-) -> (ImagePuller, PullJobReceiver, PulledImageStore) {
-    let programs = (ports.credential_programs.clone(), settings.credential_providers.clone());
-    let pulled = PulledImageStore::new(
+) -> PullerSetup {
+    let pulled_images = PulledImageStore::new(
         settings.image_verification.clone(),
         ports.pull_records.clone(),
         ports.runtime.clone(),
         clock.clone(),
     );
-    let logins =
-        NodeLogins::new(ports.texts.clone(), &settings.root, programs, status_store.metrics());
-    let (images, jobs) = images::images(
-        ports.runtime.clone(),
-        clock.clone(),
-        (logins, PullSandboxes::new(settings.clone(), ports.cgroups.clone())),
-        (pulled.clone(), status_store.metrics().clone()),
+    let logins = NodeLogins::new(
+        ports.texts.clone(),
+        &settings.root,
+        ports.credential_programs.clone(),
+        settings.credential_providers.clone(),
+        status_store.metrics(),
     );
-    (images, jobs, pulled)
+    let (puller, jobs) = ImagePuller::new(ImagePullerParts {
+        runtime: ports.runtime.clone(),
+        clock: clock.clone(),
+        logins,
+        sandboxes: PullSandboxes::new(settings.clone(), ports.cgroups.clone()),
+        pulled_images: pulled_images.clone(),
+        metrics: status_store.metrics().clone(),
+    });
+    PullerSetup { puller, jobs, pulled_images }
 }
 
-fn start_with_clock(
-    tree: &mut TaskTree,
-    dependencies: PodDependencies,
-    (view, recheck): (&watch::Receiver<RuntimeView>, Arc<Notify>),
-    (clock, loop_heartbeats): (&AgentClock, &LoopHeartbeats),
-    checks: HealthChecks,
-) {
+/// Starts every task that running pods takes.
+pub(crate) fn start(tree: &mut TaskTree, dependencies: PodDependencies, inputs: PodTaskInputs<'_>) {
+    let PodTaskInputs { runtime_view, recheck, clock, loop_heartbeats, checks } = inputs;
     let PodDependencies {
         ports,
         settings,
@@ -115,11 +127,16 @@ fn start_with_clock(
     } = dependencies;
     let messages = TerminationMessages::new(ports.dirs.clone());
     let status_store = StatusStore::new(events, &settings.lifecycle.node_name);
-    let times = (clock.clone(), recheck);
-    let observed =
-        ObservedPods::new(ports.runtime.clone(), messages.clone(), times, status_store.clone());
+    let observed = ObservedPods::new(
+        ports.runtime.clone(),
+        messages.clone(),
+        clock.clone(),
+        recheck,
+        status_store.clone(),
+    );
     let settings = Arc::new(settings);
-    let (images, jobs, pulled) = image_puller(&ports, &settings, clock, &status_store);
+    let PullerSetup { puller, jobs, pulled_images } =
+        image_puller(&ports, &settings, clock, &status_store);
     let (node_sender, node) = watch::channel(node_state::initial_state(&settings.lifecycle));
     let probes = Probes::new(ports.runtime.clone(), ports.prober.clone(), clock.now());
     set_lasting_metrics(&status_store, &settings.lifecycle.node_name, &*ports.cgroups);
@@ -128,7 +145,7 @@ fn start_with_clock(
     let context = Arc::new(PodContext {
         clock: clock.clone(),
         observed: observed.clone(),
-        images,
+        images: puller,
         probes: probes.clone(),
         admissions: Admissions::new(
             settings.room.clone(),
@@ -152,18 +169,15 @@ fn start_with_clock(
     });
     let (seen, beat) = (observed.clone(), loop_heartbeats.clone());
     tree.start("observed-pods", move || watch_pods(seen.clone(), beat.clone()));
-    let (state_ports, node_view) = (ports.clone(), view.clone());
+    let (state_ports, node_view) = (ports.clone(), runtime_view.clone());
     tree.start("node-state", move || {
         node_state::update_node_state(state_ports.clone(), node_view.clone(), node_sender.clone())
     });
-    let (runtime, jobs) = (ports.runtime.clone(), Arc::new(Mutex::new(jobs)));
-    tree.start("image-pulls", move || {
-        images::run_pulls((runtime.clone(), pulled.clone()), jobs.clone(), pulls.clone())
-    });
+    start_image_pulls(tree, ports.runtime, jobs, pulled_images, pulls);
     tree.start("probes", move || run_probes(probes.clone()));
     start_upkeep(tree, &context);
     start_oom_watch(tree, &context, oom_kills, messages);
-    let wanted = start_sources(tree, &context, (sources, reading), loop_heartbeats);
+    let wanted = start_sources(tree, &context, sources, reading, loop_heartbeats);
     let (active_sender, active) = watch::channel(ActivePods::default());
     let (pods_context, beat) = (context.clone(), loop_heartbeats.clone());
     tree.start("pods", move || {
@@ -173,12 +187,40 @@ fn start_with_clock(
     let garbage_context = context.clone();
     tree.start("garbage", move || garbage::collect(garbage_context.clone(), active.clone()));
     if let Some(cluster) = cluster {
-        let shared = (clock.clone(), status_store.clone(), context.ports.clone());
-        cluster_node::start(tree, cluster, shared, (view.clone(), context.node.clone()));
+        start_cluster_node(tree, cluster, &context, runtime_view);
     }
-    let runtime = view.clone();
+    let runtime = runtime_view.clone();
     let api = Arc::new(AgentApi { context: context.clone(), runtime, metric_sources });
     start_endpoints(tree, &api, checks, local, port);
+}
+
+fn start_image_pulls(
+    tree: &mut TaskTree,
+    runtime: Arc<dyn PodRuntime>,
+    jobs: PullJobReceiver,
+    pulled_images: PulledImageStore,
+    limits: PullLimits,
+) {
+    let jobs = Arc::new(Mutex::new(jobs));
+    tree.start("image-pulls", move || {
+        images::run_pulls(runtime.clone(), pulled_images.clone(), jobs.clone(), limits.clone())
+    });
+}
+
+fn start_cluster_node(
+    tree: &mut TaskTree,
+    cluster: ClusterDependencies,
+    context: &PodContext,
+    runtime_view: &watch::Receiver<RuntimeView>,
+) {
+    let inputs = ClusterNodeInputs {
+        clock: context.clock.clone(),
+        status_store: context.status_store.clone(),
+        ports: context.ports.clone(),
+        runtime_view: runtime_view.clone(),
+        node_state: context.node.clone(),
+    };
+    cluster_node::start(tree, cluster, inputs);
 }
 
 /// Starts the local socket and the authenticated port, if they are configured.
@@ -249,7 +291,8 @@ fn start_oom_watch(
 fn start_sources(
     tree: &mut TaskTree,
     context: &Arc<PodContext>,
-    (sources, reading): (Vec<Box<dyn ManifestSource>>, pod_desired::ManifestOptions),
+    sources: Vec<Box<dyn ManifestSource>>,
+    reading: pod_desired::ManifestOptions,
     loop_heartbeats: &LoopHeartbeats,
 ) -> watch::Receiver<WantedPods> {
     let kinds = sources.iter().map(|source| match source.kind() {

@@ -246,7 +246,7 @@ fn probing<'a>(
 ) -> Option<(Probing, &'a Probe)> {
     let (container, probe) = specification(desired.pod, &required.container, required.kind)?;
     let limit = seconds(probe.timeout_seconds.max(1));
-    let probing = Probing::new(container, probe, desired.pod_ip, (&required.container_id, limit));
+    let probing = Probing::new(container, probe, desired.pod_ip, &required.container_id, limit);
     Some((probing, probe))
 }
 

@@ -110,10 +110,7 @@ pub(crate) enum Write {
     /// `condition`: and adds the condition DisruptionTarget.
     Clear {
         pod: PodTarget,
-        why: CleanupReason,
-        node: Option<Box<str>>,
-        fail_first: bool,
-        condition: bool,
+        clearing: pods::PodClearing,
     },
     /// Checks whether nodes exist that pods name and that no list has shown.
     LookUpNodes {
@@ -221,16 +218,18 @@ pub(crate) async fn perform(api_gate: ApiGate, write: Write) -> WriteResult {
             node::conditions(&api_gate, target, &writes, confirm).await
         }
         Write::Taints { target, wanted, known, wall, is_eviction } => {
-            node::taints(&api_gate, target, (&wanted, &known, wall), is_eviction).await
+            let (wanted, known) = (wanted.as_slice(), known.as_slice());
+            let change = node::TaintChange { wanted, known, added_at: wall, is_eviction };
+            node::taints(&api_gate, target, change).await
         }
         Write::Labels { target, labels } => node::labels(&api_gate, target, &labels).await,
         Write::Range { target, ranges } => node::range(&api_gate, target, &ranges).await,
         Write::Touch { target, value } => node::touch(&api_gate, target, &value).await,
         Write::MarkPods { target, pods, whole } => pods::mark(&api_gate, target, pods, whole).await,
         Write::Evict { target, pods, known } => pods::evict(&api_gate, target, pods, &known).await,
-        Write::Clear { pod, why, node, fail_first, condition } => {
-            let outcome = pods::clear(&api_gate, &pod, why, node, (fail_first, condition)).await;
-            WriteResult::Cleared { pod, why, outcome }
+        Write::Clear { pod, clearing } => {
+            let outcome = pods::clear(&api_gate, &pod, &clearing).await;
+            WriteResult::Cleared { pod, why: clearing.why, outcome }
         }
         Write::LookUpNodes { names } => node::look_for(&api_gate, names).await,
         Write::Probe { nodes } => WriteResult::Probed(probe::probe(&api_gate, nodes).await),

@@ -15,20 +15,26 @@ impl Default for FakeKernelLog {
     }
 }
 
+/// An OOM kill to be recorded.
+#[derive(Debug, Clone, Copy)]
+pub struct FakeOomKill<'a> {
+    /// Nanoseconds since the epoch.
+    pub at: i64,
+    pub victim_cgroup: &'a str,
+    pub process: &'a str,
+    pub pid: i32,
+    /// Whether it belongs to the previous record's group kill.
+    pub is_group_kill: bool,
+}
+
 impl FakeKernelLog {
     /// Records an OOM kill in that cgroup.
     pub fn emit(&self, victim_cgroup: &str, process: &str, pid: i32) {
-        self.emit_at(0, victim_cgroup, (process, pid), false);
+        self.emit_kill(FakeOomKill { at: 0, victim_cgroup, process, pid, is_group_kill: false });
     }
 
-    /// The same with a timestamp, and whether it belongs to the previous record's group kill.
-    pub fn emit_at(
-        &self,
-        at: i64,
-        victim_cgroup: &str,
-        (process, pid): (&str, i32),
-        is_group_kill: bool,
-    ) {
+    pub fn emit_kill(&self, kill: FakeOomKill<'_>) {
+        let FakeOomKill { at, victim_cgroup, process, pid, is_group_kill } = kill;
         self.0.send_modify(|kills| {
             kills.push(OomKill {
                 at,

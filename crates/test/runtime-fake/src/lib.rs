@@ -19,7 +19,7 @@ mod runtime;
 pub use behaviour::{Behaviour, Fault};
 pub use contents::FakeContents;
 pub use host::FakeHost;
-pub use kernel_log::FakeKernelLog;
+pub use kernel_log::{FakeKernelLog, FakeOomKill};
 pub use manifests::ScriptedManifests;
 pub use periodic_tasks::FakePeriodicTasks;
 pub use programs::FakeCredentialPrograms;

@@ -18,6 +18,8 @@ use crate::path_error::{PathError, PathErrorExt as _};
 /// A rename elsewhere in the tree makes openat2 return EAGAIN; this many retries suffice without an
 /// attack.
 const MAX_ATTEMPTS: usize = 64;
+/// The kernel's limit of one name.
+const MAX_NAME_BYTES: usize = 255;
 
 /// How symlinks below a directory are handled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -109,7 +111,7 @@ impl OpenDir {
                 PathError::refused(
                     "create the directory",
                     &self.path_of(relative.as_ref()),
-                    &reason,
+                    &reason.to_string(),
                 )
             })?;
             here = make_one(&here, name, mode)?;
@@ -252,16 +254,29 @@ fn make_one(parent: &OpenDir, name: &OsStr, mode: u32) -> Result<OpenDir, PathEr
     Ok(dir)
 }
 
+/// Why a text is not valid as one name in a directory.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum FileNameError {
+    #[error("an empty name")]
+    Empty,
+    #[error("{name:?} is not a name")]
+    Dots { name: String },
+    #[error("a name of {bytes} bytes; {MAX_NAME_BYTES} is the most")]
+    TooLong { bytes: usize },
+    #[error("{name:?} is not one name")]
+    Separator { name: String },
+}
+
 /// Whether a text is valid as one name in a directory.
-pub fn check_name(name: impl AsRef<OsStr>) -> Result<(), String> {
+pub fn check_name(name: impl AsRef<OsStr>) -> Result<(), FileNameError> {
     let bytes = name.as_ref().as_bytes();
     let shown = || String::from_utf8_lossy(bytes).into_owned();
     match bytes {
-        b"" => Err("an empty name".to_owned()),
-        b"." | b".." => Err(format!("{:?} is not a name", shown())),
-        _ if bytes.len() > 255 => Err(format!("a name of {} bytes; 255 is the most", bytes.len())),
+        b"" => Err(FileNameError::Empty),
+        b"." | b".." => Err(FileNameError::Dots { name: shown() }),
+        _ if bytes.len() > MAX_NAME_BYTES => Err(FileNameError::TooLong { bytes: bytes.len() }),
         _ if bytes.contains(&b'/') || bytes.contains(&0) => {
-            Err(format!("{:?} is not one name", shown()))
+            Err(FileNameError::Separator { name: shown() })
         }
         _ => Ok(()),
     }

@@ -38,7 +38,7 @@ pub fn write_whole(
 ) -> Result<(), PathError> {
     let name = name.as_ref();
     let path = dir.path_of(name);
-    check_name(name).map_err(|reason| PathError::refused("write", &path, &reason))?;
+    check_name(name).map_err(|error| PathError::refused("write", &path, &error.to_string()))?;
     let temporary = temporary_name();
     let written = write_temporary(dir, &temporary, content, mode, durability)
         .and_then(|()| rustix::fs::renameat(dir, &*temporary, dir, name).map_err(Into::into));

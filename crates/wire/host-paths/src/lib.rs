@@ -11,7 +11,7 @@ mod mounts;
 mod path_error;
 mod removal;
 
-pub use beneath::{OpenDir, SymlinkPolicy, check_name};
+pub use beneath::{FileNameError, OpenDir, SymlinkPolicy, check_name};
 pub use blocking_pool::{BlockingPool, BlockingPoolError};
 pub use durable::{WriteDurability, write_whole};
 pub use mounts::{is_mount_root, mounts_beneath};

@@ -30,7 +30,7 @@ const MAX_ATTEMPTS: usize = 64;
 pub fn remove_tree(parent: &OpenDir, name: impl AsRef<OsStr>) -> Result<(), PathError> {
     let name = name.as_ref();
     check_name(name)
-        .map_err(|reason| PathError::refused("remove", &parent.path_of(name), &reason))?;
+        .map_err(|error| PathError::refused("remove", &parent.path_of(name), &error.to_string()))?;
     remove_name(parent, name, &mut MoveTarget { top: None, next: 0 }, 0)
 }
 

@@ -18,6 +18,6 @@ mod tests;
 
 pub use exchange::{GetRequest, GetResponse, exchange};
 pub use http_error::{HttpError, errno_words};
-pub use target::{RequestTarget, is_redirect};
+pub use target::{RequestTarget, TargetError, is_redirect};
 pub use tcp_connection::{TcpConnection, dial};
-pub use tls::{insecure_tls_config, tls_config_for_bundle};
+pub use tls::{TlsConfigError, insecure_tls_config, tls_config_for_bundle};

@@ -9,6 +9,23 @@ use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 #[cfg(test)]
 mod tests;
 
+/// Why a URL has no target.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum TargetError {
+    #[error("a URL needs a scheme and a host")]
+    NoScheme,
+    #[error("unsupported protocol scheme {scheme:?}")]
+    UnsupportedScheme { scheme: String },
+    #[error("no ] in the host {authority:?}")]
+    UnclosedBracket { authority: String },
+    #[error("an IPv6 address needs brackets: {authority:?}")]
+    UnbracketedAddress { authority: String },
+    #[error("no host in {authority:?}")]
+    NoHost { authority: String },
+    #[error("invalid port {port:?}")]
+    InvalidPort { port: String },
+}
+
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RequestTarget {
     pub secure: bool,
@@ -23,13 +40,12 @@ pub struct RequestTarget {
 }
 
 impl RequestTarget {
-    pub fn parse(url: &str) -> Result<Self, String> {
-        let (scheme, rest) =
-            url.split_once("://").ok_or_else(|| "a URL needs a scheme and a host".to_owned())?;
+    pub fn parse(url: &str) -> Result<Self, TargetError> {
+        let (scheme, rest) = url.split_once("://").ok_or(TargetError::NoScheme)?;
         let secure = match scheme.to_ascii_lowercase().as_str() {
             "http" => false,
             "https" => true,
-            other => return Err(format!("unsupported protocol scheme {other:?}")),
+            other => return Err(TargetError::UnsupportedScheme { scheme: other.to_owned() }),
         };
         let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
         let (authority, path) = rest.split_at(end);
@@ -80,7 +96,7 @@ impl RequestTarget {
     }
 
     /// The target of a `Location` header.
-    pub fn join(&self, location: &str) -> Result<Self, String> {
+    pub fn join(&self, location: &str) -> Result<Self, TargetError> {
         let location = location.trim();
         let scheme = location.split_once(':').map(|(scheme, _)| scheme);
         let is_scheme = |text: &str| {
@@ -113,26 +129,30 @@ pub fn is_redirect(status: u16) -> bool {
     matches!(status, 301 | 302 | 303 | 307 | 308)
 }
 
-fn split_port(authority: &str) -> Result<(String, Option<u16>), String> {
+fn split_port(authority: &str) -> Result<(String, Option<u16>), TargetError> {
+    let shown = || authority.to_owned();
     let (host, port) = match authority.strip_prefix('[') {
         Some(rest) => {
-            let (host, after) =
-                rest.split_once(']').ok_or_else(|| format!("no ] in the host {authority:?}"))?;
+            let (host, after) = rest
+                .split_once(']')
+                .ok_or_else(|| TargetError::UnclosedBracket { authority: shown() })?;
             (host, after.strip_prefix(':').filter(|port| !port.is_empty()))
         }
         None => match authority.split_once(':') {
             Some((_, port)) if port.contains(':') => {
-                return Err(format!("an IPv6 address needs brackets: {authority:?}"));
+                return Err(TargetError::UnbracketedAddress { authority: shown() });
             }
             Some((host, port)) => (host, Some(port).filter(|port| !port.is_empty())),
             None => (authority, None),
         },
     };
     if host.is_empty() || host.bytes().any(|byte| byte <= b' ' || byte == 0x7f) {
-        return Err(format!("no host in {authority:?}"));
+        return Err(TargetError::NoHost { authority: shown() });
     }
     let port = port
-        .map(|port| port.parse::<u16>().map_err(|_| format!("invalid port {port:?}")))
+        .map(|port| {
+            port.parse::<u16>().map_err(|_| TargetError::InvalidPort { port: port.to_owned() })
+        })
         .transpose()?;
     Ok((host.to_owned(), port))
 }

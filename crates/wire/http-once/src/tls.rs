@@ -10,12 +10,22 @@ use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
 
+/// Why there are no TLS settings.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+pub enum TlsConfigError {
+    #[error("no usable certificate in it ({unusable} unusable)")]
+    NoCertificate { unusable: usize },
+    /// The crypto provider supports none of the protocol's versions.
+    #[error("{0}")]
+    Versions(rustls::Error),
+}
+
 /// Accepts any server, as probes must: pods' certificates are not verified.
-pub fn insecure_tls_config() -> Result<Arc<ClientConfig>, String> {
+pub fn insecure_tls_config() -> Result<Arc<ClientConfig>, TlsConfigError> {
     let provider = Arc::new(aws_lc_rs::default_provider());
     let config = ClientConfig::builder_with_provider(provider.clone())
         .with_safe_default_protocol_versions()
-        .map_err(|error| error.to_string())?
+        .map_err(TlsConfigError::Versions)?
         .dangerous()
         .with_custom_certificate_verifier(Arc::new(AcceptAnyServer(provider)))
         .with_no_client_auth();
@@ -23,17 +33,17 @@ pub fn insecure_tls_config() -> Result<Arc<ClientConfig>, String> {
 }
 
 /// Accepts servers whose certificates chain to one of these (PEM).
-pub fn tls_config_for_bundle(bundle: &[u8]) -> Result<Arc<ClientConfig>, String> {
+pub fn tls_config_for_bundle(bundle: &[u8]) -> Result<Arc<ClientConfig>, TlsConfigError> {
     let mut roots = RootCertStore::empty();
     // A bundle may hold certificates that do not parse.
     let readable = CertificateDer::pem_slice_iter(bundle).filter_map(Result::ok);
-    let (added, ignored) = roots.add_parsable_certificates(readable);
+    let (added, unusable) = roots.add_parsable_certificates(readable);
     if added == 0 {
-        return Err(format!("no usable certificate in it ({ignored} unusable)"));
+        return Err(TlsConfigError::NoCertificate { unusable });
     }
     let config = ClientConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
         .with_safe_default_protocol_versions()
-        .map_err(|error| error.to_string())?
+        .map_err(TlsConfigError::Versions)?
         .with_root_certificates(roots)
         .with_no_client_auth();
     Ok(Arc::new(config))

@@ -16,7 +16,7 @@ pub use firewall::{
     FirewallChain, FirewallRule, IpFamily, IpTransport, NetfilterHook, RuleCondition, RuleVerdict,
     Ruleset,
 };
-pub use links::{Link, LinkKind};
+pub use links::{Link, LinkKind, VethPair};
 pub use message::ParseError;
 pub use namespace::{pin_new_namespace, unpin_namespace};
 pub use socket::{NetlinkError, NetlinkSocket, in_namespace};

@@ -56,6 +56,19 @@ pub enum LinkKind {
     Other(String),
 }
 
+/// A veth pair to be created: one end here, its peer in another network namespace.
+#[derive(Debug, Clone, Copy)]
+pub struct VethPair<'a> {
+    pub name: &'a str,
+    /// The alias of the end that stays here.
+    pub alias: &'a str,
+    /// The peer's name, such as `eth0`.
+    pub peer: &'a str,
+    pub peer_netns: BorrowedFd<'a>,
+    /// Of both ends; None: the kernel's default.
+    pub mtu: Option<u32>,
+}
+
 /// The fixed header of link messages.
 fn fixed(family: u8, index: u32, (flags, change): (u32, u32)) -> Vec<u8> {
     let mut bytes = vec![family, 0, 0, 0];
@@ -105,16 +118,11 @@ impl NetlinkSocket {
         self.set_alias(link.index, alias)
     }
 
-    /// A veth pair: `name` here with `alias`, its peer `eth`-like in another namespace.
-    pub fn add_pair(
-        &mut self,
-        (name, alias): (&str, &str),
-        (peer, namespace): (&str, BorrowedFd<'_>),
-        mtu: Option<u32>,
-    ) -> Result<()> {
+    pub fn add_pair(&mut self, pair: VethPair<'_>) -> Result<()> {
+        let VethPair { name, alias, peer, peer_netns, mtu } = pair;
         check_name(name)?;
         check_name(peer)?;
-        let descriptor = u32::try_from(namespace.as_raw_fd()).unwrap_or(u32::MAX);
+        let descriptor = u32::try_from(peer_netns.as_raw_fd()).unwrap_or(u32::MAX);
         let with_mtu = |message: NetlinkWriter| match mtu {
             Some(mtu) => message.number(MTU, mtu),
             None => message,

@@ -54,7 +54,13 @@ fn a_pod_is_reachable_on_its_bridge_and_through_a_host_port() {
         routes.set_up(bridge.index)?;
         routes.add_address(bridge.index, address(1), 24)?;
         routes.add_address(bridge.index, address(1), 24)?;
-        routes.add_pair(("kn1", "pod 1"), ("eth0", pod.as_fd()), Some(1400))?;
+        routes.add_pair(VethPair {
+            name: "kn1",
+            alias: "pod 1",
+            peer: "eth0",
+            peer_netns: pod.as_fd(),
+            mtu: Some(1400),
+        })?;
         let port = routes.link("kn1")?;
         assert_eq!((port.mtu, port.kind.clone()), (1400, Some(LinkKind::Pair)));
         routes.join_bridge(port.index, bridge.index)?;

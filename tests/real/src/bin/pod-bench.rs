@@ -51,8 +51,9 @@ fn main() -> Result<()> {
         print_beside_bare_calls(&mut table, bare);
     }
     let kinds = [&ours, &theirs];
-    measure_bursts(&mut table, |count, turns| {
-        measure::bursts(&bed, &runtime, kinds, &endpoint, (&images, count, turns))
+    measure_bursts(&mut table, |pods, turns| {
+        let plan = measure::BurstPlan { images: &images, pods, turns };
+        measure::bursts(&bed, &runtime, kinds, &endpoint, plan)
     })?;
     table.judge()
 }

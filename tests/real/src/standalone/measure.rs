@@ -252,6 +252,14 @@ fn burst(
     Ok(nanos(last - begun))
 }
 
+/// How many pods start at once, and how often this is measured.
+#[derive(Debug, Clone, Copy)]
+pub struct BurstPlan<'a> {
+    pub images: &'a BenchImages,
+    pub pods: usize,
+    pub turns: usize,
+}
+
 /// From the manifests to the start of the last container, in milliseconds: many pods at once under
 /// one agent and then under the other, each just started, in turns. A machine that is slow for a
 /// while is slow for both.
@@ -260,17 +268,18 @@ pub fn bursts(
     runtime: &RuntimeObserver,
     kinds: [&AgentKind; 2],
     endpoint: &str,
-    (images, count, turns): (&BenchImages, usize, usize),
+    plan: BurstPlan<'_>,
 ) -> Result<PairedSamples> {
+    let BurstPlan { images, pods, turns } = plan;
     let mut seen = PairedSamples::default();
     for turn in 0..turns {
         let mut took = [0.0; 2];
         for (kind, took) in kinds.iter().zip(&mut took) {
-            eprintln!("{}: {count} at once, turn {}", kind.name, turn + 1);
-            let home = AgentHome::new(bed, &format!("{}-{count}-{turn}", kind.name), endpoint)?;
+            eprintln!("{}: {pods} at once, turn {}", kind.name, turn + 1);
+            let home = AgentHome::new(bed, &format!("{}-{pods}-{turn}", kind.name), endpoint)?;
             let agent = AgentProcess::start(bed, kind, &home)?;
             sleep(SETTLE_BRIEFLY);
-            *took = millis(burst(&agent, runtime, count, &images.quiet)?);
+            *took = millis(burst(&agent, runtime, pods, &images.quiet)?);
             clear(&agent, runtime)?;
             agent.end()?;
             runtime.remove_all()?;

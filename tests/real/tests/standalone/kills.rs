@@ -469,7 +469,14 @@ fn grace_period_spent_before_a_kill_is_not_granted_again() -> Result<()> {
         let left = GRACE - SPENT - Duration::from_secs(2);
         ensure!(away + took >= left, "{took:?} after {away:?} away cuts its grace short");
         eprintln!("of {GRACE:?}: {SPENT:?} spent, {away:?} without an agent, {took:?} more");
-        withdrawn_unseen(bed, (&keelson, &home), &runtime, (agent, &marker_dir))?;
+        withdrawn_unseen(KillScenario {
+            bed,
+            kind: &keelson,
+            home: &home,
+            runtime: &runtime,
+            agent,
+            marker_dir: &marker_dir,
+        })?;
         runtime.remove_all()
     })
 }
@@ -478,13 +485,20 @@ fn grace_period_spent_before_a_kill_is_not_granted_again() -> Result<()> {
 const POLITE: &str =
     "    lifecycle: {preStop: {exec: {command: [sh, -c, 'echo bye > /told/bye']}}}\n";
 
+/// A running agent that is to be ended and started again.
+struct KillScenario<'a> {
+    bed: &'a Bed,
+    kind: &'a AgentKind,
+    home: &'a AgentHome,
+    runtime: &'a RuntimeObserver,
+    agent: AgentProcess,
+    /// Its pods leave their markers here.
+    marker_dir: &'a Path,
+}
+
 /// A manifest that is removed while no agent runs: its pod still gets its grace period.
-fn withdrawn_unseen(
-    bed: &Bed,
-    (keelson, home): (&AgentKind, &AgentHome),
-    runtime: &RuntimeObserver,
-    (agent, marker_dir): (AgentProcess, &Path),
-) -> Result<()> {
+fn withdrawn_unseen(scenario: KillScenario<'_>) -> Result<()> {
+    let KillScenario { bed, kind, home, runtime, agent, marker_dir } = scenario;
     let mounts = format!(
         "    volumeMounts: [{{name: told, mountPath: /told}}]\n  volumes:\n  \
          - {{name: told, hostPath: {{path: {}}}}}\n",
@@ -498,7 +512,7 @@ fn withdrawn_unseen(
     runtime.wait_started("polite", 1, 0)?;
     agent.end()?;
     fs::remove_file(home.manifests().join("polite.yaml"))?;
-    let agent = AgentProcess::start(bed, keelson, home)?;
+    let agent = AgentProcess::start(bed, kind, home)?;
     wait_for("its hook runs", WAIT_LIMIT, || Ok(marker_dir.join("bye").exists()))?;
     runtime.wait_gone("polite")?;
     wait_for("nothing is remembered", WAIT_LIMIT, || {

@@ -34,7 +34,8 @@ fn made_with(
     facts: &ContainerSetupInputs,
 ) -> Result<Vec<Mount>, String> {
     let env = [("WHO".to_owned(), "me".to_owned()), ("EMPTY".to_owned(), String::new())];
-    of_container(pod, first(pod), node, (pod_facts, facts), &env).map_err(|error| error.to_string())
+    let inputs = MountInputs { pod, container: first(pod), node, pod_facts, facts, env: &env };
+    of_container(&inputs).map_err(|error| error.to_string())
 }
 
 fn made(mounts: &str) -> Result<Vec<Mount>, String> {

@@ -12,7 +12,7 @@ use node_health::no_execute::{BoundPod, Evictions, Operator, PodAction, Tolerati
 use node_health::{ConditionState, ControllerTime, NodeHealthFacts, NodeId, PodId};
 
 use super::cluster::{PODS, SimulatedCluster, WatchEvent};
-use super::oracle::Oracle;
+use super::oracle::{Oracle, ZoneCounts};
 use super::rng::SeededRng;
 use super::store::{self, Author, SentWrite, SimulatedWrite, WATCH_DELAY, WRITE_DELAY, is_swap};
 
@@ -49,13 +49,36 @@ pub fn pool(nodes: usize) -> Pool {
     Pool::new(&pod_model::parse_cidr("10.0.0.0/8").expect("a network"), mask).expect("a pool")
 }
 
+/// The pool of pod CIDRs that a controller starts with.
+pub struct FencedPool {
+    pub pool: Pool,
+    /// Whether an earlier leader may have assigned pod CIDRs.
+    pub is_fenced: bool,
+}
+
+/// A node's pod CIDRs as observed.
+#[derive(Clone, Copy)]
+struct NodeRanges<'a> {
+    node: u32,
+    ranges: &'a [String],
+}
+
+/// The outcome of a write to a node.
+#[derive(Clone, Copy)]
+struct WriteAnswer {
+    node: u32,
+    /// Whether the store accepted it.
+    is_taken: bool,
+    delivery: Delivery,
+}
+
 impl Driver {
-    /// Starts, and lists everything. `fenced`: an earlier leader may have assigned pod CIDRs.
+    /// Starts, and lists everything.
     pub fn start(
         cluster: &SimulatedCluster,
         oracle: &mut Oracle,
         rng: &mut SeededRng,
-        (pool, fenced): (Pool, bool),
+        pool: FencedPool,
         settings: NodeLifecycleSettings,
     ) -> Self {
         let instance = u32::try_from(oracle.started()).expect("few starts");
@@ -66,8 +89,8 @@ impl Driver {
             .map(|(id, node)| (id, node.ranges.as_slice()))
             .collect();
         let nodes: Vec<NodeId> = listed.iter().map(|(node, _)| *node).collect();
-        let (mut ranges, problems) = CidrAllocator::new(vec![pool], &[], listed);
-        if fenced {
+        let (mut ranges, problems) = CidrAllocator::new(vec![pool.pool], &[], listed);
+        if pool.is_fenced {
             ranges.raise_fence(ControllerTime::from_secs(cluster.now), nodes);
             oracle.report.fences += u64::from(ranges.fence().stands());
         }
@@ -110,7 +133,7 @@ impl Driver {
             let actions = self.observe(cluster, id, facts, ObservationSource::List);
             self.send(cluster, oracle, rng, actions);
             self.lifecycle.observe_lease(now, NodeId(id), node.lease);
-            self.range(cluster, oracle, rng, (id, &node.ranges));
+            self.range(cluster, oracle, rng, NodeRanges { node: id, ranges: &node.ranges });
         }
         self.proven = cluster.now;
     }
@@ -183,13 +206,13 @@ impl Driver {
         cluster: &SimulatedCluster,
         oracle: &mut Oracle,
         rng: &mut SeededRng,
-        (id, ranges): (u32, &[String]),
+        observed: NodeRanges<'_>,
     ) {
-        for problem in self.ranges.seen(NodeId(id), ranges) {
+        for problem in self.ranges.seen(NodeId(observed.node), observed.ranges) {
             oracle.check_reported_ranges(cluster, &problem);
         }
-        if ranges.is_empty() {
-            self.assign(cluster, rng, id);
+        if observed.ranges.is_empty() {
+            self.assign(cluster, rng, observed.node);
         }
     }
 
@@ -234,8 +257,9 @@ impl Driver {
         cluster: &SimulatedCluster,
         oracle: &mut Oracle,
         rng: &mut SeededRng,
-        (id, taken, delivery): (u32, bool, Delivery),
+        answer: WriteAnswer,
     ) {
+        let WriteAnswer { node: id, is_taken, delivery } = answer;
         let node = cluster.node(id);
         if !node.exists {
             self.ranges.fence_mut().passes(NodeId(id));
@@ -251,7 +275,7 @@ impl Driver {
         }
         let result = match () {
             () if !looked => TouchOutcome::NoResponse,
-            () if taken => TouchOutcome::Changed,
+            () if is_taken => TouchOutcome::Changed,
             () if node.stubborn || !delivery.answered => TouchOutcome::Refused,
             () => TouchOutcome::Outdated,
         };
@@ -330,7 +354,8 @@ impl Driver {
         }
         for (number, key) in cluster.keys.iter().enumerate() {
             if let Some((_, zone)) = zones.iter().find(|(_, zone)| zone.key() == key) {
-                oracle.judged(cluster, number, (zone.ready(), zone.not_ready()), self.proven);
+                let counts = ZoneCounts { ready: zone.ready(), not_ready: zone.not_ready() };
+                oracle.judged(cluster, number, counts, self.proven);
             }
         }
     }
@@ -357,7 +382,7 @@ impl Driver {
                         let (facts, ranges) = *seen;
                         let actions = self.observe(cluster, id, facts, ObservationSource::Event);
                         self.send(cluster, oracle, rng, actions);
-                        self.range(cluster, oracle, rng, (id, &ranges));
+                        self.range(cluster, oracle, rng, NodeRanges { node: id, ranges: &ranges });
                     }
                 }
                 WatchEvent::Gone(id) => self.forget(id),
@@ -384,11 +409,9 @@ impl Driver {
                         let zone = self.lifecycle.zone_of(*node);
                         let zone =
                             zone.and_then(|zone| self.lifecycle.zones().get(zone)).expect("a zone");
-                        oracle.no_execute_requested(
-                            cluster,
-                            node.0,
-                            (zone.ready(), zone.not_ready()),
-                        );
+                        let counts =
+                            ZoneCounts { ready: zone.ready(), not_ready: zone.not_ready() };
+                        oracle.no_execute_requested(cluster, node.0, counts);
                     }
                 }
                 LifecycleAction::MarkPodsNotReady { node } => {
@@ -425,10 +448,12 @@ impl Driver {
                     self.send(cluster, oracle, rng, more);
                 }
                 SimulatedWrite::Range { id, .. } => {
-                    self.range_answered(cluster, oracle, rng, (id, result.is_some(), delivery));
+                    let answer = WriteAnswer { node: id, is_taken: result.is_some(), delivery };
+                    self.range_answered(cluster, oracle, rng, answer);
                 }
                 SimulatedWrite::Touch { id, .. } => {
-                    self.touch_answered(cluster, oracle, rng, (id, result.is_some(), delivery));
+                    let answer = WriteAnswer { node: id, is_taken: result.is_some(), delivery };
+                    self.touch_answered(cluster, oracle, rng, answer);
                 }
                 SimulatedWrite::Pod { id, pod, .. } => {
                     if !delivery.arrives {
@@ -475,13 +500,14 @@ impl Driver {
         cluster: &SimulatedCluster,
         oracle: &mut Oracle,
         rng: &mut SeededRng,
-        (id, taken, delivery): (u32, bool, Delivery),
+        answer: WriteAnswer,
     ) {
+        let WriteAnswer { node: id, is_taken, delivery } = answer;
         if !cluster.node(id).exists {
             self.ranges.written(NodeId(id), AssignmentOutcome::Refused);
             return;
         }
-        if taken && delivery.answered {
+        if is_taken && delivery.answered {
             self.ranges.written(NodeId(id), AssignmentOutcome::Written);
             return;
         }

@@ -14,7 +14,7 @@ mod rng;
 mod store;
 
 use cluster::SimulatedCluster;
-use driver::Driver;
+use driver::{Driver, FencedPool};
 use node_health::lifecycle::NodeLifecycleSettings;
 use oracle::Oracle;
 pub use oracle::{LARGE_ABOVE, SimulationReport};
@@ -48,7 +48,8 @@ pub fn run(plan: SimulationPlan) -> SimulationReport {
     settings.zones.large_above = plan.large_above;
     cluster.watch_events.clear();
     // The first controller has no predecessor.
-    let first = Driver::start(&cluster, &mut oracle, &mut rng, (pool.clone(), false), settings);
+    let first_pool = FencedPool { pool: pool.clone(), is_fenced: false };
+    let first = Driver::start(&cluster, &mut oracle, &mut rng, first_pool, settings);
     let mut driver = Some(first);
     let mut starts_at = START;
     let mut orphaned_writes = OrphanedWrites::default();
@@ -68,7 +69,7 @@ pub fn run(plan: SimulationPlan) -> SimulationReport {
             None => {
                 cluster.watch_events.clear();
                 if cluster.now >= starts_at && cluster.api_is_up() {
-                    let ranges = (pool.clone(), plan.fenced);
+                    let ranges = FencedPool { pool: pool.clone(), is_fenced: plan.fenced };
                     let next = Driver::start(&cluster, &mut oracle, &mut rng, ranges, settings);
                     driver = Some(next);
                     oracle.calm_since = cluster.now;

@@ -135,6 +135,19 @@ pub struct Oracle {
     unnoticed: BTreeMap<u32, i64>,
 }
 
+/// The nodes of a zone as the controller counted them.
+#[derive(Clone, Copy)]
+pub struct ZoneCounts {
+    pub ready: usize,
+    pub not_ready: usize,
+}
+
+impl ZoneCounts {
+    fn total(self) -> usize {
+        self.ready + self.not_ready
+    }
+}
+
 impl Oracle {
     pub fn new(cluster: &SimulatedCluster) -> Self {
         let (zones, start) = (cluster.zones, cluster.now);
@@ -180,20 +193,20 @@ impl Oracle {
         self.unnoticed.insert(id, at);
     }
 
-    /// Checks a zone evaluation with these counts (ready, not ready), made on a view complete up to
-    /// that time. Whether a zone is large is checked once, when it becomes mostly not ready: nodes
-    /// that join or leave later change nothing (as upstream). But that size must have been real.
+    /// Checks a zone evaluation with these counts, made on a view complete up to that time. Whether
+    /// a zone is large is checked once, when it becomes mostly not ready: nodes that join or leave
+    /// later change nothing (as upstream). But that size must have been real.
     pub fn judged(
         &mut self,
         cluster: &SimulatedCluster,
         zone: usize,
-        counts: (usize, usize),
+        counts: ZoneCounts,
         seen: i64,
     ) {
-        let size = counts.0 + counts.1;
+        let size = counts.total();
         let before = self.partial_from_size[zone];
         self.partial_from_size[zone] =
-            mostly_dark(counts.0, counts.1).then_some(before.unwrap_or(size));
+            mostly_dark(counts.ready, counts.not_ready).then_some(before.unwrap_or(size));
         let first = usize::try_from(seen - self.start).unwrap_or(0).min(self.sizes.len());
         let largest = self.sizes[first..].iter().map(|sizes| sizes[zone]).max();
         if size > cluster.members[zone].max(largest.unwrap_or(0)) {
@@ -201,23 +214,23 @@ impl Oracle {
         }
     }
 
-    /// Checks a request to taint a node. `counts`: ready and not ready, as the controller counted.
+    /// Checks a request to taint a node. `counts`: as the controller counted.
     pub fn no_execute_requested(
         &mut self,
         cluster: &SimulatedCluster,
         id: u32,
-        counts: (usize, usize),
+        counts: ZoneCounts,
     ) {
         let (now, zone) = (cluster.now, cluster.node(id).zone);
         if self.dark_since.is_some_and(|since| now - since > STALENESS) {
             self.fail(cluster, &format!("node {id} given up in the dark"));
         }
         let long_partial = self.partial_since[zone].filter(|since| now - since > STALENESS);
-        let seen_partial = mostly_dark(counts.0, counts.1);
+        let seen_partial = mostly_dark(counts.ready, counts.not_ready);
         self.asked_in_partial[zone] = long_partial.filter(|_| seen_partial);
         let last = self.last_asked[zone].replace(now);
         let mut shortest = 10;
-        let from_size = self.partial_from_size[zone].unwrap_or(counts.0 + counts.1);
+        let from_size = self.partial_from_size[zone].unwrap_or(counts.total());
         if seen_partial && from_size <= LARGE_ABOVE {
             let text = format!("node {id} given up in a small zone that is mostly dark");
             self.fail(cluster, &text);

@@ -65,6 +65,14 @@ impl Namespace {
     }
 }
 
+/// An allowed pattern that belongs to no namespace.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("the sysctls {stem:?} are not known to be namespaced")]
+pub struct SysctlPatternError {
+    /// The pattern up to its first `*`.
+    pub stem: String,
+}
+
 /// The parameters that pods of this node may set.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct AllowedSysctls {
@@ -75,7 +83,10 @@ pub struct AllowedSysctls {
 impl AllowedSysctls {
     /// The safe ones of a kernel (`None`: not known, so only those of every kernel) and the
     /// patterns of `allowedUnsafeSysctls`. A pattern outside every namespace is an error.
-    pub fn new(kernel: Option<(u32, u32)>, patterns: &[String]) -> Result<Self, String> {
+    pub fn new(
+        kernel: Option<(u32, u32)>,
+        patterns: &[String],
+    ) -> Result<Self, SysctlPatternError> {
         let mut allowed = Self::default();
         for (name, since) in SAFE {
             if kernel.unwrap_or((0, 0)) >= *since
@@ -91,7 +102,7 @@ impl AllowedSysctls {
                 None => (name, false),
             };
             let Some(namespace) = Namespace::of(&stem) else {
-                return Err(format!("the sysctls {stem:?} are not known to be namespaced"));
+                return Err(SysctlPatternError { stem });
             };
             let list = if is_prefix { &mut allowed.prefixes } else { &mut allowed.names };
             list.push((stem, namespace));

@@ -14,7 +14,7 @@ fn provider(places: &[&str]) -> CredentialPlugin {
     }
 }
 
-fn response(more: &str) -> Result<CredentialResponse, String> {
+fn response(more: &str) -> Result<CredentialResponse, CredentialProviderError> {
     let text = format!(r#"{{"apiVersion":"{V1}","kind":"{KIND}"{more}}}"#);
     provider(&[]).parse_response(text.as_bytes())
 }
@@ -58,7 +58,8 @@ fn service_account_tokens_decide_which_plugin_is_asked() {
             CredentialPlugin { service_account_token: token, ..provider(&["r.example"]) };
         let asked = provider.applies_to("r.example/i", account);
         assert_eq!(asked.as_ref().ok().copied(), expected, "{token:?} {account:?}: {asked:?}");
-        if let Err(why) = asked {
+        if let Err(error) = asked {
+            let why = error.to_string();
             assert!(why.contains("tokenAttributes") && why.contains("builder"), "{why}");
         }
         assert_eq!(provider.applies_to("s.example/i", account), Ok(false), "not its image");
@@ -134,7 +135,7 @@ fn invalid_responses_are_refused_without_leaking_content() {
             "auth, entry 1: password: expected text",
         ),
     ] {
-        let why = read.unwrap_err();
+        let why = read.unwrap_err().to_string();
         assert!(why.contains(expected) && why.contains("provider p"), "{why} has {expected}");
         assert!(!why.contains("secret"), "{why}");
     }

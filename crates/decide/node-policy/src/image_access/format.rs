@@ -17,6 +17,20 @@ const OLDER_VERSION: &str = "kubelet.config.k8s.io/v1alpha1";
 const INTENT: &str = "ImagePullIntent";
 const RECORD: &str = "ImagePulledRecord";
 
+/// Why a record cannot be read.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum PullRecordError {
+    /// In the parser's words.
+    #[error("{0}")]
+    Json(String),
+    #[error("kind: {found:?}, expected {expected}")]
+    Kind { found: String, expected: &'static str },
+    #[error("apiVersion: {found:?}, expected {VERSION} or {OLDER_VERSION}")]
+    ApiVersion { found: String },
+    #[error("lastUpdatedTime: {found:?}, expected RFC 3339")]
+    LastUpdatedTime { found: String },
+}
+
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct IntentText {
@@ -75,7 +89,7 @@ pub fn intent_text(image: &str) -> Vec<u8> {
 }
 
 /// The image whose pull has begun.
-pub fn read_intent(text: &[u8]) -> Result<String, String> {
+pub fn read_intent(text: &[u8]) -> Result<String, PullRecordError> {
     let intent: IntentText = read(text)?;
     check(&intent.kind, INTENT, &intent.api_version)?;
     Ok(intent.image)
@@ -92,13 +106,13 @@ pub fn record_text(record: &PulledRecord) -> Vec<u8> {
     })
 }
 
-pub fn read_record(text: &[u8]) -> Result<PulledRecord, String> {
+pub fn read_record(text: &[u8]) -> Result<PulledRecord, PullRecordError> {
     let record: RecordText = read(text)?;
     check(&record.kind, RECORD, &record.api_version)?;
     let updated = match record.last_updated_time.as_deref() {
         None => ApiTime::default(),
         Some(time) => ApiTime::parse(time)
-            .ok_or_else(|| format!("lastUpdatedTime: {time:?}, expected RFC 3339"))?,
+            .ok_or_else(|| PullRecordError::LastUpdatedTime { found: time.to_owned() })?,
     };
     let mapping = record.credential_mapping.into_iter();
     Ok(PulledRecord {
@@ -108,16 +122,16 @@ pub fn read_record(text: &[u8]) -> Result<PulledRecord, String> {
     })
 }
 
-fn read<'a, T: Deserialize<'a>>(text: &'a [u8]) -> Result<T, String> {
-    serde_json::from_slice(text).map_err(|error| error.to_string())
+fn read<'a, T: Deserialize<'a>>(text: &'a [u8]) -> Result<T, PullRecordError> {
+    serde_json::from_slice(text).map_err(|error| PullRecordError::Json(error.to_string()))
 }
 
-fn check(kind: &str, expected: &str, version: &str) -> Result<(), String> {
+fn check(kind: &str, expected: &'static str, version: &str) -> Result<(), PullRecordError> {
     if kind != expected {
-        return Err(format!("kind: {kind:?}, expected {expected}"));
+        return Err(PullRecordError::Kind { found: kind.to_owned(), expected });
     }
     if version != VERSION && version != OLDER_VERSION {
-        return Err(format!("apiVersion: {version:?}, expected {VERSION} or {OLDER_VERSION}"));
+        return Err(PullRecordError::ApiVersion { found: version.to_owned() });
     }
     Ok(())
 }

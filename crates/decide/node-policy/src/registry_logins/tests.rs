@@ -50,7 +50,7 @@ fn unreadable_logins_are_refused_without_leaking_content() {
         r#"{"auths": {"a": {"auth": "bWU6c2U6Y3JldA="}}}"#,
         r#"{"auths": {"a": {"auth": 5, "password": "secret"}}}"#,
     ] {
-        let why = RegistryLogins::parse(bad).unwrap_err();
+        let why = RegistryLogins::parse(bad).unwrap_err().to_string();
         assert!(!why.contains("secret") && !why.contains("c2Vj"), "{bad}: {why}");
     }
     let shown =

@@ -49,7 +49,8 @@ fn a_new_node_gets_four_conditions_with_ready_last_and_three_events() {
 fn only_a_change_of_status_moves_the_time_of_transition_and_makes_an_event() {
     let mut status = with_capacity();
     fill(&mut status, &settings(), &NodeStatusInputs::default(), BEFORE);
-    let foreign = condition("NetworkUnavailable", "False", ("Other", "set by others"), BEFORE);
+    let cause = ConditionCause { reason: "Other", message: "set by others" };
+    let foreign = condition("NetworkUnavailable", "False", cause, BEFORE);
     status.conditions.insert(0, foreign.clone());
     // (facts, events, types of the conditions whose transition is now)
     let pressed = |pressure| NodeStatusInputs { pressure, ..NodeStatusInputs::default() };

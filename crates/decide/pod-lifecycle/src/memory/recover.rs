@@ -69,7 +69,7 @@ impl PodMemory {
         for name in containers_by_name.names() {
             if !memory.persisted.containers.contains_key(name)
                 && let Some(reconstructed) =
-                    reconstruct_container((desired, settings), &containers_by_name, name, now)
+                    reconstruct_container(desired, settings, &containers_by_name, name, now)
             {
                 memory.persisted.containers.insert(name.to_owned(), Box::new(reconstructed));
             }
@@ -165,7 +165,8 @@ fn longest_probe_grace(container: &Container) -> i64 {
 
 /// The presumed memory of a container without saved state.
 fn reconstruct_container(
-    (desired, settings): (&DesiredPod, &PodLifecycleSettings),
+    desired: &DesiredPod,
+    settings: &PodLifecycleSettings,
     containers_by_name: &ContainersByName<'_>,
     name: &str,
     now: ApiTime,

@@ -49,7 +49,7 @@ pub(crate) fn plan(
         let Some((kind, container)) = containers_by_name::find(plan_context.pod, name) else {
             continue;
         };
-        if step(plan_context, draft, sandbox, (kind, container)) == StartFlow::Wait {
+        if step(plan_context, draft, sandbox, kind, container) == StartFlow::Wait {
             return;
         }
     }
@@ -87,7 +87,8 @@ fn step(
     plan_context: &PlanContext<'_>,
     draft: &mut Draft,
     sandbox: &SandboxRecord,
-    (kind, container): (ContainerKind, &Container),
+    kind: ContainerKind,
+    container: &Container,
 ) -> StartFlow {
     let name = &*container.name;
     let key = ActionKey::Container(name.to_owned());

@@ -35,7 +35,7 @@ fn own_log(input: &ValidationInput<'_>, findings: &mut ValidationFindings) {
             "must be more than zero",
         );
     }
-    findings.within("logging.verbosity", logging.verbosity, (0, MOST_VERBOSE));
+    findings.within("logging.verbosity", logging.verbosity, 0..=MOST_VERBOSE);
 }
 
 fn module_verbosity(input: &ValidationInput<'_>, findings: &mut ValidationFindings) {
@@ -56,7 +56,7 @@ fn module_verbosity(input: &ValidationInput<'_>, findings: &mut ValidationFindin
             findings.refuse(path, pattern, "must not contain an equals sign or a comma");
         }
         let path = format!("logging.vmodule[{index}].verbosity");
-        findings.within(&path, module.verbosity, (0, MOST_VERBOSE));
+        findings.within(&path, module.verbosity, 0..=MOST_VERBOSE);
     }
 }
 
@@ -82,7 +82,7 @@ fn traces(input: &ValidationInput<'_>, findings: &mut ValidationFindings) {
     const ENDPOINT: &str = "tracing.endpoint";
     let Some(tracing) = &input.settings.tracing else { return };
     if let Some(rate) = tracing.sampling_rate_per_million {
-        findings.within("tracing.samplingRatePerMillion", rate, (0, EVERY_REQUEST));
+        findings.within("tracing.samplingRatePerMillion", rate, 0..=EVERY_REQUEST);
     }
     let Some(endpoint) = &tracing.endpoint else { return };
     let expected = "must be host:port, or an address with the scheme dns, unix or unix-abstract";

@@ -153,7 +153,7 @@ fn user_namespaces(input: &ValidationInput<'_>, findings: &mut ValidationFinding
     let namespaces = input.settings.user_namespaces.as_ref();
     let count = namespaces.and_then(|namespaces| namespaces.ids_per_pod).unwrap_or(IDS_PER_RANGE);
     if !(IDS_PER_RANGE..=u32::MAX.into()).contains(&count) {
-        findings.within(FIELD, count, (IDS_PER_RANGE, u32::MAX.into()));
+        findings.within(FIELD, count, IDS_PER_RANGE..=u32::MAX.into());
         return;
     }
     if count % IDS_PER_RANGE != 0 {

@@ -3,14 +3,16 @@
 //! The rule it keeps: a bound is in a table row, and a row names one field. Rules about two fields
 //! at once are in the module of their area.
 
+use std::ops::RangeInclusive;
+
 use super::{ValidationFindings, ValidationInput};
 use crate::feature_gates::Gate;
 
-const PORTS: (i32, i32) = (1, 65_535);
-const PERCENT: (i32, i32) = (0, 100);
+const PORTS: RangeInclusive<i32> = 1..=65_535;
+const PERCENT: RangeInclusive<i32> = 0..=100;
 /// A mark is one bit of the 32 bits of a packet's mark.
-const MARK_BITS: (i32, i32) = (0, 31);
-const OOM_SCORE_ADJUSTMENTS: (i32, i32) = (-1000, 1000);
+const MARK_BITS: RangeInclusive<i32> = 0..=31;
+const OOM_SCORE_ADJUSTMENTS: RangeInclusive<i32> = -1000..=1000;
 const KERNEL_DEFAULT_QUOTA_PERIOD: i64 = 100_000_000;
 const QUOTA_PERIODS: (i64, i64) = (1_000_000, 1_000_000_000);
 const SHORTEST_LOG_CHECK: i64 = 3_000_000_000;
@@ -28,7 +30,7 @@ fn ranges(input: &ValidationInput<'_>, findings: &mut ValidationFindings) {
     for (field, port) in
         [("readOnlyPort", settings.read_only_port), ("healthzPort", settings.healthz_port)]
     {
-        if port != 0 && !(PORTS.0..=PORTS.1).contains(&port) {
+        if port != 0 && !PORTS.contains(&port) {
             findings.refuse(field, port, "must be between 1 and 65535, or 0 for no port");
         }
     }

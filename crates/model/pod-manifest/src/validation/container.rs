@@ -1,6 +1,7 @@
 //! Rules for containers: those that hold for all three kinds, and those of each kind.
 
 use std::collections::BTreeSet;
+use std::ops::RangeInclusive;
 
 use pod_model::check_dns_label;
 use pod_model::pod::container::{
@@ -16,7 +17,7 @@ use super::{ValidationContext, environment, formats, handlers, mounts, resources
 
 const MAX_RESTART_RULES: usize = 20;
 const MAX_EXIT_CODES: usize = 255;
-const PORTS: (i64, i64) = (1, 65535);
+const PORTS: RangeInclusive<i64> = 1..=65535;
 
 pub(super) fn check_regular(
     around: &ValidationContext<'_>,

@@ -1,6 +1,7 @@
 //! Findings and field paths, as the rules write them.
 
 use std::fmt::{self, Display};
+use std::ops::RangeInclusive;
 
 use document::diagnostic::Diagnostic;
 use pod_model::NameError;
@@ -84,7 +85,8 @@ impl PodFindings {
         self.invalid(path, value, "there is nothing of this name");
     }
 
-    pub(super) fn range(&mut self, path: &FieldPath, value: i64, (low, high): (i64, i64)) {
+    pub(super) fn range(&mut self, path: &FieldPath, value: i64, range: RangeInclusive<i64>) {
+        let (low, high) = range.into_inner();
         if !(low..=high).contains(&value) {
             self.invalid(path, value, format!("expected a number from {low} to {high}"));
         }

@@ -120,7 +120,7 @@ pub(super) fn check_file_mode(findings: &mut PodFindings, path: &FieldPath, mode
 
 pub(super) fn check_id(findings: &mut PodFindings, path: &FieldPath, id: Option<i64>) {
     if let Some(id) = id {
-        findings.range(path, id, (0, MAX_ID));
+        findings.range(path, id, 0..=MAX_ID);
     }
 }
 

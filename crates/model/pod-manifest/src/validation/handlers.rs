@@ -1,5 +1,7 @@
 //! Rules for probes and hooks.
 
+use std::ops::RangeInclusive;
+
 use pod_model::pod::handler::{
     ExecAction, GrpcAction, HttpGetAction, Lifecycle, LifecycleHandler, Probe, SleepAction,
     TcpSocketAction, UriScheme,
@@ -10,7 +12,7 @@ use pod_model::pod::{Container, PortReference};
 use super::findings::{FieldPath, PodFindings};
 use super::{ValidationContext, formats};
 
-const PORTS: (i64, i64) = (1, 65535);
+const PORTS: RangeInclusive<i64> = 1..=65535;
 const PLAIN_SIGNALS: [&str; 34] = [
     "SIGABRT",
     "SIGALRM",

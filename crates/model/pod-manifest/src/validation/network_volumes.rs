@@ -1,5 +1,7 @@
 //! Rules for volumes of storage over a network or of a cloud.
 
+use std::ops::RangeInclusive;
+
 use pod_model::check_dns_label;
 use pod_model::check_dns_subdomain;
 use pod_model::pod::VolumeSource;
@@ -11,7 +13,7 @@ use pod_model::pod::volume::{CsiVolume, NamedReference};
 use super::findings::{FieldPath, PodFindings};
 use super::formats::check_descending;
 
-const PARTITIONS: (i64, i64) = (0, 255);
+const PARTITIONS: RangeInclusive<i64> = 0..=255;
 
 /// Judges a source; `path` is that of the volume.
 pub(super) fn check(
@@ -122,7 +124,7 @@ fn check_iscsi(iscsi: &Iscsi, volume: &str, findings: &mut PodFindings, volume_p
     if findings.require(&iscsi.iqn, &path.child("iqn")) && !is_iscsi_name(&iscsi.iqn) {
         findings.invalid(&path.child("iqn"), &iscsi.iqn, "expected an iqn., eui. or naa. name");
     }
-    findings.range(&path.child("lun"), iscsi.lun.into(), (0, 255));
+    findings.range(&path.child("lun"), iscsi.lun.into(), 0..=255);
     if (iscsi.chap_auth_discovery || iscsi.chap_auth_session) && iscsi.secret_ref.is_none() {
         findings.required(&path.child("secretRef"));
     }
@@ -184,7 +186,7 @@ fn check_fibre_channel(channel: &FibreChannel, findings: &mut PodFindings, path:
     }
     match channel.lun {
         None => findings.required(&path.child("lun")),
-        Some(lun) => findings.range(&path.child("lun"), lun.into(), (0, 255)),
+        Some(lun) => findings.range(&path.child("lun"), lun.into(), 0..=255),
     }
 }
 

@@ -102,7 +102,7 @@ fn check_token(
     path: &FieldPath,
 ) {
     let seconds = token.expiration_seconds.unwrap_or_default();
-    findings.range(&path.child("expirationSeconds"), seconds, (SHORTEST_TOKEN, LONGEST_TOKEN));
+    findings.range(&path.child("expirationSeconds"), seconds, SHORTEST_TOKEN..=LONGEST_TOKEN);
     let file = volume.child("path");
     if findings.require(&token.path, &file) {
         check_local_path(findings, &file, &token.path);
@@ -158,7 +158,7 @@ fn check_certificate<'volume>(
         let own = domain == "kubernetes.io" || domain.ends_with(".kubernetes.io");
         let most = if own { LONGEST_KUBERNETES_CERTIFICATE } else { LONGEST_CERTIFICATE };
         let path = path.child("maxExpirationSeconds");
-        findings.range(&path, seconds.into(), (SHORTEST_CERTIFICATE.into(), most.into()));
+        findings.range(&path, seconds.into(), SHORTEST_CERTIFICATE.into()..=most.into());
     }
     let mut written = 0;
     for (file, field) in [

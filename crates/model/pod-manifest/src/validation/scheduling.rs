@@ -1,5 +1,7 @@
 //! Rules for affinity, tolerations, spread and gates.
 
+use std::ops::RangeInclusive;
+
 use pod_model::pod::PodSpec;
 use pod_model::pod::scheduling::{
     Affinity, NodeSelectorOperator, NodeSelectorRequirement, NodeSelectorTerm, PodAffinity,
@@ -12,7 +14,7 @@ use super::findings::{FieldPath, PodFindings};
 use super::selectors::{check_label_keys, check_selector};
 use crate::PodGates;
 
-const WEIGHTS: (i64, i64) = (1, 100);
+const WEIGHTS: RangeInclusive<i64> = 1..=100;
 
 pub(super) fn check_affinity(affinity: &Affinity, findings: &mut PodFindings, path: &FieldPath) {
     if let Some(node) = &affinity.node_affinity {

@@ -66,7 +66,7 @@ fn check_policies(spec: &PodSpec, findings: &mut PodFindings, path: &FieldPath) 
         findings.unsupported(&path.child("preemptionPolicy"), policy, PreemptionPolicy::KNOWN);
     }
     if let Some(seconds) = spec.active_deadline_seconds {
-        findings.range(&path.child("activeDeadlineSeconds"), seconds, (1, i32::MAX.into()));
+        findings.range(&path.child("activeDeadlineSeconds"), seconds, 1..=i32::MAX.into());
     }
     let overhead =
         ResourceRequirements { limits: spec.overhead.clone(), ..ResourceRequirements::default() };

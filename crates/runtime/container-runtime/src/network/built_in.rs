@@ -13,7 +13,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use machine_claims::HeldClaim;
-use netlink::{Link, LinkKind, NetlinkSocket, Ruleset};
+use netlink::{Link, LinkKind, NetlinkSocket, Ruleset, VethPair};
 
 use super::addresses::Subnet;
 use super::{INSIDE, PodNetwork};
@@ -266,7 +266,13 @@ impl BuiltIn {
         let mut routes = NetlinkSocket::routes()?;
         let bridge = self.ensure_bridge(&mut routes)?;
         let alias = ownership::pod_alias(&pod.sandbox, &self.owner);
-        routes.add_pair((&record.link, &alias), (INSIDE, namespace), self.settings.mtu)?;
+        routes.add_pair(VethPair {
+            name: &record.link,
+            alias: &alias,
+            peer: INSIDE,
+            peer_netns: namespace,
+            mtu: self.settings.mtu,
+        })?;
         let port = routes.link(&record.link)?;
         link_settings::harden_port(&record.link)?;
         routes.join_bridge(port.index, bridge)?;

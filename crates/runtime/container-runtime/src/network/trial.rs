@@ -13,14 +13,26 @@ use super::{BuiltIn, BuiltInSettings, PodNetwork};
 use crate::failure::{CallContext as _, CriError, Result};
 use crate::records::NetworkRecord;
 
+/// Why pods would get no built-in network here.
+#[derive(Debug, thiserror::Error)]
+pub enum NetworkTrialError {
+    #[error("no thread: {0}")]
+    Thread(std::io::Error),
+    #[error("the trial panicked")]
+    Panicked,
+    /// The step that failed.
+    #[error("{0}")]
+    Failed(CriError),
+}
+
 /// Creates a bridge, a veth pair, addresses and rules. Blocks for milliseconds.
-pub fn try_built_in_network() -> std::result::Result<(), String> {
+pub fn try_built_in_network() -> Result<(), NetworkTrialError> {
     let thread =
         std::thread::Builder::new().name("network-trial".to_owned()).spawn(create_test_network);
-    let thread = thread.map_err(|error| format!("no thread: {error}"))?;
+    let thread = thread.map_err(NetworkTrialError::Thread)?;
     match thread.join() {
-        Ok(outcome) => outcome.map_err(|failure| failure.text),
-        Err(_) => Err("the trial panicked".to_owned()),
+        Ok(outcome) => outcome.map_err(NetworkTrialError::Failed),
+        Err(_) => Err(NetworkTrialError::Panicked),
     }
 }
 
@@ -57,9 +69,10 @@ mod tests {
         let links = std::fs::read_to_string("/proc/self/net/dev").unwrap();
         assert!(!links.contains("keeltrial"), "{links}");
         if rustix::process::geteuid().is_root() {
-            assert_eq!(outcome, Ok(()));
+            outcome.unwrap();
         } else {
-            assert!(outcome.unwrap_err().contains("making a network namespace"));
+            let error = outcome.unwrap_err().to_string();
+            assert!(error.contains("making a network namespace"), "{error}");
         }
     }
 }

@@ -56,6 +56,14 @@ struct StreamPair {
     port: u16,
 }
 
+/// A complete pair: the ids of its streams, and the two directions.
+struct ForwardPair {
+    data_id: u32,
+    error_id: u32,
+    input: mpsc::Receiver<BufferedInput>,
+    writer: Arc<Mutex<FrameWriter>>,
+}
+
 /// One client's streams.
 struct ForwardStreams {
     dialer: PodDialer,
@@ -150,12 +158,12 @@ impl ForwardStreams {
             return false;
         }
         if let Some((data, error, port)) = ready {
-            let (sender, receiver) = mpsc::channel(QUEUE);
+            let (sender, input) = mpsc::channel(QUEUE);
             self.inputs.insert(data, sender);
-            let (dialer, writer) = (self.dialer.clone(), Arc::clone(&self.writer));
-            self.forwards.spawn(async move {
-                forward(&dialer, port, (data, error), (receiver, writer)).await;
-            });
+            let writer = Arc::clone(&self.writer);
+            let pair = ForwardPair { data_id: data, error_id: error, input, writer };
+            let dialer = self.dialer.clone();
+            self.forwards.spawn(async move { forward(&dialer, port, pair).await });
         }
         true
     }
@@ -199,12 +207,8 @@ fn forward_error_message(dialer: &PodDialer, port: u16, failure: &CriError) -> S
     format!("error forwarding port {port} to pod {}, uid : {failure}", dialer.sandbox)
 }
 
-async fn forward(
-    dialer: &PodDialer,
-    port: u16,
-    (data, error): (u32, u32),
-    (mut input, writer): (mpsc::Receiver<BufferedInput>, Arc<Mutex<FrameWriter>>),
-) {
+async fn forward(dialer: &PodDialer, port: u16, pair: ForwardPair) {
+    let ForwardPair { data_id, error_id, mut input, writer } = pair;
     let error_message = match dialer.connect(port).await {
         Ok(stream) => {
             let (mut reader, mut sender) = stream.into_split();
@@ -221,7 +225,7 @@ async fn forward(
                 while let Ok(read) = reader.read(&mut part).await {
                     let bytes = part[..read].to_vec();
                     let end = bytes.is_empty();
-                    let frame = SpdyFrame::Data { stream: data, bytes, end };
+                    let frame = SpdyFrame::Data { stream: data_id, bytes, end };
                     if !writer.lock().await.send(&frame).await || end {
                         return;
                     }
@@ -234,9 +238,9 @@ async fn forward(
     };
     let mut writer = writer.lock().await;
     if error_message.is_some() {
-        let end = SpdyFrame::Data { stream: data, bytes: Vec::new(), end: true };
+        let end = SpdyFrame::Data { stream: data_id, bytes: Vec::new(), end: true };
         writer.send(&end).await;
     }
     let bytes = error_message.unwrap_or_default().into_bytes();
-    writer.send(&SpdyFrame::Data { stream: error, bytes, end: true }).await;
+    writer.send(&SpdyFrame::Data { stream: error_id, bytes, end: true }).await;
 }

@@ -202,6 +202,19 @@ impl Inbox {
     }
 }
 
+/// Where the reading side of a transport puts what it received. `U` are the messages that the
+/// writing side sends before further output.
+pub(super) struct SessionInbox<U> {
+    pub(super) inbox: Inbox,
+    pub(super) urgent: mpsc::Sender<U>,
+}
+
+/// What the writing side of a transport sends.
+pub(super) struct SessionOutbox<U> {
+    pub(super) output: mpsc::Receiver<Output>,
+    pub(super) urgent: mpsc::Receiver<U>,
+}
+
 /// Waits until the peer has closed its side or is lost, and then for a while to let its input be
 /// read. Does not read: a reader that waits for room cannot.
 pub(super) async fn closed_and_idle(reader: &SocketReader) {

@@ -14,7 +14,7 @@ use tokio::sync::mpsc;
 use super::connection::{SocketReader, SocketWriter};
 use super::session::{
     ClientInput, CommandSession, CommandStreams, Inbox, MAX_BUFFERED_INPUT, Output, OutputChannel,
-    QUEUE, SessionTasks, closed_and_idle,
+    QUEUE, SessionInbox, SessionOutbox, SessionTasks, closed_and_idle,
 };
 use super::upgrade::UpgradedSocket;
 use super::websocket_transport::{InputOutcome, discard};
@@ -63,6 +63,18 @@ struct Opened {
     early: Vec<SpdyFrame>,
 }
 
+/// The streams that the client opened, and its frames that came before everything was open.
+struct AcceptedStreams {
+    roles: HashMap<ChannelRole, u32>,
+    early_frames: Vec<SpdyFrame>,
+}
+
+/// The streams to write to, in this version of the protocol.
+struct SpdySession {
+    roles: HashMap<ChannelRole, u32>,
+    version: u8,
+}
+
 /// Waits for the streams of the command.
 pub(super) async fn begin(
     socket: UpgradedSocket,
@@ -83,9 +95,11 @@ pub(super) async fn begin(
     let (output, output_receiver) = mpsc::channel(QUEUE);
     let (urgent_sender, urgent) = mpsc::channel(QUEUE);
     let Opened { reader, writer, decoder, encoder, roles, early } = opened;
-    let streams = roles.clone();
-    let reading = tokio::spawn(read(reader, decoder, (streams, early), (inbox, urgent_sender)));
-    let writing = tokio::spawn(write(writer, encoder, (roles, version), (output_receiver, urgent)));
+    let streams = AcceptedStreams { roles: roles.clone(), early_frames: early };
+    let inbox = SessionInbox { inbox, urgent: urgent_sender };
+    let outbox = SessionOutbox { output: output_receiver, urgent };
+    let reading = tokio::spawn(read(reader, decoder, streams, inbox));
+    let writing = tokio::spawn(write(writer, encoder, SpdySession { roles, version }, outbox));
     Ok(CommandSession { input, output, gone, tasks: SessionTasks { reading, writing } })
 }
 
@@ -146,13 +160,13 @@ async fn open(socket: UpgradedSocket, has: CommandStreams, version: u8) -> Resul
 async fn read(
     mut reader: SocketReader,
     mut decoder: SpdyDecoder,
-    (roles, early): (HashMap<ChannelRole, u32>, Vec<SpdyFrame>),
-    (inbox, urgent): (Inbox, mpsc::Sender<UrgentFrame>),
+    AcceptedStreams { roles, early_frames }: AcceptedStreams,
+    queues: SessionInbox<UrgentFrame>,
 ) {
     let by_stream: HashMap<u32, ChannelRole> =
         roles.into_iter().map(|(role, id)| (id, role)).collect();
     let mut part = vec![0; 32 * 1024];
-    let mut early = early.into_iter();
+    let mut early = early_frames.into_iter();
     'wanted: loop {
         loop {
             let frame = match early.next().map_or_else(|| decoder.next_frame(), |one| Ok(Some(one)))
@@ -166,7 +180,7 @@ async fn read(
             };
             let taken = tokio::select! {
                 biased;
-                taken = take(frame, &by_stream, (&inbox, &urgent)) => taken,
+                taken = take(frame, &by_stream, &queues) => taken,
                 () = closed_and_idle(&reader) => InputOutcome::ClientLeft,
             };
             match taken {
@@ -177,21 +191,21 @@ async fn read(
         }
         let read = tokio::select! {
             read = reader.read(&mut part) => read,
-            () = inbox.closed() => break 'wanted,
+            () = queues.inbox.closed() => break 'wanted,
         };
         match read {
             Ok(0) | Err(_) => return,
             Ok(read) => decoder.push(&part[..read]),
         }
     }
-    drop(inbox);
+    drop(queues.inbox);
     discard(reader, part).await;
 }
 
 async fn take(
     frame: SpdyFrame,
     roles: &HashMap<u32, ChannelRole>,
-    (inbox, urgent): (&Inbox, &mpsc::Sender<UrgentFrame>),
+    SessionInbox { inbox, urgent }: &SessionInbox<UrgentFrame>,
 ) -> InputOutcome {
     let taken = match frame {
         SpdyFrame::Data { stream, bytes, end } => match roles.get(&stream) {
@@ -220,8 +234,8 @@ async fn take(
 async fn write(
     mut writer: SocketWriter,
     mut encoder: SpdyEncoder,
-    (roles, version): (HashMap<ChannelRole, u32>, u8),
-    (mut output, mut urgent): (mpsc::Receiver<Output>, mpsc::Receiver<UrgentFrame>),
+    SpdySession { roles, version }: SpdySession,
+    SessionOutbox { mut output, mut urgent }: SessionOutbox<UrgentFrame>,
 ) {
     loop {
         let mut frames = Vec::new();

@@ -11,8 +11,8 @@ use tokio::sync::mpsc;
 
 use super::connection::{SocketReader, SocketWriter};
 use super::session::{
-    ClientInput, CommandSession, CommandStreams, Inbox, Output, OutputChannel, QUEUE, SessionTasks,
-    closed_and_idle,
+    ClientInput, CommandSession, CommandStreams, Inbox, Output, OutputChannel, QUEUE, SessionInbox,
+    SessionOutbox, SessionTasks, closed_and_idle,
 };
 use super::upgrade::UpgradedSocket;
 
@@ -23,6 +23,13 @@ mod tests;
 enum UrgentMessage {
     Pong(Vec<u8>),
     Close(u16),
+}
+
+/// The protocol and the streams that were agreed on.
+#[derive(Clone, Copy)]
+struct WebSocketSession {
+    protocol: ChannelProtocol,
+    streams: CommandStreams,
 }
 
 pub(super) fn begin(
@@ -36,18 +43,19 @@ pub(super) fn begin(
     let (urgent_sender, urgent) = mpsc::channel(QUEUE);
     let mut decoder = WebSocketDecoder::default();
     decoder.push(&socket.early);
-    let reading = tokio::spawn(async move {
-        read(reader, decoder, (protocol, streams), (inbox, urgent_sender)).await;
-    });
-    let writing = tokio::spawn(write(writer, protocol, streams, (output_receiver, urgent)));
+    let session = WebSocketSession { protocol, streams };
+    let inbox = SessionInbox { inbox, urgent: urgent_sender };
+    let outbox = SessionOutbox { output: output_receiver, urgent };
+    let reading = tokio::spawn(read(reader, decoder, session, inbox));
+    let writing = tokio::spawn(write(writer, session, outbox));
     CommandSession { input, output, gone, tasks: SessionTasks { reading, writing } }
 }
 
 async fn read(
     mut reader: SocketReader,
     mut decoder: WebSocketDecoder,
-    (protocol, streams): (ChannelProtocol, CommandStreams),
-    (inbox, urgent): (Inbox, mpsc::Sender<UrgentMessage>),
+    session: WebSocketSession,
+    queues: SessionInbox<UrgentMessage>,
 ) {
     let mut buffer = vec![0; 32 * 1024];
     'connection: loop {
@@ -57,7 +65,7 @@ async fn read(
                 Ok(Some(message)) => {
                     let outcome = tokio::select! {
                         biased;
-                        outcome = handle_message(message, protocol, streams, (&inbox, &urgent)) => outcome,
+                        outcome = handle_message(message, session, &queues) => outcome,
                         () = closed_and_idle(&reader) => InputOutcome::ClientLeft,
                     };
                     match outcome {
@@ -67,21 +75,21 @@ async fn read(
                     }
                 }
                 Err(error) => {
-                    let _ = urgent.send(UrgentMessage::Close(error.close_code())).await;
+                    let _ = queues.urgent.send(UrgentMessage::Close(error.close_code())).await;
                     return;
                 }
             }
         }
         let read = tokio::select! {
             read = reader.read(&mut buffer) => read,
-            () = inbox.closed() => break 'connection,
+            () = queues.inbox.closed() => break 'connection,
         };
         match read {
             Ok(0) | Err(_) => return,
             Ok(read) => decoder.push(&buffer[..read]),
         }
     }
-    drop(inbox);
+    drop(queues.inbox);
     discard(reader, buffer).await;
 }
 
@@ -108,9 +116,8 @@ impl InputOutcome {
 
 async fn handle_message(
     message: ClientMessage,
-    protocol: ChannelProtocol,
-    streams: CommandStreams,
-    (inbox, urgent): (&Inbox, &mpsc::Sender<UrgentMessage>),
+    WebSocketSession { protocol, streams }: WebSocketSession,
+    SessionInbox { inbox, urgent }: &SessionInbox<UrgentMessage>,
 ) -> InputOutcome {
     let bytes = match message {
         ClientMessage::Binary(bytes) | ClientMessage::Text(bytes) => bytes,
@@ -143,9 +150,8 @@ async fn handle_message(
 
 async fn write(
     mut writer: SocketWriter,
-    protocol: ChannelProtocol,
-    streams: CommandStreams,
-    (mut output, mut urgent): (mpsc::Receiver<Output>, mpsc::Receiver<UrgentMessage>),
+    WebSocketSession { protocol, streams }: WebSocketSession,
+    SessionOutbox { mut output, mut urgent }: SessionOutbox<UrgentMessage>,
 ) {
     let mut bytes = Vec::new();
     let send = |channel: u8, content: &[u8], bytes: &mut Vec<u8>| {

@@ -9,7 +9,7 @@ use std::io::Read;
 
 use serde::Deserialize;
 
-use super::{ImportOptions, Imported, parse_index};
+use super::{ImportContext, ImportOptions, Imported, parse_index};
 use crate::archive::{TarEntries, TarEntry, TarEntryKind};
 use crate::assemble::{ImageAssembly, NoSource};
 use crate::compression::{Compression, LayerDecoder, LimitedReader, read_error};
@@ -49,7 +49,7 @@ pub(super) fn import(
     store: &ImageStore,
     what: &str,
     stream: impl Read,
-    (options, progress): (&ImportOptions, &dyn ProgressListener),
+    ImportContext { options, progress }: ImportContext<'_>,
 ) -> Result<Vec<Imported>> {
     let mut reading = ArchiveReader {
         store,
@@ -193,8 +193,8 @@ impl ArchiveReader<'_> {
     }
 
     fn oci_images(&self, index: &Index, options: &ImportOptions) -> Result<Vec<Imported>> {
-        let mut imported =
-            self.store.import_index(self.what, index, &NoSource, (options, self.progress))?;
+        let context = ImportContext { options, progress: self.progress };
+        let mut imported = self.store.import_index(self.what, index, &NoSource, context)?;
         // `docker save` writes both documents, with names only in the older one.
         let named = |imported: &Imported| !imported.names.is_empty();
         if let Some(bytes) = self.documents.get("manifest.json")

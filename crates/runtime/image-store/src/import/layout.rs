@@ -8,7 +8,7 @@ use std::path::Path;
 
 use rustix::fs::{FileType, Mode, OFlags, ResolveFlags, fstat, open, openat2};
 
-use super::{ImportOptions, Imported, parse_index};
+use super::{ImportContext, ImportOptions, Imported, parse_index};
 use crate::assemble::ContentSource;
 use crate::error::{Error, PathContext as _, Result};
 use crate::limits::Limits;
@@ -37,7 +37,8 @@ pub(super) fn import(
     file.take(limit + 1).read_to_end(&mut bytes).doing("reading", &place.join("index.json"))?;
     Limits::check(|| format!("{what}: bytes"), bytes.len() as u64, limit)?;
     let index = parse_index(store, &what, &bytes)?;
-    store.import_index(&place.display().to_string(), &index, &layout, (options, progress))
+    let context = ImportContext { options, progress };
+    store.import_index(&place.display().to_string(), &index, &layout, context)
 }
 
 impl LayoutDir<'_> {

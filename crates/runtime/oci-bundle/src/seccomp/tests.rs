@@ -68,7 +68,7 @@ fn flags_are_kept_without_effect_or_refused() {
     );
     assert_eq!(read(r#","flags":["SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV"]"#), set(false, false));
     let error = read(r#","flags":["SECCOMP_FILTER_FLAG_NEW_LISTENER"]"#).unwrap_err();
-    assert!(error.contains("SECCOMP_FILTER_FLAG_NEW_LISTENER"), "{error}");
+    assert!(error.to_string().contains("SECCOMP_FILTER_FLAG_NEW_LISTENER"), "{error}");
 }
 
 #[test]

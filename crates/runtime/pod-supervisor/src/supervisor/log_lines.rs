@@ -27,6 +27,13 @@ impl OutputStream {
     }
 }
 
+/// What a line begins with.
+#[derive(Clone, Copy)]
+pub(super) struct LineHead<'a> {
+    pub(super) stream: OutputStream,
+    pub(super) timestamp: &'a LogTimestamp,
+}
+
 /// Writes whole lines somewhere.
 pub(super) trait LineSink {
     fn write(&mut self, lines: &[u8]);
@@ -54,7 +61,7 @@ impl LogLineBuffer {
         &mut self,
         pending: &[u8],
         end: bool,
-        head: (OutputStream, &LogTimestamp),
+        head: LineHead<'_>,
         sink: &mut dyn LineSink,
     ) -> usize {
         let mut used = 0;
@@ -75,19 +82,13 @@ impl LogLineBuffer {
         used
     }
 
-    fn push(
-        &mut self,
-        text: &[u8],
-        tag: u8,
-        head: (OutputStream, &LogTimestamp),
-        sink: &mut dyn LineSink,
-    ) {
+    fn push(&mut self, text: &[u8], tag: u8, head: LineHead<'_>, sink: &mut dyn LineSink) {
         if self.lines.capacity() - self.lines.len() < HEAD + text.len() + 1 {
             self.flush(sink);
         }
-        self.lines.extend_from_slice(&head.1.text);
+        self.lines.extend_from_slice(&head.timestamp.text);
         self.lines.push(b' ');
-        self.lines.extend_from_slice(head.0.name());
+        self.lines.extend_from_slice(head.stream.name());
         self.lines.extend_from_slice(&[b' ', tag, b' ']);
         self.lines.extend_from_slice(text);
         self.lines.push(b'\n');

@@ -16,7 +16,7 @@ use container_create::spec::TerminalSize;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
-use super::log_lines::{LogLineBuffer, LogTimestamp, OutputStream};
+use super::log_lines::{LineHead, LogLineBuffer, LogTimestamp, OutputStream};
 
 mod control;
 mod log_file;
@@ -338,7 +338,7 @@ impl StreamsWorker {
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         self.timestamp.set(i64::try_from(now.as_secs()).unwrap_or_default(), now.subsec_nanos());
         let filled = source.have + count;
-        let head = (source.stream, &self.timestamp);
+        let head = LineHead { stream: source.stream, timestamp: &self.timestamp };
         let used = self.lines.take(&source.buffer[..filled], count == 0, head, &mut self.log);
         self.write_to_clients(source.stream, &source.buffer[source.have..filled]);
         source.buffer.copy_within(used..filled, 0);

@@ -109,7 +109,7 @@ async fn set_up_and_start(
     let target = format!("{}/{}", sandbox.log_directory, config.log_path);
     let link = log_paths::link_name(&action_inputs.pod, &config.name, &id);
     link_log(&*action_inputs.context.ports.dirs, &link, &target).await;
-    post_start(action_inputs, spec, (&id, starting), start.pod_ips).await.map_err(with_id)?;
+    post_start(action_inputs, spec, &id, starting, start.pod_ips).await.map_err(with_id)?;
     Ok(id)
 }
 
@@ -303,7 +303,8 @@ pub(crate) async fn link_log(dirs: &dyn PodDirs, name: &str, target: &str) {
 async fn post_start(
     action_inputs: &ActionInputs,
     spec: &Container,
-    (id, starting): (&str, StartGuard),
+    id: &str,
+    starting: StartGuard,
     pod_ips: &[String],
 ) -> Result<(), StartFailure> {
     let hook = spec.lifecycle.as_ref().and_then(|lifecycle| lifecycle.post_start.as_deref());

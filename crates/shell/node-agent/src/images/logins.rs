@@ -40,7 +40,8 @@ impl NodeLogins {
     pub(crate) fn new(
         texts: Arc<dyn HostTextFiles>,
         root: &str,
-        (programs, providers): (Arc<dyn CredentialPrograms>, Vec<CredentialPlugin>),
+        programs: Arc<dyn CredentialPrograms>,
+        providers: Vec<CredentialPlugin>,
         metrics: &Metrics,
     ) -> Self {
         let root = root.trim_end_matches('/');
@@ -82,7 +83,9 @@ impl NodeLogins {
             };
             match logins {
                 Ok(logins) => return logins.matching(image),
-                Err(why) => warn!(path, err = why, "Cannot use the logins of registries"),
+                Err(error) => {
+                    warn!(path, err = error.to_string(), "Cannot use the logins of registries");
+                }
             }
         }
         Vec::new()

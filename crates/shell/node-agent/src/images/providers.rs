@@ -98,7 +98,8 @@ impl ProviderLogins {
     }
 
     async fn ask_provider(&self, provider: &Provider, image: &str, account: &str) -> LoginsResult {
-        if !provider.config.applies_to(image, account)? {
+        let applies = provider.config.applies_to(image, account);
+        if !applies.map_err(|error| error.to_string())? {
             return Ok(RegistryLogins::default());
         }
         if let Some(known) = self.known(provider, image) {
@@ -132,7 +133,8 @@ impl ProviderLogins {
             if answer.is_err() {
                 self.metrics.count(&names::CREDENTIAL_PROGRAM_ERRORS, &name);
             }
-            let answer = config.parse_response(&answer.map_err(|error| error.to_string())?)?;
+            let answer = answer.map_err(|error| error.to_string())?;
+            let answer = config.parse_response(&answer).map_err(|error| error.to_string())?;
             self.cache().keep(config, image, &answer, self.began.elapsed());
             Ok(answer.logins)
         };

@@ -235,7 +235,7 @@ impl Inner {
             None
         });
         let now = self.clock.now();
-        let Some(record) = with_credentials(before.as_ref(), image_ref, (image, credentials), now)
+        let Some(record) = with_credentials(before.as_ref(), image_ref, image, credentials, now)
         else {
             return Ok(false);
         };
@@ -284,7 +284,10 @@ impl Inner {
         }
         let begun = intents.records.iter().filter_map(|(file, content)| {
             let read = image_access::read_intent(content);
-            read.map_err(|why| warn!(file, err = why, "Cannot read that a pull had begun")).ok()
+            read.map_err(|error| {
+                warn!(file, err = error.to_string(), "Cannot read that a pull had begun");
+            })
+            .ok()
         });
         let begun: Vec<String> = begun.collect();
         let mut is_settled = true;

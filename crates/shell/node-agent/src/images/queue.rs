@@ -41,7 +41,8 @@ struct PullQueue {
 
 /// Pulls for ever. The orders are behind a lock so that the task can restart after a panic.
 pub(crate) async fn run_pulls(
-    (runtime, pulled): (Arc<dyn PodRuntime>, PulledImageStore),
+    runtime: Arc<dyn PodRuntime>,
+    pulled: PulledImageStore,
     jobs: Arc<Mutex<PullJobReceiver>>,
     limits: PullLimits,
 ) {

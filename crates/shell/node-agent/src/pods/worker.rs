@@ -108,7 +108,7 @@ async fn open(
 ) -> Option<(Worker, WorkerInputs)> {
     let mut jumps = context.clock.jumps();
     let mut observed = context.observed.watch(&uid);
-    let first = first_observation(&context, &uid, (&mut observed, &mut jumps), is_first).await?;
+    let first = first_observation(&context, &uid, &mut observed, &mut jumps, is_first).await?;
     let desired_pod = desired.borrow_and_update().clone();
     let saved = context.saved.get(&uid);
     let now = context.clock.now();
@@ -150,7 +150,8 @@ async fn open(
 async fn first_observation(
     context: &PodContext,
     uid: &str,
-    (observed, jumps): (&mut watch::Receiver<Observation>, &mut watch::Receiver<u64>),
+    observed: &mut watch::Receiver<Observation>,
+    jumps: &mut watch::Receiver<u64>,
     is_first: bool,
 ) -> Option<Arc<ObservedPod>> {
     loop {

@@ -30,12 +30,13 @@ pub(super) struct Probing {
 }
 
 impl Probing {
-    /// Last: the container's id, and the timeout of an attempt.
+    /// `limit` is the timeout of an attempt.
     pub(super) fn new(
         container: &Container,
         probe: &Probe,
         pod_ip: Option<&str>,
-        (container_id, limit): (&str, Duration),
+        container_id: &str,
+        limit: Duration,
     ) -> Self {
         let resolved = match probe.action() {
             Some(action) => resolve_handler(action, container, pod_ip, Requester::Probe),

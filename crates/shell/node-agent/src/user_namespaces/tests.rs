@@ -17,7 +17,7 @@ fn allocator(host: &FakeHost, pods: u32) -> UserNamespaceAllocator {
     UserNamespaceAllocator::new(
         Arc::new(host.clone()),
         "",
-        UserNamespaceRangeAllocator::new(pool, i64::from(pods)),
+        UserNamespaceRangeAllocator::new(pool, i64::from(pods)).map_err(|error| error.to_string()),
     )
 }
 

@@ -11,6 +11,7 @@ use super::dispatch::pod_target;
 use super::queue::Pending;
 use crate::api_gate::RequestError;
 use crate::uid::Uid;
+use crate::writes::pods::PodClearing;
 use crate::writes::{PodTarget, Write, perform};
 
 impl Engine {
@@ -107,10 +108,12 @@ impl Engine {
         let node = entry.node.and_then(|node| self.names.name(node));
         Some(Write::Clear {
             pod: pod_target(delete.pod, entry),
-            why: delete.why,
-            node: node.map(|name| name.as_ref().into()),
-            fail_first: delete.fail_first,
-            condition: delete.condition.is_some(),
+            clearing: PodClearing {
+                why: delete.why,
+                node: node.map(|name| name.as_ref().into()),
+                mark_failed: delete.fail_first,
+                add_condition: delete.condition.is_some(),
+            },
         })
     }
 

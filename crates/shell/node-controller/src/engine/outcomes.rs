@@ -36,6 +36,15 @@ fn pause(failure: &RequestError) -> Duration {
     }
 }
 
+/// The outcome of a write to a node.
+struct NodeWriteResult {
+    kind: WriteKind,
+    /// The new version.
+    outcome: Result<u64, RequestError>,
+    /// The node as read again, if it was.
+    fresh: Option<Box<Node>>,
+}
+
 impl Engine {
     pub(super) fn joined(&mut self, joined: Result<WriteResult, JoinError>) {
         match joined {
@@ -163,7 +172,7 @@ impl Engine {
                 if was_eviction && self.is_current(&target) {
                     self.count_node_eviction(target.node);
                 }
-                self.node_written(now, &target, (kind, outcome), fresh);
+                self.node_written(now, &target, NodeWriteResult { kind, outcome, fresh });
             }
             WriteResult::Alive { target, renewed } => {
                 if self.is_current(&target) {
@@ -207,16 +216,11 @@ impl Engine {
         }
     }
 
-    fn node_written(
-        &mut self,
-        now: ControllerTime,
-        target: &NodeTarget,
-        (kind, outcome): (WriteKind, Result<u64, RequestError>),
-        fresh: Option<Box<Node>>,
-    ) {
+    fn node_written(&mut self, now: ControllerTime, target: &NodeTarget, written: NodeWriteResult) {
         if !self.is_current(target) {
             return;
         }
+        let NodeWriteResult { kind, outcome, fresh } = written;
         let node = target.node;
         let outcome = match outcome {
             Ok(version) => WriteOutcome::Written { version },

@@ -75,12 +75,25 @@ pub(crate) enum CloudWriteError {
     Timeout,
 }
 
+/// A node as read right before a decision about it.
+struct LiveNode {
+    node: Node,
+    taints: Vec<Taint>,
+}
+
+/// What a node gets from the cloud when it joins.
+struct NodeInitialization {
+    description: NodeDescription,
+    /// None if the node keeps those that it has.
+    addresses: Option<Vec<NodeAddress>>,
+}
+
 /// What follows from an answer for the current node.
 enum CloudPlan {
     Nothing,
     Taint(TaintPatch),
     Delete,
-    Describe(Box<NodeDescription>, Option<Vec<NodeAddress>>),
+    Describe(Box<NodeInitialization>),
     Addresses(Vec<NodeAddress>),
 }
 
@@ -90,18 +103,19 @@ pub(crate) async fn ask(
     target: &NodeTarget,
     task: CloudTask,
 ) -> Result<Option<CloudAnswer>, CloudWriteError> {
-    let Some((node, taints)) = read(api_gate, target).await? else { return Ok(None) };
+    let Some(live) = read(api_gate, target).await? else { return Ok(None) };
+    let node = &live.node;
     let ready = convert::conditions(&node.status.conditions).status(ConditionKind::Ready);
     let asked = api_gate.now();
     let reply = if task == CloudTask::CloudAction && !node_health::cloud::needs_cloud_query(ready) {
         InstanceReply::NotAsked
     } else {
-        query_instance(api_gate, &node)
+        query_instance(api_gate, node)
             .await?
             .map_or(InstanceReply::Gone, |found| InstanceReply::Found(Box::new(found)))
     };
     let answer = CloudAnswer { task, asked, provider_id: node.spec.provider_id.clone(), reply };
-    let plan = plan(&node, &taints, &answer, api_gate.now())?;
+    let plan = plan(&live, &answer, api_gate.now())?;
     Ok((!matches!(plan, CloudPlan::Nothing)).then_some(answer))
 }
 
@@ -111,26 +125,27 @@ pub(crate) async fn apply_answer(
     target: &NodeTarget,
     answer: &CloudAnswer,
 ) -> Result<CloudOutcome, CloudWriteError> {
-    let Some((node, taints)) = read(api_gate, target).await? else {
+    let Some(live) = read(api_gate, target).await? else {
         return Ok(CloudOutcome::Settled);
     };
+    let LiveNode { node, taints } = &live;
     // The provider id changed: the answer was about another instance.
     if node.spec.provider_id != answer.provider_id {
         return Ok(CloudOutcome::Settled);
     }
-    match plan(&node, &taints, answer, api_gate.now())? {
+    match plan(&live, answer, api_gate.now())? {
         CloudPlan::Nothing => Ok(CloudOutcome::Settled),
         CloudPlan::Taint(patch) => {
             let wall = api_gate.shared().clock.wall();
-            let wanted = patch.apply(&taints);
+            let wanted = patch.apply(taints);
             let version = &node.metadata.resource_version;
-            let body = convert::taints_patch(version, &wanted, &taints, wall);
+            let body = convert::taints_patch(version, &wanted, taints, wall);
             send(api_gate, target, body, false).await?;
             Ok(CloudOutcome::Changed)
         }
         CloudPlan::Delete => delete(api_gate, target).await,
-        CloudPlan::Describe(description, list) => {
-            describe_node(api_gate, target, (&node, &taints), (&description, list)).await
+        CloudPlan::Describe(initialization) => {
+            describe_node(api_gate, target, &live, &initialization).await
         }
         CloudPlan::Addresses(list) => {
             let body = convert::addresses_patch(&node.metadata.resource_version, &list);
@@ -141,15 +156,12 @@ pub(crate) async fn apply_answer(
 }
 
 /// The current node with its taints; none if it is gone, replaced, or does not parse.
-async fn read(
-    api_gate: &ApiGate,
-    target: &NodeTarget,
-) -> Result<Option<(Node, Vec<Taint>)>, RequestError> {
+async fn read(api_gate: &ApiGate, target: &NodeTarget) -> Result<Option<LiveNode>, RequestError> {
     let Some(node) = api_gate.read_node(&target.name).await?.filter(|node| target.is(node)) else {
         return Ok(None);
     };
     let (taints, readable) = convert::taints(&node.spec.taints);
-    Ok(readable.then_some((node, taints)))
+    Ok(readable.then_some(LiveNode { node, taints }))
 }
 
 async fn query_instance(
@@ -169,11 +181,11 @@ async fn query_instance(
 }
 
 fn plan(
-    node: &Node,
-    taints: &[Taint],
+    live: &LiveNode,
     answer: &CloudAnswer,
     now: ControllerTime,
 ) -> Result<CloudPlan, CloudDescriptionError> {
+    let LiveNode { node, taints } = live;
     match (answer.task, &answer.reply) {
         (CloudTask::CloudAction, reply) => {
             let ready = convert::conditions(&node.status.conditions).status(ConditionKind::Ready);
@@ -198,8 +210,8 @@ fn plan(
                 return Ok(CloudPlan::Nothing);
             };
             let free = description.patch.apply(taints);
-            let list = addresses(&known, &free, &instance)?;
-            Ok(CloudPlan::Describe(Box::new(description), list))
+            let addresses = addresses(&known, &free, &instance)?;
+            Ok(CloudPlan::Describe(Box::new(NodeInitialization { description, addresses })))
         }
         (CloudTask::Addresses, InstanceReply::Found(found)) => {
             let (known, instance) = (convert::cloud_node(node), convert::instance_facts(found));
@@ -238,17 +250,19 @@ async fn delete(api_gate: &ApiGate, target: &NodeTarget) -> Result<CloudOutcome,
 async fn describe_node(
     api_gate: &ApiGate,
     target: &NodeTarget,
-    (node, taints): (&Node, &[Taint]),
-    (description, list): (&NodeDescription, Option<Vec<NodeAddress>>),
+    live: &LiveNode,
+    initialization: &NodeInitialization,
 ) -> Result<CloudOutcome, CloudWriteError> {
+    let LiveNode { node, taints } = live;
+    let NodeInitialization { description, addresses } = initialization;
     if !description.refused_labels.is_empty() {
         let labels = description.refused_labels.join(", ");
         warn!(node = &*target.name, labels, "The cloud may not set these labels");
     }
     // Addresses first: the taint says that they are not set yet.
     let mut version = node.metadata.resource_version.clone();
-    if let Some(list) = list {
-        version = send(api_gate, target, convert::addresses_patch(&version, &list), true).await?;
+    if let Some(list) = addresses {
+        version = send(api_gate, target, convert::addresses_patch(&version, list), true).await?;
     }
     let wall = api_gate.shared().clock.wall();
     let free = description.patch.apply(taints);

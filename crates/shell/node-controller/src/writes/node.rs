@@ -122,13 +122,24 @@ pub(crate) async fn renewed(
     }
 }
 
+/// A change of a node's taints.
+#[derive(Clone, Copy)]
+pub(crate) struct TaintChange<'a> {
+    pub(crate) wanted: &'a [Taint],
+    /// The taints that it was decided on.
+    pub(crate) known: &'a [Taint],
+    /// `timeAdded` of new taints.
+    pub(crate) added_at: ApiTime,
+    pub(crate) is_eviction: bool,
+}
+
 pub(crate) async fn taints(
     api_gate: &ApiGate,
     target: NodeTarget,
-    (wanted, known, wall): (&[Taint], &[Taint], ApiTime),
-    is_eviction: bool,
+    change: TaintChange<'_>,
 ) -> WriteResult {
-    let body = convert::taints_patch(&target.version, wanted, known, wall);
+    let TaintChange { wanted, known, added_at, is_eviction } = change;
+    let body = convert::taints_patch(&target.version, wanted, known, added_at);
     let patch = patch(PatchKind::Merge, false, body);
     write(api_gate, target, WriteKind::Taints, patch, is_eviction).await
 }

@@ -275,32 +275,43 @@ async fn evict_one(
     Ok(())
 }
 
+/// How a pod is garbage collected.
+#[derive(Clone, Debug)]
+pub(crate) struct PodClearing {
+    pub(crate) why: CleanupReason,
+    /// The node that the pod names, if any.
+    pub(crate) node: Option<Box<str>>,
+    /// Set the pod to Failed before it is deleted, unless it has terminated.
+    pub(crate) mark_failed: bool,
+    /// Add the condition DisruptionTarget with that.
+    pub(crate) add_condition: bool,
+}
+
 /// Deletes a pod without grace, after setting it to Failed unless it had terminated. Returns
 /// whether the reason still applied.
 pub(crate) async fn clear(
     api_gate: &ApiGate,
     pod: &PodTarget,
-    why: CleanupReason,
-    node: Option<Box<str>>,
-    (fail_first, condition): (bool, bool),
+    clearing: &PodClearing,
 ) -> Result<bool, RequestError> {
+    let (why, node) = (clearing.why, clearing.node.as_deref());
     let holds = match why {
-        CleanupReason::OutOfService => still_out_of_service(api_gate, node.as_deref()).await?,
-        CleanupReason::Orphaned => still_without_node(api_gate, node.as_deref()).await?,
+        CleanupReason::OutOfService => still_out_of_service(api_gate, node).await?,
+        CleanupReason::Orphaned => still_without_node(api_gate, node).await?,
         CleanupReason::Terminated | CleanupReason::Unscheduled => true,
     };
     if !holds {
         return Ok(false);
     }
     let mut fails = None;
-    if fail_first || why == CleanupReason::Unscheduled {
+    if clearing.mark_failed || why == CleanupReason::Unscheduled {
         let Some(live) = LivePod::read(api_gate, pod).await? else { return Ok(false) };
         // Bound meanwhile: its kubelet will end it.
         if why == CleanupReason::Unscheduled && (!live.terminating || !live.node.is_empty()) {
             return Ok(false);
         }
         // A pod that terminated meanwhile keeps its phase.
-        fails = (fail_first && live.phase.must_be_failed_first()).then_some(live);
+        fails = (clearing.mark_failed && live.phase.must_be_failed_first()).then_some(live);
     }
     info!(pod = pod.full_name(), why = why.label(), "Deleting a pod in garbage collection");
     if let Some(live) = fails {
@@ -309,7 +320,8 @@ pub(crate) async fn clear(
             status["observedGeneration"] = live.generation.into();
         }
         let wall = api_gate.shared().clock.wall().to_seconds_text();
-        if let Some(disruption) = live.disruption(DELETION_BY_CLEANUP, wall).filter(|_| condition) {
+        let disruption = live.disruption(DELETION_BY_CLEANUP, wall);
+        if let Some(disruption) = disruption.filter(|_| clearing.add_condition) {
             status["conditions"] = json!([disruption]);
         }
         ignore_not_found(live.patch(api_gate, pod, &status).await)?;

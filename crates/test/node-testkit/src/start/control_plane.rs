@@ -78,7 +78,8 @@ impl ControlPlane {
         let port = free_port()?;
         let admin_files = authority.issue("admin", &client("bed-admin", Some("system:masters")))?;
         let admin = write_kubeconfig(&dir, "admin", port, &authority, &admin_files)?;
-        let mut api_server = start_api_server(bed, &dir, &authority, &etcd_url, (port, flags))?;
+        let options = ApiServerOptions { etcd_url: &etcd_url, port, flags };
+        let mut api_server = start_api_server(bed, &dir, &authority, &options)?;
         api_server.wait_until("readiness", READY, || {
             let answer = output_of(kubectl(&admin)?.args(["get", "--raw", "/readyz"]))?;
             ensure!(answer.trim() == "ok", "/readyz: {answer}");
@@ -240,13 +241,20 @@ fn start_etcd(bed: &Bed, dir: &Path) -> Result<(RunningPart, String)> {
     Ok((etcd, client_url))
 }
 
+struct ApiServerOptions<'a> {
+    etcd_url: &'a str,
+    port: u16,
+    /// Further flags.
+    flags: &'a [String],
+}
+
 fn start_api_server(
     bed: &Bed,
     dir: &Path,
     authority: &CertificateAuthority,
-    etcd_url: &str,
-    (port, flags): (u16, &[String]),
+    options: &ApiServerOptions<'_>,
 ) -> Result<RunningPart> {
+    let ApiServerOptions { etcd_url, port, flags } = *options;
     let serving = authority.issue(
         "kube-apiserver",
         &CertificateSubject {

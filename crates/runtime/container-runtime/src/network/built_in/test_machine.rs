@@ -61,7 +61,14 @@ pub(super) fn add_neighbour(machine: &[&str], beyond: &[&str]) -> File {
     let prefix = |address: IpAddr| if address.is_ipv4() { 24 } else { 64 };
     let namespace = namespace();
     let mut routes = NetlinkSocket::routes().unwrap();
-    routes.add_pair(("uplink", "a test"), ("eth0", namespace.as_fd()), None).unwrap();
+    let uplink = VethPair {
+        name: "uplink",
+        alias: "a test",
+        peer: "eth0",
+        peer_netns: namespace.as_fd(),
+        mtu: None,
+    };
+    routes.add_pair(uplink).unwrap();
     let join = |name: &str, own: &[&str], other: &[&str]| {
         let mut routes = NetlinkSocket::routes().unwrap();
         let link = routes.link(name).unwrap();

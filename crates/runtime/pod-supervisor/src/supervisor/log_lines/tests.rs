@@ -23,7 +23,8 @@ fn lines_of(reads: &[&[u8]], longest: usize) -> Vec<String> {
     for (number, read) in reads.iter().enumerate() {
         pending.extend_from_slice(read);
         let end = number + 1 == reads.len();
-        let used = buffer.take(&pending, end, (OutputStream::Output, &timestamp), &mut written);
+        let head = LineHead { stream: OutputStream::Output, timestamp: &timestamp };
+        let used = buffer.take(&pending, end, head, &mut written);
         pending.drain(..used);
     }
     assert!(pending.is_empty(), "everything was used");

@@ -1,6 +1,6 @@
 //! An agent on fakes that can be stopped and restarted over the same runtime and disk.
 
-use super::super::{PodDependencies, start_with_clock};
+use super::super::{PodDependencies, PodTaskInputs, start};
 use super::cluster::ClusterFixture;
 use crate::clock::AgentClock;
 use crate::images::PullLimits;
@@ -169,13 +169,14 @@ impl AgentBench {
             )
         });
         let loop_heartbeats = LoopHeartbeats::default();
-        start_with_clock(
-            &mut tree,
-            parts,
-            (&view, recheck),
-            (&self.clock, &loop_heartbeats),
-            Arc::new([]),
-        );
+        let inputs = PodTaskInputs {
+            runtime_view: &view,
+            recheck,
+            clock: &self.clock,
+            loop_heartbeats: &loop_heartbeats,
+            checks: Arc::new([]),
+        };
+        start(&mut tree, parts, inputs);
         self.loop_heartbeats = loop_heartbeats;
         self.tree = Some(tree);
     }

@@ -5,7 +5,7 @@ use crate::pods::ReservedCgroup;
 use node_policy::garbage::DeadContainerLimits;
 use ports::local_api::LocalApiError;
 use ports::pod_host::CgroupLimits;
-use runtime_fake::{Behaviour, FakeKernelLog, Fault};
+use runtime_fake::{Behaviour, FakeKernelLog, FakeOomKill, Fault};
 use std::time::Duration;
 
 #[tokio::test(start_paused = true)]
@@ -367,9 +367,9 @@ async fn a_group_oom_kill_is_reported_for_the_process_over_the_limit() {
     tokio::time::sleep(Duration::from_secs(1)).await;
     let group = format!("/kubepods/pod1/{}", bench.runtime.containers()[0].id);
     let now = bench.clock.now().nanos();
-    log.emit_at(now, &group, ("tail", 7), false);
-    log.emit_at(now, &group, ("sh", 5), true);
-    log.emit_at(now, &group, ("sleep", 9), true);
+    for (process, pid, is_group_kill) in [("tail", 7, false), ("sh", 5, true), ("sleep", 9, true)] {
+        log.emit_kill(FakeOomKill { at: now, victim_cgroup: &group, process, pid, is_group_kill });
+    }
     bench.runtime.crash("main", 137);
     let ended = |bench: &AgentBench| bench.status("/containerStatuses/0/state/terminated");
     bench
