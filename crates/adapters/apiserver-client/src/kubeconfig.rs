@@ -2,7 +2,7 @@
 //!
 //! Rule: pure, and an error names file, line, field and what was expected, never a value, since any
 //! value here may be a secret. A field that cannot be honoured but matters for identity or trust
-//! (proxies, passwords, auth providers) is an error. Reads one file; does not merge.
+//! (unknown proxies, passwords, auth providers) is an error. Reads one file; does not merge.
 //! upstream: client-go tools/clientcmd
 
 use std::collections::BTreeMap;
@@ -17,6 +17,7 @@ use crate::access::{
     ClientCertificate, ClusterAccess, ExecPlugin, Impersonation, Material, ServerAddress,
     TokenSource, Trust,
 };
+use crate::proxy::ProxyAddress;
 use crate::secret::Secret;
 
 mod fields;
@@ -81,8 +82,10 @@ pub fn parse_kubeconfig(
         None => None,
     };
     let has_tls_material = certificate.is_some() || trust != Trust::System;
+    let server = read_server(&cluster, has_tls_material)?;
     let mut access = ClusterAccess {
-        server: read_server(&cluster, has_tls_material)?,
+        proxy: read_proxy(&cluster, &server)?,
+        server,
         trust,
         tls_server_name: cluster.text("tls-server-name")?,
         certificate,
@@ -106,8 +109,20 @@ fn read_server(
     ServerAddress::parse(&text, tls).map_err(|message| cluster.invalid("server", &message))
 }
 
+fn read_proxy(
+    cluster: &KubeconfigFields<'_>,
+    server: &ServerAddress,
+) -> Result<Option<ProxyAddress>, KubeconfigError> {
+    let Some(text) = cluster.text("proxy-url")? else { return Ok(None) };
+    let proxy = if text.contains("://") {
+        ProxyAddress::parse(&text).and_then(|proxy| proxy.usable_to(server))
+    } else {
+        Err("expected http://HOST:PORT or https://HOST:PORT".to_owned())
+    };
+    proxy.map_err(|message| cluster.invalid("proxy-url", &message))
+}
+
 fn read_trust(cluster: &KubeconfigFields<'_>, dir: &Path) -> Result<Trust, KubeconfigError> {
-    cluster.reject("proxy-url", "a proxy to the API server is not supported")?;
     let authority = material(cluster, "certificate-authority", dir)?;
     match (cluster.flag("insecure-skip-tls-verify")?, authority) {
         (true, Some(_)) => {
@@ -188,9 +203,9 @@ fn read_exec(
         let value = entry.text("value")?.unwrap_or_default();
         environment.push((entry.needed("name")?, Secret::new(value)));
     }
-    let cluster = match exec.flag("provideClusterInfo")? {
-        true => Some(cluster_info(cluster)?),
-        false => None,
+    let (cluster, proxy_url) = match exec.flag("provideClusterInfo")? {
+        true => (Some(cluster_info(cluster)?), cluster.text("proxy-url")?.map(Secret::new)),
+        false => (None, None),
     };
     Ok(Some(ExecPlugin {
         api_version,
@@ -199,6 +214,7 @@ fn read_exec(
         environment,
         install_hint: exec.text("installHint")?.unwrap_or_default(),
         cluster,
+        proxy_url,
     }))
 }
 

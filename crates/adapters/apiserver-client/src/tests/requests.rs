@@ -290,6 +290,7 @@ async fn a_credential_plugin_may_outlast_the_request_that_started_it() {
         environment: Vec::new(),
         install_hint: String::new(),
         cluster: None,
+        proxy_url: None,
     });
     let mut options = options();
     options.deadline = Duration::from_secs(3);
