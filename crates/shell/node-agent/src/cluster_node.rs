@@ -13,7 +13,9 @@ mod status;
 
 pub use event_recorder::ClusterEventQueue;
 
+use crate::admission::Admissions;
 use crate::clock::AgentClock;
+use crate::observed::ObservedPods;
 use crate::pods::{NodeState, PodPorts};
 use crate::runtime_watch::RuntimeView;
 use crate::status_store::StatusStore;
@@ -71,6 +73,8 @@ struct ClusterNode {
     facts: FactsReader,
     /// The Node as the API server has it; None while there is none.
     node_object: watch::Sender<Option<Arc<NodeObject>>>,
+    /// What admission knows of the node comes from its object.
+    admissions: Admissions,
 }
 
 impl ClusterNode {
@@ -118,11 +122,20 @@ pub(crate) fn start(
     dependencies: ClusterDependencies,
     (clock, status_store, ports): (AgentClock, StatusStore, PodPorts),
     (view, state): (watch::Receiver<RuntimeView>, watch::Receiver<NodeState>),
+    (observed, admissions): (ObservedPods, Admissions),
 ) {
-    let facts = FactsReader::new(dependencies.machine.clone(), ports.clone(), view, state);
+    let machine = dependencies.machine.clone();
+    let facts = FactsReader::new(machine, ports.clone(), view, state, observed);
     let (node_object, _) = watch::channel(None);
-    let node =
-        Arc::new(ClusterNode { dependencies, clock, status_store, ports, facts, node_object });
+    let node = Arc::new(ClusterNode {
+        dependencies,
+        clock,
+        status_store,
+        ports,
+        facts,
+        node_object,
+        admissions,
+    });
     node.record(&[NodeStatusEvent {
         warning: false,
         reason: "Starting",

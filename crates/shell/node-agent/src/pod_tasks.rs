@@ -23,6 +23,8 @@ use crate::user_namespaces::UserNamespaceAllocator;
 use crate::{
     cgroup_tree, garbage, images, log_rotation, node_checks, node_state, oom_counts, oom_kills,
 };
+use node_policy::admission::NodeCapacity;
+use node_status::registration::node_without_status;
 use pod_manifest::static_pod::SourceKind;
 use ports::pod_host::{OomKillLog, PodCgroups};
 use ports::pod_sources::ManifestSource;
@@ -131,7 +133,7 @@ fn start_with_clock(
         images,
         probes: probes.clone(),
         admissions: Admissions::new(
-            settings.room.clone(),
+            initial_capacity(&settings, cluster.as_ref()),
             settings.abilities.clone(),
             status_store.metrics().clone(),
         ),
@@ -174,11 +176,21 @@ fn start_with_clock(
     tree.start("garbage", move || garbage::collect(garbage_context.clone(), active.clone()));
     if let Some(cluster) = cluster {
         let shared = (clock.clone(), status_store.clone(), context.ports.clone());
-        cluster_node::start(tree, cluster, shared, (view.clone(), context.node.clone()));
+        let of_pods = (context.observed.clone(), context.admissions.clone());
+        cluster_node::start(tree, cluster, shared, (view.clone(), context.node.clone()), of_pods);
     }
     let runtime = view.clone();
     let api = Arc::new(AgentApi { context: context.clone(), runtime, metric_sources });
     start_endpoints(tree, &api, checks, local, port);
+}
+
+/// What admission knows of the node before its Node object has come: as it would be registered.
+fn initial_capacity(settings: &PodSettings, cluster: Option<&ClusterDependencies>) -> NodeCapacity {
+    let of_machine = &settings.room;
+    cluster.map_or_else(
+        || of_machine.clone(),
+        |cluster| of_machine.with_node(&node_without_status(&cluster.settings.node)),
+    )
 }
 
 /// Starts the local socket and the authenticated port, if they are configured.

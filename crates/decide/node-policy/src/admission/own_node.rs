@@ -6,6 +6,7 @@
 //!
 //! upstream: pkg/kubelet/kubelet_nodecache.go, pkg/kubelet/lifecycle/predicate.go
 
+use pod_model::Quantity;
 use ports::node_object::NodeObject;
 
 use super::node_capacity::PODS;
@@ -26,7 +27,7 @@ impl NodeCapacity {
             return known;
         }
         Self {
-            pods: reported.get(PODS).map_or(0, |amount| amount.value()),
+            pods: reported.get(PODS).map_or(0, Quantity::value),
             allocatable: reported.iter().map(|(name, amount)| (name, *amount)).collect(),
             ..known
         }

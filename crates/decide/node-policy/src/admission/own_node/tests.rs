@@ -1,10 +1,11 @@
 //! What comes from the Node object and what stays this machine's.
 
 use super::*;
-use pod_model::Quantity;
 use pod_model::pod::ResourceList;
 use ports::cluster_objects::NodeTaint;
 use std::collections::BTreeMap;
+
+type Pairs = &'static [(&'static str, &'static str)];
 
 fn amounts(amounts: &[(&str, &str)]) -> BTreeMap<String, Quantity> {
     let parsed = amounts.iter().map(|(name, text)| {
@@ -35,7 +36,7 @@ fn labels_taints_and_allocatable_are_the_objects() {
     };
     let taint = NodeTaint { key: "k".to_owned(), ..NodeTaint::default() };
     // (labels, allocatable) of the object, then (labels, pods, allocatable) that admission has
-    let rows: [(&[_], &[_], &[_], i64, &[_]); 5] = [
+    let rows: [(Pairs, Pairs, Pairs, i64, Pairs); 5] = [
         (&[], &[], &[("kubernetes.io/os", "linux")], 110, &[("cpu", "4"), ("memory", "8Gi")]),
         (
             &[("disk", "ssd"), ("kubernetes.io/os", "linux")],

@@ -12,6 +12,8 @@ fn taint(key: &str, value: &str, effect: &str) -> NodeTaint {
     }
 }
 
+type KeysAndEffects = &'static [(&'static str, &'static str)];
+
 /// Key, operator, value, effect.
 fn pod(tolerations: &[(&str, &str, &str, &str)]) -> Pod {
     let mut pod = Pod::default();
@@ -67,7 +69,7 @@ fn only_no_execute_taints_count_and_none_for_a_static_pod() {
     let mut of_cluster = pod(&[]);
     of_cluster.metadata.annotations.insert("kubernetes.io/config.source", Box::from("api"));
     let both = pod(&[("a", "Exists", "", ""), ("b", "Exists", "", "NoExecute")]);
-    let rows: [(Pod, &[(&str, &str)], bool); 8] = [
+    let rows: [(Pod, KeysAndEffects, bool); 8] = [
         (pod(&[]), &[], true),
         (pod(&[]), &[("a", "NoSchedule"), ("b", "PreferNoSchedule")], true),
         (pod(&[]), &[("a", "NoSchedule"), ("b", "NoExecute")], false),
