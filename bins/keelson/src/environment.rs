@@ -3,6 +3,7 @@
 //! Rule: no other code of this workspace reads an environment variable. (Libraries read two for
 //! themselves: TZ for local time, RUST_BACKTRACE for stacks.)
 
+use apiserver_client::ProxyEnvironment;
 use host_process::service_notification::ServiceEnvironment;
 use std::ffi::OsString;
 
@@ -12,6 +13,8 @@ pub(crate) struct Environment {
     pub(crate) service: ServiceEnvironment,
     /// Host and port of the API server, as a pod finds them.
     pub(crate) cluster_service: Option<(String, String)>,
+    /// `HTTPS_PROXY` and its like.
+    pub(crate) proxies: ProxyEnvironment,
     /// The crash point at which a test lets this process die; without effect in a release build.
     pub(crate) crash_at: Option<String>,
 }
@@ -31,6 +34,7 @@ impl Environment {
             cluster_service: std::env::var("KUBERNETES_SERVICE_HOST")
                 .ok()
                 .zip(std::env::var("KUBERNETES_SERVICE_PORT").ok()),
+            proxies: ProxyEnvironment::from_variables(|name| std::env::var(name).ok()),
             crash_at: std::env::var("KEELSON_CRASH_AT").ok(),
             service: ServiceEnvironment {
                 notify_socket: std::env::var_os("NOTIFY_SOCKET"),

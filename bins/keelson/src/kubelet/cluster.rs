@@ -9,7 +9,9 @@ use super::machine_info::HostMachineInfo;
 use super::pod_settings;
 use crate::config_files;
 use anyhow::{Context, Result, anyhow, ensure};
-use apiserver_client::{ApiClient, ClientOptions, ClusterAccess, RateLimit, parse_kubeconfig};
+use apiserver_client::{
+    ApiClient, ClientOptions, ClusterAccess, ProxyEnvironment, RateLimit, parse_kubeconfig,
+};
 use node_agent::{ClusterDependencies, ClusterEventQueue, ClusterSettings};
 use node_config::flags::KUBERNETES_VERSION;
 use node_config::{KubeletConfiguration, NodeConfig};
@@ -30,8 +32,10 @@ pub(super) fn cluster_dependencies(
     config: &NodeConfig,
     node_name: &str,
     size: &MachineSize,
+    proxies: &ProxyEnvironment,
 ) -> Result<Option<ClusterDependencies>> {
     let Some(access) = access(config)? else { return Ok(None) };
+    let access = access.with_proxy_from(proxies).map_err(|error| anyhow!("{error}"))?;
     let settings = config.settings();
     let api = client(&access, rate(settings.kube_apiqps, settings.kube_api_burst), None)?;
     let lease_duration = seconds(settings.node_lease_duration_seconds);

@@ -188,7 +188,7 @@ async fn agent_dependencies(
     let settings = config.settings();
     let runtime = Arc::new(runtime_client(settings)?);
     let idle_memory = IdleMemory::default();
-    let mut pods = pod_dependencies(config, &runtime, &idle_memory).await?;
+    let mut pods = pod_dependencies(config, &runtime, &idle_memory, &environment.proxies).await?;
     let socket = local_socket_path(Path::new(&config.flags().root_dir)).await;
     let local = Arc::new(AgentSocket::new(socket).with_runtime(runtime.clone()));
     pods.local = Some(Arc::new(IdleEndpoint { local, idle_memory }));

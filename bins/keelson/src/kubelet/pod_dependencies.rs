@@ -12,7 +12,7 @@ use super::port::kubelet_port;
 use crate::doctor::facts;
 use crate::idle_memory::IdleMemory;
 use anyhow::{Context, Result};
-use apiserver_client::NoApiServer;
+use apiserver_client::{NoApiServer, ProxyEnvironment};
 use cri_client::CriClient;
 use host_cgroups::{CgroupManager, CgroupSetup, HostCgroups, KernelLog, KernelLogStart};
 use host_files::{HostPodDirs, HostPullRecords, HostRecords};
@@ -41,6 +41,7 @@ pub(crate) async fn pod_dependencies(
     config: &NodeConfig,
     runtime: &Arc<CriClient>,
     idle_memory: &IdleMemory,
+    proxies: &ProxyEnvironment,
 ) -> Result<PodDependencies> {
     let settings = config.settings();
     let root = Path::new(&config.flags().root_dir);
@@ -64,7 +65,7 @@ pub(crate) async fn pod_dependencies(
         periodic_tasks: Arc::new(idle_memory.clone()),
     };
     let node = node(config).await;
-    let cluster = cluster_dependencies(config, &node.name, &node.machine)?;
+    let cluster = cluster_dependencies(config, &node.name, &node.machine, proxies)?;
     let reviews = cluster.as_ref().map(|cluster| cluster.api.clone());
     let port = kubelet_port(config, &node.name, reviews)?;
     let port = port.map(|port| Arc::new(port) as Arc<dyn KubeletEndpoint>);

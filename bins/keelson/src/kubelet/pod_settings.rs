@@ -66,6 +66,8 @@ pub(super) fn pod_settings(config: &NodeConfig, node: &NodeIdentity) -> Result<P
         room: NodeCapacity {
             name: node.name.clone(),
             labels: labels(config, node),
+            taints: Vec::new(),
+            compares_tolerations: enabled(config, Gate::TaintTolerationComparisonOperators),
             pods: max_pods(settings, &node.machine),
             allocatable,
             waits_for_terminating_pods: false,

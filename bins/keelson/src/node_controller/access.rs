@@ -45,6 +45,7 @@ pub(super) fn main(
             .context("expected --kubeconfig or --master: this process runs in no pod")?,
         ("", _) => Ok(ClusterAccess {
             server: address(false)?,
+            proxy: None,
             trust: Trust::System,
             tls_server_name: None,
             certificate: None,
@@ -66,13 +67,17 @@ pub(super) fn main(
 /// The longest delay until a change of a node or its lease is read.
 const LONGEST_STRIDE: Duration = Duration::from_millis(100);
 
-/// A client with this rate and burst; None for no limit. Heartbeats are read in batches, in a small
-/// part of the grace period of a node.
+/// A client with this rate and burst; None for no limit. It uses the environment's proxy where the
+/// kubeconfig names none. Heartbeats are read in batches, in a small part of the grace period of a
+/// node.
 pub(super) fn client(
     access: ClusterAccess,
     rate: Option<(f32, u32)>,
     monitor_grace: Duration,
+    environment: &Environment,
 ) -> Result<ApiClient> {
+    let access =
+        access.with_proxy_from(&environment.proxies).map_err(|error| anyhow!("{error}"))?;
     let rate = match rate {
         None => None,
         Some((per_second, at_once)) if per_second > 0.0 => {

@@ -63,7 +63,8 @@ async fn serve(
     let connection = &config.connection;
     let access =
         access::main(&connection.kubeconfig, &connection.master, environment, working_directory)?;
-    let client = access::client(access, connection.rate, config.lifecycle.monitor_grace)?;
+    let monitor_grace = config.lifecycle.monitor_grace;
+    let client = access::client(access, connection.rate, monitor_grace, environment)?;
     let settings = controller_config(config)?;
     let clients = clients(&client, &settings);
     let controller = NodeController::new(
@@ -255,7 +256,8 @@ async fn secure_port(
                 None => return Ok(None),
             },
         };
-        let client: ApiClient = access::client(access, Some(REVIEW_RATE), Duration::ZERO)?;
+        let client: ApiClient =
+            access::client(access, Some(REVIEW_RATE), Duration::ZERO, environment)?;
         Ok(Some(Arc::new(client)))
     };
     let authentication =

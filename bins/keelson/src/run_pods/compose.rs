@@ -12,6 +12,7 @@ use crate::idle_memory::IdleMemory;
 use crate::kubelet::pod_dependencies::pod_dependencies;
 use crate::progress_line::{self, ProgressLine};
 use anyhow::{Context, Result};
+use apiserver_client::ProxyEnvironment;
 use container_runtime::{Runtime, RuntimeSettings};
 use cri_client::{CallLimits, CriClient, RuntimeTransport};
 use image_store::{ImageReference, ImageStore, ImportOptions, Limits, Platform};
@@ -169,7 +170,9 @@ pub(super) async fn monitor_pods(
         agent_log: run_mode.agent_log,
         change_lock: Arc::default(),
     };
-    let mut base = pod_dependencies(&config, &client, &IdleMemory::default()).await?;
+    // No API server, so no proxy either.
+    let proxies = ProxyEnvironment::default();
+    let mut base = pod_dependencies(&config, &client, &IdleMemory::default(), &proxies).await?;
     // Pods from the command line are not recreated by a controller.
     base.settings.room.waits_for_terminating_pods = true;
     let parts = PodDependencies {

@@ -5,12 +5,15 @@
 
 use std::path::{Path, PathBuf};
 
+use crate::proxy::ProxyAddress;
 use crate::secret::Secret;
 
 /// What a kubeconfig (or a pod's environment) says about one cluster and one user.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClusterAccess {
     pub server: ServerAddress,
+    /// `None`: the connection is direct.
+    pub proxy: Option<ProxyAddress>,
     pub trust: Trust,
     /// The name that the server's certificate must have, if it is not the host of the address.
     pub tls_server_name: Option<String>,
@@ -72,6 +75,8 @@ pub struct ExecPlugin {
     pub install_hint: String,
     /// The `ExecCredential`'s `spec.cluster`; `None` unless the plugin asks for it.
     pub cluster: Option<serde_json::Value>,
+    /// The `proxy-url` for it, which may hold a password.
+    pub proxy_url: Option<Secret>,
 }
 
 /// The user to impersonate.
@@ -142,9 +147,13 @@ impl ServerAddress {
 
     /// Host and port as URLs write them.
     pub(crate) fn authority(&self) -> String {
-        let Self { host, port, .. } = self;
-        if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
+        join_host_port(&self.host, self.port)
     }
+}
+
+/// Host and port as URLs write them.
+pub(crate) fn join_host_port(host: &str, port: u16) -> String {
+    if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
 }
 
 impl ClusterAccess {
@@ -169,6 +178,7 @@ impl ClusterAccess {
                 port,
                 prefix: String::new(),
             },
+            proxy: None,
             trust: Trust::Authority(Material::File(dir.join("ca.crt"))),
             tls_server_name: None,
             certificate: None,

@@ -172,10 +172,8 @@ impl ApiClient {
     /// If the user agent or the user to impersonate is not a valid header value.
     pub fn new(access: ClusterAccess, options: ClientOptions) -> Result<Self, InvalidHeaderError> {
         let headers = fixed_headers(&access, &options)?;
-        let connections = |batch_interval| {
-            let (server, name) = (access.server.clone(), access.tls_server_name.clone());
-            ConnectionPool::new(server, name, options.pings, batch_interval)
-        };
+        let connections =
+            |batch_interval| ConnectionPool::new(&access, options.pings, batch_interval);
         Ok(Self {
             batched: false,
             deadline: options.deadline,
@@ -374,9 +372,10 @@ impl ApiClient {
                 request: request.description.clone(),
                 cause,
             })?;
-        let slot = timeout_at(until, self.connections().slot(&snapshot))
+        let connections = self.connections();
+        let slot = timeout_at(until, connections.slot(&snapshot))
             .await
-            .unwrap_or_else(|_| Err(TIMED_OUT.to_owned()))
+            .unwrap_or_else(|_| Err(format!("{}: {TIMED_OUT}", connections.route())))
             .map_err(|cause| ClusterApiError::Unreachable {
                 request: request.description.clone(),
                 cause,

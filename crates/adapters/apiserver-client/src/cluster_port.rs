@@ -3,7 +3,7 @@
 //! Rule: one call, one request. A lease is written by a merge patch with the resourceVersion that
 //! it was made from, so a concurrent change is never overwritten. Writes and events go at once,
 //! over the connection that is read in batches: many responses arrive together. Lists, reads and
-//! leader leases, which have a caller waiting, go over another.
+//! leader leases, which have a caller waiting, go over another; so do subresources that are created.
 
 use std::time::Duration;
 
@@ -91,6 +91,19 @@ impl ClusterApi for ApiClient {
         Box::pin(async move {
             let request = ApiRequest::create(object, body, &self.options().field_manager)?;
             self.batched().request_stored(request).await
+        })
+    }
+
+    fn create_subresource<'a>(
+        &'a self,
+        object: &'a ObjectPath,
+        subresource: &'a str,
+        body: Vec<u8>,
+    ) -> ApiFuture<'a, StoredObject> {
+        Box::pin(async move {
+            let manager = &self.options().field_manager;
+            let request = ApiRequest::create_subresource(object, subresource, body, manager)?;
+            self.request_stored(request).await
         })
     }
 

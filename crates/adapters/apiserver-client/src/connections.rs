@@ -16,14 +16,19 @@ use hyper::body::Incoming;
 use hyper::client::conn::{http1, http2};
 use hyper::{Request, Response};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
 
-use crate::access::ServerAddress;
+use crate::access::{ClusterAccess, ServerAddress};
 use crate::batching_socket::BatchingSocket;
 use crate::credentials::CredentialsSnapshot;
+use crate::proxy::ProxyAddress;
+use crate::proxy_tunnel::{ServerStream, open_tunnel};
 
 /// An API server allows 100 streams; beyond this another connection is opened.
 const STREAMS: usize = 64;
@@ -50,6 +55,7 @@ pub struct Pings {
 #[derive(Debug)]
 pub(crate) struct ConnectionPool {
     server: ServerAddress,
+    proxy: Option<ProxyAddress>,
     server_name: Option<String>,
     pings: Pings,
     /// Data that arrives within this time is read together; zero reads it as it arrives.
@@ -106,15 +112,11 @@ pub(crate) struct SendError {
 }
 
 impl ConnectionPool {
-    pub(crate) fn new(
-        server: ServerAddress,
-        server_name: Option<String>,
-        pings: Pings,
-        batch_interval: Duration,
-    ) -> Self {
+    pub(crate) fn new(access: &ClusterAccess, pings: Pings, batch_interval: Duration) -> Self {
         Self {
-            server,
-            server_name,
+            server: access.server.clone(),
+            proxy: access.proxy.clone(),
+            server_name: access.tls_server_name.clone(),
             pings,
             batch_interval,
             open: Mutex::default(),
@@ -134,7 +136,15 @@ impl ConnectionPool {
         // Boxed: rare and large; every request that waits here would otherwise carry its size.
         tokio::time::timeout(CONNECT_WITHIN, Box::pin(self.connect(snapshot)))
             .await
-            .map_err(|_| format!("{}: no connection in 10s", self.server.authority()))?
+            .map_err(|_| format!("{}: no connection in 10s", self.route()))?
+    }
+
+    /// Where the connections lead, for messages.
+    pub(crate) fn route(&self) -> String {
+        match &self.proxy {
+            None => self.server.authority(),
+            Some(proxy) => format!("{} through the proxy {proxy}", self.server.authority()),
+        }
     }
 
     /// Sends no further requests on this connection.
@@ -158,25 +168,39 @@ impl ConnectionPool {
     }
 
     async fn connect(&self, snapshot: &CredentialsSnapshot) -> Result<RequestSlot, String> {
-        let at = self.server.authority();
-        let stream = TcpStream::connect((self.server.host.as_str(), self.server.port))
-            .await
-            .map_err(|error| format!("{at}: {error}"))?;
-        stream.set_nodelay(true).map_err(|error| format!("{at}: {error}"))?;
-        let stream = BatchingSocket::new(stream, self.batch_interval);
-        let stream = stream.map_err(|error| format!("{at}: no timer: {error}"))?;
+        let failed = |error: String| format!("{}: {error}", self.route());
+        let stream = self.connect_socket(snapshot).await.map_err(failed)?;
         let Some(tls) = &snapshot.tls else {
             return self.handshake(stream, false, snapshot.generation).await;
         };
-        let name = self.server_name.clone().unwrap_or_else(|| self.server.host.clone());
-        let name = ServerName::try_from(name)
-            .map_err(|error| format!("{at}: no name for a certificate: {error}"))?;
-        let stream = TlsConnector::from(tls.clone())
-            .connect(name, stream)
-            .await
-            .map_err(|error| format!("{at}: TLS: {error}"))?;
+        let name = self.server_name.as_ref().unwrap_or(&self.server.host);
+        let stream = connect_tls(tls.clone(), name, stream).await.map_err(failed)?;
         let http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
         self.handshake(stream, http2, snapshot.generation).await
+    }
+
+    /// A connection to the server, or a tunnel through the proxy to it.
+    async fn connect_socket(&self, snapshot: &CredentialsSnapshot) -> Result<ServerStream, String> {
+        let at = match &self.proxy {
+            None => (self.server.host.as_str(), self.server.port),
+            Some(proxy) => (proxy.host.as_str(), proxy.port),
+        };
+        let stream = TcpStream::connect(at).await.map_err(|error| error.to_string())?;
+        stream.set_nodelay(true).map_err(|error| error.to_string())?;
+        let stream = BatchingSocket::new(stream, self.batch_interval);
+        let stream = stream.map_err(|error| format!("no timer: {error}"))?;
+        let Some(proxy) = &self.proxy else { return Ok(ServerStream::Plain(stream)) };
+        let mut stream = if proxy.tls {
+            let tls = snapshot.tls.as_ref().ok_or("no TLS settings for the proxy")?;
+            let mut tls = ClientConfig::clone(tls);
+            tls.alpn_protocols = vec![b"http/1.1".to_vec()];
+            let stream = connect_tls(Arc::new(tls), &proxy.host, stream).await;
+            ServerStream::Tls(Box::new(stream.map_err(|error| format!("to the proxy: {error}"))?))
+        } else {
+            ServerStream::Plain(stream)
+        };
+        open_tunnel(&mut stream, proxy, &self.server.authority()).await?;
+        Ok(stream)
     }
 
     async fn handshake<S>(
@@ -186,9 +210,9 @@ impl ConnectionPool {
         generation: u64,
     ) -> Result<RequestSlot, String>
     where
-        S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Send + Unpin + 'static,
+        S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
     {
-        let failed = |error: hyper::Error| format!("{}: {error}", self.server.authority());
+        let failed = |error: hyper::Error| format!("{}: {error}", self.route());
         let stream = TokioIo::new(stream);
         if http2 {
             let (sender, mut connection) = http2::Builder::new(TokioExecutor::new())
@@ -242,6 +266,20 @@ impl ConnectionPool {
         open.entries.push(entry);
         slot
     }
+}
+
+async fn connect_tls<S>(
+    config: Arc<ClientConfig>,
+    name: &str,
+    stream: S,
+) -> Result<TlsStream<S>, String>
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+{
+    let name = ServerName::try_from(name.to_owned())
+        .map_err(|error| format!("no name for a certificate: {error}"))?;
+    let connected = TlsConnector::from(config).connect(name, stream).await;
+    connected.map_err(|error| format!("TLS: {error}"))
 }
 
 impl PooledConnection {

@@ -86,6 +86,9 @@ fn plugin_input(plugin: &ExecPlugin, authority: Option<&Secret>) -> String {
     let mut spec = serde_json::json!({"interactive": false});
     if let Some(cluster) = &plugin.cluster {
         spec["cluster"] = cluster.clone();
+        if let Some(url) = &plugin.proxy_url {
+            spec["cluster"]["proxy-url"] = String::from_utf8_lossy(url.reveal()).into();
+        }
         let data = "certificate-authority-data";
         if let (Some(authority), None) = (authority, cluster.get(data)) {
             let engine = base64::engine::general_purpose::STANDARD;

@@ -1,8 +1,8 @@
 //! Parses a kubeconfig: bytes in, one [`ClusterAccess`] out.
 //!
 //! Rule: pure. An error names file, line, field and what was expected, never a value, since any
-//! value here may be a secret. An unsupported field that affects identity or trust (proxies,
-//! passwords, auth providers) is an error. Reads one file; does not merge several.
+//! value here may be a secret. An unsupported field that affects identity or trust (unknown
+//! proxies, passwords, auth providers) is an error. Reads one file; does not merge several.
 //!
 //! upstream: client-go tools/clientcmd
 
@@ -18,6 +18,7 @@ use crate::access::{
     ClientCertificate, ClusterAccess, ExecPlugin, Impersonation, Material, ServerAddress,
     TokenSource, Trust,
 };
+use crate::proxy::ProxyAddress;
 use crate::secret::Secret;
 
 mod fields;
@@ -82,8 +83,10 @@ pub fn parse_kubeconfig(
         None => None,
     };
     let has_tls_material = certificate.is_some() || trust != Trust::System;
+    let server = read_server(&cluster, has_tls_material)?;
     let mut access = ClusterAccess {
-        server: read_server(&cluster, has_tls_material)?,
+        proxy: read_proxy(&cluster, &server)?,
+        server,
         trust,
         tls_server_name: cluster.text("tls-server-name")?,
         certificate,
@@ -108,8 +111,20 @@ fn read_server(
         .map_err(|error| cluster.invalid("server", &error.to_string()))
 }
 
+fn read_proxy(
+    cluster: &KubeconfigFields<'_>,
+    server: &ServerAddress,
+) -> Result<Option<ProxyAddress>, KubeconfigError> {
+    let Some(text) = cluster.text("proxy-url")? else { return Ok(None) };
+    let proxy = if text.contains("://") {
+        ProxyAddress::parse(&text).and_then(|proxy| proxy.usable_to(server))
+    } else {
+        Err("expected http://HOST:PORT or https://HOST:PORT".to_owned())
+    };
+    proxy.map_err(|message| cluster.invalid("proxy-url", &message))
+}
+
 fn read_trust(cluster: &KubeconfigFields<'_>, dir: &Path) -> Result<Trust, KubeconfigError> {
-    cluster.reject("proxy-url", "a proxy to the API server is not supported")?;
     let authority = read_material(cluster, "certificate-authority", dir)?;
     match (cluster.flag("insecure-skip-tls-verify")?, authority) {
         (true, Some(_)) => {
@@ -190,9 +205,9 @@ fn read_exec(
         let value = entry.text("value")?.unwrap_or_default();
         environment.push((entry.required("name")?, Secret::new(value)));
     }
-    let cluster = match exec.flag("provideClusterInfo")? {
-        true => Some(cluster_info(cluster)?),
-        false => None,
+    let (cluster, proxy_url) = match exec.flag("provideClusterInfo")? {
+        true => (Some(cluster_info(cluster)?), cluster.text("proxy-url")?.map(Secret::new)),
+        false => (None, None),
     };
     Ok(Some(ExecPlugin {
         api_version,
@@ -201,6 +216,7 @@ fn read_exec(
         environment,
         install_hint: exec.text("installHint")?.unwrap_or_default(),
         cluster,
+        proxy_url,
     }))
 }
 

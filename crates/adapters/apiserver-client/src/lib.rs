@@ -4,10 +4,11 @@
 //! to write. Unknown fields are never lost, since only patches are sent. Tokens and keys do not
 //! appear in debug output, messages or logs.
 //!
-//! - [`kubeconfig`], [`access`]: where the API server is and which identity to use; pure.
+//! - [`kubeconfig`], [`access`], `proxy`: where the API server is, how it is reached and which
+//!   identity to use; pure.
 //! - `request`, `request_error`, `event_splitter`, `watch_line`, `protobuf`, `watch_progress`, `back_off`,
 //!   `token_bucket`, `event_body`: requests and the meaning of responses; pure.
-//! - `credentials`, `exec_plugin`, `tls`, `connections`, [`client`], [`watch`]: the transport.
+//! - `credentials`, `exec_plugin`, `tls`, `connections`, `proxy_tunnel`, [`client`], [`watch`]: the transport.
 //! - `cluster_port`: the port that the rest of the project uses; `no_api_server`: its stand-in on a
 //!   node without an API server.
 
@@ -24,6 +25,8 @@ mod exec_plugin;
 pub mod kubeconfig;
 mod no_api_server;
 mod protobuf;
+mod proxy;
+mod proxy_tunnel;
 mod request;
 mod request_error;
 mod secret;
@@ -38,6 +41,7 @@ pub use client::{ApiClient, ClientOptions, CredentialsError, InvalidHeaderError}
 pub use kubeconfig::{KubeconfigError, parse_kubeconfig};
 pub use no_api_server::NoApiServer;
 pub use protobuf::WatchedObject;
+pub use proxy::{ProxyAddress, ProxyEnvironment};
 pub use secret::Secret;
 pub use token_bucket::RateLimit;
 pub use watch::Watch;

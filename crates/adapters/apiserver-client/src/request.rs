@@ -50,6 +50,16 @@ impl ApiRequest {
         Ok(request.query("fieldManager", manager))
     }
 
+    pub(crate) fn create_subresource(
+        object: &ObjectPath,
+        subresource: &str,
+        body: Vec<u8>,
+        manager: &str,
+    ) -> Result<Self, ClusterApiError> {
+        let request = Self::on(Method::POST, object, Some(subresource))?;
+        Ok(Self { body, ..request }.query("fieldManager", manager))
+    }
+
     pub(crate) fn patch(
         object: &ObjectPath,
         patch: Patch,

@@ -2,6 +2,7 @@
 //! that are late, cut off, endless, invalid or too large.
 
 mod peer;
+mod proxies;
 mod requests;
 mod rotation;
 mod watches;

@@ -1,4 +1,4 @@
-//! Whether a pod may run on this node: resources, labels, ports, operating system.
+//! Whether a pod may run on this node: resources, labels, taints, ports, operating system.
 //!
 //! Rules: the checks run in the reference's order and the first that fails gives reason and
 //! message, with its texts. A critical pod is not rejected for lack of resources where less
@@ -11,15 +11,18 @@ use std::collections::BTreeMap;
 
 use pod_model::pod::Pod;
 use pod_model::pod::spec::OsName;
+use ports::cluster_objects::NodeTaint;
 
 mod affinity;
 mod declared_features;
 mod host_ports;
 mod node_capacity;
 mod node_support;
+mod own_node;
 mod preemption;
 mod present_pods;
 mod sysctls;
+mod taints;
 #[cfg(test)]
 mod tests;
 
@@ -38,6 +41,9 @@ const THIS_OS: &str = "linux";
 pub struct NodeCapacity {
     pub name: String,
     pub labels: BTreeMap<String, String>,
+    pub taints: Vec<NodeTaint>,
+    /// The gate `TaintTolerationComparisonOperators`.
+    pub compares_tolerations: bool,
     /// `maxPods`.
     pub pods: i64,
     /// By resource name. A plugin's resource that is missing here is not checked; any other missing
@@ -130,6 +136,9 @@ fn failed_predicate(
     }
     if host_ports::conflict(pod, others) {
         return Some(("NodePorts", "node(s) didn't have free ports for the requested pod ports"));
+    }
+    if !taints::tolerates_all(pod, &node_capacity.taints, node_capacity.compares_tolerations) {
+        return Some(("TaintToleration", "node(s) had taints that the pod didn't tolerate"));
     }
     None
 }

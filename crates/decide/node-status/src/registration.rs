@@ -44,6 +44,14 @@ pub fn initial_node(
     facts: &NodeStatusInputs,
     now: ApiTime,
 ) -> (NodeObject, Vec<NodeStatusEvent>, Vec<String>) {
+    let mut node = node_without_status(settings);
+    let mut memory = UpdateState { unschedulable: settings.unschedulable, ..Default::default() };
+    let (events, errors) = fill(&mut node, settings, facts, &mut memory, now);
+    (node, events, errors)
+}
+
+/// The part of it that the configuration alone decides.
+pub fn node_without_status(settings: &NodeSettings) -> NodeObject {
     let mut node = NodeObject::default();
     node.metadata.name.clone_from(&settings.node_name);
     let architecture = settings.architecture.as_str();
@@ -69,9 +77,7 @@ pub fn initial_node(
     if settings.external_cloud_provider {
         node.spec.taints.push(taint(UNINITIALIZED_TAINT, "true"));
     }
-    let mut memory = UpdateState { unschedulable: settings.unschedulable, ..Default::default() };
-    let (events, errors) = fill(&mut node, settings, facts, &mut memory, now);
-    (node, events, errors)
+    node
 }
 
 fn has_taint(node: &NodeObject, key: &str) -> bool {

@@ -28,6 +28,7 @@ impl Resource {
     pub const NODES: Self = Self { group: "", version: "v1", plural: "nodes" };
     pub const PODS: Self = Self { group: "", version: "v1", plural: "pods" };
     pub const EVENTS: Self = Self { group: "", version: "v1", plural: "events" };
+    pub const SERVICE_ACCOUNTS: Self = Self { group: "", version: "v1", plural: "serviceaccounts" };
     pub const LEASES: Self = Self { group: "coordination.k8s.io", version: "v1", plural: "leases" };
 }
 
@@ -51,6 +52,10 @@ impl ObjectPath {
 
     pub fn pod(namespace: &str, name: &str) -> Self {
         Self::namespaced(Resource::PODS, namespace, name)
+    }
+
+    pub fn service_account(namespace: &str, name: &str) -> Self {
+        Self::namespaced(Resource::SERVICE_ACCOUNTS, namespace, name)
     }
 
     pub fn lease(namespace: &str, name: &str) -> Self {
@@ -246,6 +251,14 @@ pub trait ClusterApi: Send + Sync {
     fn read<'a>(&'a self, object: &'a ObjectPath) -> ApiFuture<'a, StoredObject>;
     /// Creates an object; the body is its JSON, whose name and namespace must be those of the path.
     fn create<'a>(&'a self, object: &'a ObjectPath, body: Vec<u8>) -> ApiFuture<'a, StoredObject>;
+    /// Creates a subresource of an object: a pod's `binding` or `eviction`, a service account's
+    /// `token`. The result is what the API server answers: an object of that kind, or a status.
+    fn create_subresource<'a>(
+        &'a self,
+        object: &'a ObjectPath,
+        subresource: &'a str,
+        body: Vec<u8>,
+    ) -> ApiFuture<'a, StoredObject>;
     fn patch<'a>(&'a self, object: &'a ObjectPath, patch: Patch) -> ApiFuture<'a, StoredObject>;
     /// An object with a grace period or finalizers is still there afterwards, marked as deleted.
     fn delete<'a>(&'a self, object: &'a ObjectPath, deletion: Deletion) -> ApiFuture<'a, ()>;

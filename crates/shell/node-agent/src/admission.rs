@@ -2,7 +2,8 @@
 //!
 //! Rules: a pod that an earlier agent started is admitted again, whatever has changed since. A new
 //! pod is judged with all pods that are here and have not ended; while it waits for resources it is
-//! judged again whenever one of them ends. A decision holds until the pod is gone. A critical pod
+//! judged again whenever one of them ends. A decision holds until the pod is gone, whatever changes
+//! of the node: a changed Node object counts for later pods. A critical pod
 //! that preempts others waits until none of their containers runs, or until a deadline; its victims
 //! release their resources as soon as they are chosen.
 
@@ -10,6 +11,7 @@ use crate::metrics::{Metrics, names};
 use node_policy::admission::{
     AdmissionDecision, NodeCapacity, NodeSupport, PresentPods, admit_beside, lacking,
 };
+use node_status::NodeObject;
 use pod_lifecycle::Admission;
 use pod_model::pod::Pod;
 use std::collections::{BTreeMap, BTreeSet};
@@ -54,7 +56,10 @@ impl AdmissionRecord {
 
 #[derive(Clone)]
 pub(crate) struct Admissions {
-    room: Arc<NodeCapacity>,
+    /// As this machine would report it.
+    own_capacity: Arc<NodeCapacity>,
+    /// With what the Node object says, once there is one.
+    capacity: Arc<watch::Sender<Arc<NodeCapacity>>>,
     abilities: Arc<NodeSupport>,
     metrics: Metrics,
     known: Arc<Mutex<BTreeMap<String, AdmissionRecord>>>,
@@ -64,15 +69,33 @@ pub(crate) struct Admissions {
 
 impl Admissions {
     /// What the runtime supports of `abilities` is passed with each pod.
-    pub(crate) fn new(room: NodeCapacity, abilities: NodeSupport, metrics: Metrics) -> Self {
+    pub(crate) fn new(capacity: NodeCapacity, abilities: NodeSupport, metrics: Metrics) -> Self {
         let changes = Arc::new(watch::Sender::new(0));
+        let own_capacity = Arc::new(capacity);
         Self {
-            room: Arc::new(room),
+            capacity: Arc::new(watch::Sender::new(own_capacity.clone())),
+            own_capacity,
             abilities: Arc::new(abilities),
             metrics,
             known: Arc::default(),
             changes,
         }
+    }
+
+    /// Pods are judged by this Node object from now on; earlier decisions hold.
+    pub(crate) fn set_node(&self, node: &NodeObject) {
+        let next = self.own_capacity.with_node(node);
+        self.capacity.send_if_modified(|known| {
+            let changed = **known != next;
+            if changed {
+                *known = Arc::new(next);
+            }
+            changed
+        });
+    }
+
+    fn capacity(&self) -> Arc<NodeCapacity> {
+        self.capacity.borrow().clone()
     }
 
     fn known(&self) -> MutexGuard<'_, BTreeMap<String, AdmissionRecord>> {
@@ -101,7 +124,8 @@ impl Admissions {
             present.staying.iter().chain(&present.terminating).copied().collect();
         let abilities = NodeSupport { strict_supplemental_groups, ..(*self.abilities).clone() };
         let mut waits_for_room = None;
-        let (admission, victims) = match admit_beside(pod, &self.room, &abilities, &present) {
+        let capacity = self.capacity();
+        let (admission, victims) = match admit_beside(pod, &capacity, &abilities, &present) {
             _ if was_admitted => (Admission::Admitted, Vec::new()),
             AdmissionDecision::Admitted => (Admission::Admitted, Vec::new()),
             AdmissionDecision::AdmittedAfterTermination(_) => {
@@ -109,7 +133,7 @@ impl Admissions {
                 (Admission::WaitingForPreemption(pod_names(&present.terminating)), Vec::new())
             }
             AdmissionDecision::AdmittedByPreemption(victims) => {
-                let signal = lacking(pod, &self.room, &others).unwrap_or_default();
+                let signal = lacking(pod, &capacity, &others).unwrap_or_default();
                 for _ in &victims {
                     self.metrics.count(&names::PREEMPTIONS, &[&signal]);
                 }
@@ -180,7 +204,7 @@ impl Admissions {
             let abilities = NodeSupport { strict_supplemental_groups, ..(*self.abilities).clone() };
             let present = present(known, order);
             let Some(pod) = known.get(&uid).map(|decided| decided.pod.clone()) else { continue };
-            let verdict = admit_beside(&pod, &self.room, &abilities, &present);
+            let verdict = admit_beside(&pod, &self.capacity(), &abilities, &present);
             let terminating = pod_names(&present.terminating);
             let Some(decided) = known.get_mut(&uid) else { continue };
             let (reason, message) = match verdict {

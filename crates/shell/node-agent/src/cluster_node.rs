@@ -13,7 +13,9 @@ mod status;
 
 pub use event_recorder::ClusterEventQueue;
 
+use crate::admission::Admissions;
 use crate::clock::AgentClock;
+use crate::observed::ObservedPods;
 use crate::pods::{NodeState, PodPorts};
 use crate::runtime_watch::RuntimeView;
 use crate::status_store::StatusStore;
@@ -71,6 +73,8 @@ struct ClusterNode {
     facts: FactsReader,
     /// The Node as the API server has it; None while there is none.
     node_object: watch::Sender<Option<Arc<NodeObject>>>,
+    /// What admission knows of the node comes from its object.
+    admissions: Admissions,
 }
 
 impl ClusterNode {
@@ -119,6 +123,8 @@ pub(crate) struct ClusterNodeInputs {
     pub(crate) ports: PodPorts,
     pub(crate) runtime_view: watch::Receiver<RuntimeView>,
     pub(crate) node_state: watch::Receiver<NodeState>,
+    pub(crate) observed: ObservedPods,
+    pub(crate) admissions: Admissions,
 }
 
 /// Starts the tasks of a node of a cluster.
@@ -127,12 +133,27 @@ pub(crate) fn start(
     dependencies: ClusterDependencies,
     inputs: ClusterNodeInputs,
 ) {
-    let ClusterNodeInputs { clock, status_store, ports, runtime_view, node_state } = inputs;
+    let ClusterNodeInputs {
+        clock,
+        status_store,
+        ports,
+        runtime_view,
+        node_state,
+        observed,
+        admissions,
+    } = inputs;
     let machine = dependencies.machine.clone();
-    let facts = FactsReader::new(machine, ports.clone(), runtime_view, node_state);
+    let facts = FactsReader::new(machine, ports.clone(), runtime_view, node_state, observed);
     let (node_object, _) = watch::channel(None);
-    let node =
-        Arc::new(ClusterNode { dependencies, clock, status_store, ports, facts, node_object });
+    let node = Arc::new(ClusterNode {
+        dependencies,
+        clock,
+        status_store,
+        ports,
+        facts,
+        node_object,
+        admissions,
+    });
     node.record(&[NodeStatusEvent {
         warning: false,
         reason: "Starting",

@@ -9,6 +9,7 @@
 
 mod build;
 mod failed_sync;
+mod listing_health;
 mod relist;
 mod relist_loop;
 mod starting;
@@ -24,6 +25,7 @@ use ports::PodRuntime;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::{Notify, watch};
+use tokio::time::Instant;
 
 /// A pod that the runtime has something of.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -53,7 +55,7 @@ struct ObservedPodsInner {
     messages: TerminationMessages,
     clock: AgentClock,
     status_store: StatusStore,
-    /// Notified when the runtime answers again.
+    /// Has the runtime's status checked at once: its event stream was lost, or it answers again.
     is_back: Arc<Notify>,
     pods: Mutex<HashMap<String, watch::Sender<Observation>>>,
     wanted: Mutex<RequestedRelists>,
@@ -64,6 +66,8 @@ struct ObservedPodsInner {
     inventory: watch::Sender<Option<Arc<Inventory>>>,
     /// Why the runtime cannot be listed now.
     list_error: watch::Sender<Option<String>>,
+    /// Since when a listing is due; None if the last one succeeded.
+    unlisted_since: Mutex<Option<Instant>>,
 }
 
 #[derive(Debug, Default)]
@@ -92,6 +96,7 @@ impl ObservedPods {
             starting: Mutex::default(),
             inventory: watch::Sender::new(None),
             list_error: watch::Sender::new(None),
+            unlisted_since: Mutex::default(),
         };
         Self { shared: Arc::new(shared) }
     }

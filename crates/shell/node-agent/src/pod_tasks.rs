@@ -26,6 +26,8 @@ use crate::user_namespaces::UserNamespaceAllocator;
 use crate::{
     cgroup_tree, garbage, images, log_rotation, node_checks, node_state, oom_counts, oom_kills,
 };
+use node_policy::admission::NodeCapacity;
+use node_status::registration::node_without_status;
 use pod_manifest::static_pod::SourceKind;
 use ports::pod_host::{OomKillLog, PodCgroups};
 use ports::pod_sources::ManifestSource;
@@ -148,7 +150,7 @@ pub(crate) fn start(tree: &mut TaskTree, dependencies: PodDependencies, inputs: 
         images: puller,
         probes: probes.clone(),
         admissions: Admissions::new(
-            settings.room.clone(),
+            initial_capacity(&settings, cluster.as_ref()),
             settings.abilities.clone(),
             status_store.metrics().clone(),
         ),
@@ -219,8 +221,19 @@ fn start_cluster_node(
         ports: context.ports.clone(),
         runtime_view: runtime_view.clone(),
         node_state: context.node.clone(),
+        observed: context.observed.clone(),
+        admissions: context.admissions.clone(),
     };
     cluster_node::start(tree, cluster, inputs);
+}
+
+/// What admission knows of the node before its Node object has come: as it would be registered.
+fn initial_capacity(settings: &PodSettings, cluster: Option<&ClusterDependencies>) -> NodeCapacity {
+    let of_machine = &settings.room;
+    cluster.map_or_else(
+        || of_machine.clone(),
+        |cluster| of_machine.with_node(&node_without_status(&cluster.settings.node)),
+    )
 }
 
 /// Starts the local socket and the authenticated port, if they are configured.

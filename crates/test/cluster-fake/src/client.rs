@@ -18,6 +18,7 @@ use crate::cluster::{ApiVerb, FakeCluster, LoggedRequest, named};
 use crate::faults::ClientFaultSwitch;
 use crate::feed::FakeFeed;
 use crate::patching::{merge, strategic_merge};
+use crate::subresources::create_subresource;
 
 /// One client. Clones are the same.
 #[derive(Clone, Debug)]
@@ -169,7 +170,7 @@ fn stored(object: &Value) -> StoredObject {
     }
 }
 
-fn refused(path: &ObjectPath, message: &str) -> ClusterApiError {
+pub(crate) fn refused(path: &ObjectPath, message: &str) -> ClusterApiError {
     ClusterApiError::Refused {
         request: named(path),
         status: 422,
@@ -256,6 +257,21 @@ impl ClusterApi for FakeClient {
                 move |cluster: &FakeCluster| cluster.create(&path, body)
             };
             Ok(stored(&self.write(ApiVerb::Create, object, Some(body), create).await?))
+        })
+    }
+
+    fn create_subresource<'a>(
+        &'a self,
+        object: &'a ObjectPath,
+        subresource: &'a str,
+        body: Vec<u8>,
+    ) -> ApiFuture<'a, StoredObject> {
+        Box::pin(async move {
+            let body = parse(object, &body)?;
+            let (path, name, content) = (object.clone(), subresource.to_owned(), body.clone());
+            let act =
+                move |cluster: &FakeCluster| create_subresource(cluster, &path, &name, content);
+            Ok(stored(&self.write(ApiVerb::Create, object, Some(body), act).await?))
         })
     }
 

@@ -14,6 +14,7 @@ mod faults;
 mod feed;
 mod hollow;
 mod patching;
+mod subresources;
 
 pub use client::FakeClient;
 pub use cluster::{ApiVerb, FakeCluster, LoggedRequest};

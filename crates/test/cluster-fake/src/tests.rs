@@ -113,3 +113,37 @@ async fn injected_faults_hit_every_nth_write() {
     assert!(!write(4).await);
     assert_eq!(cluster.get(&path).expect("there")["spec"]["x"], 4, "it happened all the same");
 }
+
+#[tokio::test(start_paused = true)]
+async fn pods_are_bound_once_and_evicted_and_tokens_name_their_account() {
+    let cluster = cluster();
+    let client = cluster.client("one");
+    let pod = ObjectPath::pod("default", "web");
+    let create = async |path: &ObjectPath, subresource: &str, body: Value| {
+        client.create_subresource(path, subresource, body.to_string().into_bytes()).await
+    };
+    let binding = json!({"target": {"kind": "Node", "name": "a"}});
+    let absent = create(&pod, "binding", binding.clone()).await;
+    assert!(matches!(absent, Err(ClusterApiError::NotFound { .. })), "{absent:?}");
+    cluster.put(&pod, json!({"spec": {}}));
+    create(&pod, "binding", binding.clone()).await.expect("bound");
+    assert_eq!(cluster.get(&pod).expect("there")["spec"]["nodeName"], "a");
+    let again = create(&pod, "binding", binding).await;
+    assert!(matches!(again, Err(ClusterApiError::Conflict { .. })), "{again:?}");
+    let other = json!({"deleteOptions": {"preconditions": {"uid": "other"}}});
+    let refused = create(&pod, "eviction", other).await;
+    assert!(matches!(refused, Err(ClusterApiError::Conflict { .. })), "{refused:?}");
+    create(&pod, "eviction", json!({})).await.expect("evicted");
+    assert!(cluster.get(&pod).expect("marked")["metadata"]["deletionTimestamp"].is_string());
+    create(&pod, "eviction", json!({"deleteOptions": {"gracePeriodSeconds": 0}}))
+        .await
+        .expect("evicted");
+    assert_eq!(cluster.get(&pod), None);
+    let account = ObjectPath::service_account("default", "builder");
+    let uid = cluster.put(&account, json!({}));
+    let token = create(&account, "token", json!({"spec": {"expirationSeconds": 600}})).await;
+    let token: Value = serde_json::from_slice(&token.expect("a token").json).expect("JSON");
+    assert_eq!(token["status"]["token"], format!("token of default/builder {uid}"));
+    let unknown = create(&account, "binding", json!({})).await;
+    assert!(matches!(unknown, Err(ClusterApiError::Refused { .. })), "{unknown:?}");
+}

@@ -14,6 +14,7 @@ fn plugin(script: &str) -> ExecPlugin {
         environment: vec![("GIVEN".to_owned(), Secret::new("hunter2"))],
         install_hint: "install it".to_owned(),
         cluster: Some(serde_json::json!({"server": "https://x"})),
+        proxy_url: Some(Secret::new("http://me:pw@p")),
     }
 }
 
@@ -42,6 +43,7 @@ async fn a_plugin_gets_the_cluster_info_and_returns_a_token() {
     let script = format!(
         r#"[ "$GIVEN" = hunter2 ] || exit 3
         case "$KUBERNETES_EXEC_INFO" in *'"certificate-authority-data":"Q0E="'*) ;; *) exit 4;; esac
+        case "$KUBERNETES_EXEC_INFO" in *'"proxy-url":"http://me:pw@p"'*) ;; *) exit 5;; esac
         echo '{{"apiVersion":"{V1}","kind":"ExecCredential","status":{{"token":"t"}}}}'"#
     );
     let credential = run_plugin(plugin(&script), Some(Secret::new("CA"))).await.expect("an answer");

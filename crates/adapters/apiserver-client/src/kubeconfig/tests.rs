@@ -58,6 +58,15 @@ fn tokens_trust_and_server_names_are_read() {
 }
 
 #[test]
+fn a_proxy_url_is_parsed() {
+    let access = parse(&with("proxy-url: 'https://me:pw@p:3128/'", "")).expect("a good file");
+    assert_eq!(access.proxy.map(|proxy| proxy.to_string()).as_deref(), Some("https://p:3128"));
+    assert_eq!(parse(&with("proxy-url: ''", "")).expect("a good file").proxy, None);
+    let plain = with("proxy-url: 'https://p'", "").replace("https://api", "http://api");
+    assert!(message(&plain).contains("an https proxy needs an https API server"));
+}
+
+#[test]
 fn exec_plugins_are_parsed() {
     let user = "exec: {apiVersion: client.authentication.k8s.io/v1, command: ./bin/p, \
                 args: [a, b], env: [{name: K, value: V}], provideClusterInfo: true, \
@@ -95,7 +104,10 @@ fn mistakes_name_file_line_and_field() {
     let table = [
         ("server: ''", "", "clusters[0].cluster.server: is needed"),
         ("server: 'ftp://x'", "", "expected https://HOST:PORT"),
-        ("proxy-url: http://p", "", "proxy"),
+        ("proxy-url: p:3128", "", "clusters[0].cluster.proxy-url: expected http://HOST:PORT"),
+        ("proxy-url: socks5://p", "", "clusters[0].cluster.proxy-url: SOCKS proxies"),
+        ("proxy-url: 'http://p:x'", "", "clusters[0].cluster.proxy-url: expected a port"),
+        ("proxy-url: [http://p]", "", "clusters[0].cluster.proxy-url: expected text"),
         ("certificate-authority-data: '%'", "", "certificate-authority-data: expected base64"),
         ("certificate-authority: x, insecure-skip-tls-verify: true", "", "cannot be true"),
         ("", "client-certificate: x", "users[0].user.client-key: a certificate needs its key"),
@@ -130,6 +142,12 @@ fn secrets_appear_neither_in_errors_nor_in_debug_output() {
             "{error_text}"
         );
     }
+    let error_text = message(&with("proxy-url: 'socks5://me:hunter2@p'", ""));
+    assert!(!error_text.contains("hunter2"), "{error_text}");
+    let exec = "exec: {apiVersion: client.authentication.k8s.io/v1, command: p, \
+                provideClusterInfo: true}";
+    let access = parse(&with("proxy-url: 'http://me:hunter2@p'", exec)).expect("a good file");
+    assert!(!format!("{access:?}").contains("hunter2"));
     let access = parse(&with("", "token: hunter2")).expect("a good file");
     assert!(!format!("{access:?}").contains("hunter2"));
     let broken = format!("{}\n  hunter2: : [", with("", ""));

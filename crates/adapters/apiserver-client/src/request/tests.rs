@@ -25,6 +25,21 @@ fn requests_have_the_expected_paths_and_queries() {
             "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases?fieldManager=me",
         ),
         (
+            ApiRequest::create_subresource(&ObjectPath::pod("a", "b"), "eviction", vec![], "me"),
+            "POST",
+            "/api/v1/namespaces/a/pods/b/eviction?fieldManager=me",
+        ),
+        (
+            ApiRequest::create_subresource(
+                &ObjectPath::service_account("a", "default"),
+                "token",
+                vec![],
+                "me",
+            ),
+            "POST",
+            "/api/v1/namespaces/a/serviceaccounts/default/token?fieldManager=me",
+        ),
+        (
             ApiRequest::patch(&node, patch(PatchKind::StrategicMerge, Some("status")), "me"),
             "PATCH",
             "/api/v1/nodes/worker-1/status?fieldManager=me",
@@ -78,6 +93,9 @@ fn a_name_cannot_escape_its_path_segment() {
     for (namespace, name) in [("default", ".."), ("default", "."), ("default", ""), ("..", "x")] {
         let refused = ApiRequest::delete(&ObjectPath::pod(namespace, name), &Deletion::default());
         assert!(matches!(refused, Err(ClusterApiError::Refused { .. })), "{namespace}/{name}");
+        let path = ObjectPath::pod("default", "x");
+        let refused = ApiRequest::create_subresource(&path, name, vec![], "me");
+        assert_eq!(refused.is_err(), name != "x", "{name}");
     }
 }
 

@@ -162,6 +162,7 @@ impl ScriptedApiServer {
                 port: self.address.port(),
                 prefix: String::new(),
             },
+            proxy: None,
             trust: Trust::System,
             tls_server_name: None,
             certificate: None,

@@ -44,6 +44,51 @@ async fn an_object_is_read_and_patched() {
 }
 
 #[tokio::test]
+async fn subresources_are_created_and_patched() {
+    let status = r#"{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Success"}"#;
+    let token = r#"{"kind":"TokenRequest","metadata":{"name":"s"},"status":{"token":"hunter2"}}"#;
+    let busy = r#"{"kind":"Status","reason":"TooManyRequests","message":"a budget",
+        "details":{"retryAfterSeconds":60}}"#;
+    let peer = ScriptedApiServer::plain(move |_, request| match request.target.as_str() {
+        "/api/v1/namespaces/x/serviceaccounts/s/token?fieldManager=keelson" => json(201, token),
+        "/api/v1/namespaces/x/pods/guarded/eviction?fieldManager=keelson" => json(429, busy),
+        _ => json(201, status),
+    })
+    .await;
+    let client: Box<dyn ClusterApi> = Box::new(peer.client());
+    let body = || b"{}".to_vec();
+    let pod = ObjectPath::pod("x", "p");
+    for subresource in ["binding", "eviction"] {
+        let stored = client.create_subresource(&pod, subresource, body()).await.expect("a status");
+        assert_eq!((stored.uid.as_str(), stored.json.as_slice()), ("", status.as_bytes()));
+    }
+    let guarded = ObjectPath::pod("x", "guarded");
+    let error = client.create_subresource(&guarded, "eviction", body()).await.expect_err("guarded");
+    let retry_after = Duration::from_secs(60);
+    let request = "POST pods/x/guarded/eviction".to_owned();
+    assert_eq!(error, ClusterApiError::Throttled { request, retry_after });
+    let account = ObjectPath::service_account("x", "s");
+    let stored = client.create_subresource(&account, "token", body()).await.expect("a token");
+    assert_eq!(stored.json, token.as_bytes());
+    assert!(!format!("{stored:?}").contains("hunter2"));
+    client.patch(&pod, Patch { subresource: Some("status".into()), ..patch() }).await.expect("pod");
+    let sent: Vec<_> = peer
+        .requests()
+        .into_iter()
+        .map(|sent| (sent.method, sent.target, sent.content_type))
+        .collect();
+    let of = |method: &str, subresource: &str, content_type: &str| {
+        let target = format!("/api/v1/namespaces/x/pods/{subresource}?fieldManager=keelson");
+        (method.to_owned(), target, content_type.to_owned())
+    };
+    assert_eq!(sent[0], of("POST", "p/binding", "application/json"));
+    assert_eq!(sent[1], of("POST", "p/eviction", "application/json"));
+    assert_eq!(sent[2], of("POST", "guarded/eviction", "application/json"));
+    assert_eq!(sent[4], of("PATCH", "p/status", "application/merge-patch+json"));
+    assert_eq!(sent.len(), 5);
+}
+
+#[tokio::test]
 async fn too_many_requests_are_sent_again_after_the_pause_if_it_fits() {
     let busy = || json(429, "").header("retry-after", "1");
     let peer =
@@ -290,6 +335,7 @@ async fn a_credential_plugin_may_outlast_the_request_that_started_it() {
         environment: Vec::new(),
         install_hint: String::new(),
         cluster: None,
+        proxy_url: None,
     });
     let mut options = options();
     options.deadline = Duration::from_secs(3);

@@ -27,10 +27,10 @@ use crate::watch::Watch;
 
 const NODE: &str = r#"{"metadata":{"name":"n","uid":"u","resourceVersion":"7"}}"#;
 
-struct TestCertificateAuthority(CertifiedIssuer<'static, KeyPair>);
+pub(super) struct TestCertificateAuthority(CertifiedIssuer<'static, KeyPair>);
 
 impl TestCertificateAuthority {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         let mut parameters = CertificateParams::default();
         parameters.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         let key = KeyPair::generate().expect("a key");
@@ -45,7 +45,7 @@ impl TestCertificateAuthority {
     }
 
     /// A server that requires client certificates of this authority.
-    fn server(&self) -> ServerConfig {
+    pub(super) fn server(&self) -> ServerConfig {
         let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
         let mut roots = RootCertStore::empty();
         roots.add(self.0.as_ref().der().clone()).expect("a root");
@@ -74,7 +74,11 @@ impl TestCertificateAuthority {
         der
     }
 
-    fn access(&self, peer: &ScriptedApiServer, files: Option<&CredentialFiles>) -> ClusterAccess {
+    pub(super) fn access(
+        &self,
+        peer: &ScriptedApiServer,
+        files: Option<&CredentialFiles>,
+    ) -> ClusterAccess {
         let mut access = peer.access();
         access.server.tls = true;
         access.trust =
@@ -87,7 +91,7 @@ impl TestCertificateAuthority {
     }
 }
 
-struct CredentialFiles {
+pub(super) struct CredentialFiles {
     certificate: PathBuf,
     key: PathBuf,
 }

@@ -113,6 +113,14 @@ impl ClusterApi for Reviewer {
         let stored = StoredObject { uid: String::new(), resource_version: String::new(), json };
         Box::pin(async move { Ok(stored) })
     }
+    fn create_subresource<'a>(
+        &'a self,
+        _: &'a ObjectPath,
+        _: &'a str,
+        _: Vec<u8>,
+    ) -> ApiFuture<'a, StoredObject> {
+        unanswered()
+    }
     fn patch<'a>(&'a self, _: &'a ObjectPath, _: Patch) -> ApiFuture<'a, StoredObject> {
         unanswered()
     }

@@ -14,6 +14,8 @@ fn node_capacity() -> NodeCapacity {
         name: "n1".to_owned(),
         labels: [("disk", "ssd"), ("cores", "8")].map(|(k, v)| (k.to_owned(), v.to_owned())).into(),
         pods: 3,
+        taints: Vec::new(),
+        compares_tolerations: false,
         allocatable: [("cpu", "2"), ("memory", "1Gi")]
             .into_iter()
             .map(|(name, amount)| (name, Quantity::parse(amount).unwrap()))

@@ -3,6 +3,7 @@
 //! Rule: reads only what other tasks publish or what the kernel answers at once; images are listed
 //! again after half a minute. A part that cannot be read is absent, the others are present.
 
+use crate::observed::ObservedPods;
 use crate::pods::{NodeState, PodPorts};
 use crate::runtime_watch::RuntimeView;
 use node_status::addresses::HostAddressSources;
@@ -10,7 +11,9 @@ use node_status::object::{
     ImageSummary, MachineResources, NodeFeatures, NodePressure, NodeStatusInputs, RuntimeHandler,
     RuntimeHandlerFeatures,
 };
-use node_status::runtime_errors::{ObservedRuntimeCondition, RuntimeObservation, runtime_errors};
+use node_status::runtime_errors::{
+    ObservedRuntimeCondition, ObservedRuntimeConditions, RuntimeObservation, runtime_errors,
+};
 use ports::container_runtime::{RuntimeConditionKind, RuntimeStatus};
 use ports::runtime_objects::{HandlerFeatures, ImageRecord};
 use ports::{MachineFacts, MachineInfo};
@@ -29,13 +32,16 @@ pub(super) struct FactsReader {
     ports: PodPorts,
     view: watch::Receiver<RuntimeView>,
     state: watch::Receiver<NodeState>,
+    observed: ObservedPods,
     cache: Mutex<FactsCache>,
 }
 
 #[derive(Default)]
 struct FactsCache {
-    /// When the runtime last answered, and its answer.
-    last_answer: Option<(Instant, RuntimeStatus, String, String)>,
+    /// The runtime's last answer: its status and its version.
+    last_answer: Option<(RuntimeStatus, String)>,
+    /// When it last answered that it is ready.
+    last_ready: Option<Instant>,
     images: Option<(Instant, Vec<ImageSummary>)>,
 }
 
@@ -45,8 +51,17 @@ impl FactsReader {
         ports: PodPorts,
         view: watch::Receiver<RuntimeView>,
         state: watch::Receiver<NodeState>,
+        observed: ObservedPods,
     ) -> Self {
-        Self { machine, ports, view, state, cache: Mutex::default() }
+        Self { machine, ports, view, state, observed, cache: Mutex::default() }
+    }
+
+    /// Completes when the runtime's pods have been listed once.
+    pub(super) async fn wait_until_listed(&self) {
+        let mut inventory = self.observed.inventory();
+        if inventory.wait_for(Option::is_some).await.is_err() {
+            std::future::pending::<()>().await;
+        }
     }
 
     /// Both change when the runtime's own report does.
@@ -94,21 +109,17 @@ impl FactsReader {
         }
     }
 
-    /// The runtime's last answer, its age, and the runtime's version.
+    /// What is known of the runtime, and its version.
     fn runtime(&self, view: &RuntimeView) -> (RuntimeObservation, Option<String>) {
         let mut cache = self.cache.lock().unwrap_or_else(PoisonError::into_inner);
         if let RuntimeView::Responding { version, status } = view {
-            cache.last_answer = Some((
-                Instant::now(),
-                status.clone(),
-                version.runtime_name.clone(),
-                version.runtime_version.clone(),
-            ));
+            cache.last_answer = Some((status.clone(), version.runtime_version.clone()));
+            let ready = status.condition(&RuntimeConditionKind::RuntimeReady);
+            if ready.is_some_and(|condition| condition.met) {
+                cache.last_ready = Some(Instant::now());
+            }
         }
-        let Some((at, status, _, version)) = &cache.last_answer else {
-            return (RuntimeObservation::default(), None);
-        };
-        let condition = |kind| {
+        let condition = |status: &RuntimeStatus, kind| {
             let found = status.condition(&kind)?;
             Some(ObservedRuntimeCondition {
                 met: found.met,
@@ -118,12 +129,16 @@ impl FactsReader {
                 ),
             })
         };
+        let conditions = cache.last_answer.as_ref().map(|(status, _)| ObservedRuntimeConditions {
+            ready: condition(status, RuntimeConditionKind::RuntimeReady),
+            network: condition(status, RuntimeConditionKind::NetworkReady),
+        });
         let seen = RuntimeObservation {
-            answered_ago: Some(at.elapsed()),
-            ready: condition(RuntimeConditionKind::RuntimeReady),
-            network: condition(RuntimeConditionKind::NetworkReady),
+            ready_ago: cache.last_ready.map(|at| at.elapsed()),
+            conditions,
+            relist: self.observed.relist_health(),
         };
-        (seen, Some(version.clone()))
+        (seen, cache.last_answer.as_ref().map(|(_, version)| version.clone()))
     }
 
     async fn images(&self) -> Option<Vec<ImageSummary>> {

@@ -42,12 +42,17 @@ pub(super) async fn keep_status_current(node: Arc<ClusterNode>) {
     let (mut view, mut state) = node.facts.changes();
     let mut look = tokio::time::interval(node.dependencies.settings.update_frequency);
     look.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut was_listed = false;
     loop {
         let is_due = tokio::select! {
             event = feed.next() => keeper.on_feed_event(event),
             _ = look.tick() => true,
             changed = view.changed() => changed.is_ok(),
             changed = state.changed() => changed.is_ok(),
+            () = node.facts.wait_until_listed(), if !was_listed => {
+                was_listed = true;
+                true
+            }
         };
         while let Some(event) = feed.ready() {
             keeper.on_feed_event(event);
@@ -115,6 +120,10 @@ impl NodeStatusUpdater {
 
     fn take(&mut self, node: Option<NodeObject>) {
         self.known = node.map(Arc::new);
+        // Where the Node was deleted, admission keeps the last one.
+        if let Some(known) = &self.known {
+            self.node.admissions.set_node(known);
+        }
         self.node.node_object.send_replace(self.known.clone());
     }
 

@@ -23,7 +23,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::Instant;
-use tracing::{error, info, warn};
+use tracing::{info, warn};
 
 /// The safety net under the event stream.
 const SLOW_LISTING: Duration = Duration::from_secs(300);
@@ -186,7 +186,7 @@ impl RelistLoop {
             RuntimeSignal::Lost(why) => {
                 warn!(err = why, "Lost the container runtime's event stream");
                 self.metrics().count(&names::EVENTED_ERRORS, &[]);
-                self.shared.list_error.send_replace(Some(why));
+                self.shared.mark_stream_lost(why);
                 self.listing_pause = DISCONNECTED_LISTING;
                 self.is_disconnected = true;
                 self.quick = None;
@@ -359,6 +359,9 @@ impl RelistLoop {
     fn begin(&mut self, target: RelistTarget) {
         let now = Instant::now();
         self.begun.insert(target.clone(), (now, self.shared.clock.now()));
+        if !matches!(target, RelistTarget::Pod(_)) {
+            self.shared.mark_listing_due();
+        }
         if target == RelistTarget::All
             && let Some(last) = self.last_listing.replace(now)
         {
@@ -389,9 +392,11 @@ impl RelistLoop {
                 self.mark_listable();
                 self.apply_listing(seen.listed);
             }
-            (RelistTarget::Listing, Err(failure)) => self.mark_unlistable(&failure.why),
+            (RelistTarget::Listing, Err(failure)) => {
+                self.shared.mark_unlistable(&failure.why, began);
+            }
             (RelistTarget::All, Err(failure)) => {
-                self.mark_unlistable(&failure.why);
+                self.shared.mark_unlistable(&failure.why, began);
                 if self.is_disconnected {
                     self.relist_on_reconnect();
                 } else {
@@ -579,22 +584,8 @@ impl RelistLoop {
     }
 
     fn mark_listable(&mut self) {
-        let was = self.shared.list_error.send_replace(None);
-        if was.is_some() {
-            info!("The container runtime can be listed again");
+        if self.shared.mark_listed() {
             self.asks_for_events = self.quick.is_some();
-            self.shared.is_back.notify_one();
-        }
-    }
-
-    fn mark_unlistable(&self, why: &str) {
-        let changed = self.shared.list_error.send_if_modified(|known| {
-            let changed = known.as_deref() != Some(why);
-            *known = Some(why.to_owned());
-            changed
-        });
-        if changed {
-            error!(err = why, "Cannot list the container runtime's pods; trying again");
         }
     }
 }

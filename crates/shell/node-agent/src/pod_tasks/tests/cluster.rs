@@ -1,23 +1,32 @@
 //! The agent as a node of a cluster: registration, status, Lease, pod CIDR, events.
 
-use super::bench::{AgentBench, START};
+use super::bench::{AgentBench, START, pod};
 use crate::cluster_node::{ClusterDependencies, ClusterEventQueue, ClusterSettings};
 use cluster_fake::{ApiVerb, FakeClient, FakeCluster};
 use node_status::object::NodeSettings;
 use ports::cluster_api::{ObjectPath, Resource};
+use ports::cluster_objects::NodeTaint;
 use ports::{ApiTime, MachineFacts, MachineInfo, PortFuture};
 use serde_json::{Value, json};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 const NODE: &str = "n";
 
-/// A machine with given facts.
-struct FixedMachine(MachineFacts);
+/// A machine whose facts the test sets.
+#[derive(Clone)]
+struct ScriptedMachine(Arc<Mutex<MachineFacts>>);
 
-impl MachineInfo for FixedMachine {
+impl ScriptedMachine {
+    fn set_cpus(&self, cpus: i64) {
+        self.0.lock().unwrap().cpus = cpus;
+    }
+}
+
+impl MachineInfo for ScriptedMachine {
     fn read(&self) -> PortFuture<'_, Option<MachineFacts>> {
-        Box::pin(async { Some(self.0.clone()) })
+        let facts = self.0.lock().unwrap().clone();
+        Box::pin(async { Some(facts) })
     }
 }
 
@@ -26,7 +35,7 @@ pub(super) struct ClusterFixture {
     pub(super) cluster: FakeCluster,
     api: FakeClient,
     heartbeats: FakeClient,
-    machine: MachineFacts,
+    machine: ScriptedMachine,
     settings: ClusterSettings,
 }
 
@@ -37,7 +46,7 @@ impl ClusterFixture {
             api: cluster.client("kubelet"),
             heartbeats: cluster.client("kubelet-heartbeats"),
             cluster,
-            machine: MachineFacts {
+            machine: ScriptedMachine(Arc::new(Mutex::new(MachineFacts {
                 cpus: 2,
                 memory: 4 << 30,
                 machine_id: "machine-1".to_owned(),
@@ -47,7 +56,7 @@ impl ClusterFixture {
                 addresses: [[10, 0, 0, 5].into()].into(),
                 default_v4: Some([10, 0, 0, 5].into()),
                 ..MachineFacts::default()
-            },
+            }))),
             settings: ClusterSettings {
                 node: NodeSettings {
                     node_name: NODE.to_owned(),
@@ -75,7 +84,7 @@ impl ClusterFixture {
         ClusterDependencies {
             api: Arc::new(self.api.clone()),
             heartbeats: Arc::new(self.heartbeats.clone()),
-            machine: Arc::new(FixedMachine(self.machine.clone())),
+            machine: Arc::new(self.machine.clone()),
             settings: self.settings.clone(),
             events: Arc::new(ClusterEventQueue::new(NODE)),
             event_api: Arc::new(self.cluster.client("kubelet-events")),
@@ -343,4 +352,157 @@ async fn a_cordon_is_an_event() {
             reasons.iter().any(|reason| reason == "NodeNotSchedulable")
         })
         .await;
+}
+
+fn pod_on(name: &str, label: &str) -> String {
+    format!("{}  nodeSelector: {{{label}}}\n", pod(name, ""))
+}
+
+fn pod_with_cpu(name: &str, cpu: &str) -> String {
+    pod(name, &format!(", resources: {{requests: {{cpu: {cpu}}}}}"))
+}
+
+/// Status reason and message of the pod of that name.
+fn refusal(bench: &AgentBench, name: &str) -> (String, String) {
+    let pods = bench.pods();
+    let found = pods.iter().find(|pod| pod.name == name).unwrap();
+    let text = |field: &str| {
+        let value = found.object.pointer(&format!("/status/{field}"));
+        value.and_then(Value::as_str).unwrap_or_default().to_owned()
+    };
+    (text("reason"), text("message"))
+}
+
+async fn until_phase(bench: &AgentBench, name: &str, phase: &str) {
+    bench.until(&format!("{name} is {phase}"), |bench| bench.phase_of(name) == phase).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_label_on_the_node_object_counts_for_later_pods() {
+    let mut bench = cluster_fixture(|_| {});
+    bench.begin();
+    bench.until("the node is ready", is_ready).await;
+    let [a, b, c] = ["a", "b", "c"].map(|name| pod_on(name, "disk: ssd"));
+    bench.script.emit(&[("/m/a", &a)]);
+    until_phase(&bench, "a-n", "Failed").await;
+    let words = "Pod was rejected: Predicate NodeAffinity failed: node(s) didn't match Pod's node \
+                 affinity/selector";
+    assert_eq!(refusal(&bench, "a-n"), ("NodeAffinity".to_owned(), words.to_owned()));
+    let path = ObjectPath::node(NODE);
+    cluster(&bench).cluster.edit(&path, |node| node["metadata"]["labels"]["disk"] = json!("ssd"));
+    seconds(1).await;
+    bench.script.emit(&[("/m/a", &a), ("/m/b", &b)]);
+    until_phase(&bench, "b-n", "Running").await;
+    assert_eq!(bench.phase_of("a-n"), "Failed", "what was decided holds");
+    cluster(&bench).cluster.edit(&path, |node| node["metadata"]["labels"]["disk"] = json!("hdd"));
+    seconds(1).await;
+    bench.script.emit(&[("/m/a", &a), ("/m/b", &b), ("/m/c", &c)]);
+    until_phase(&bench, "c-n", "Failed").await;
+    assert_eq!(bench.phase_of("b-n"), "Running", "what was decided holds");
+}
+
+#[tokio::test(start_paused = true)]
+async fn allocatable_that_shrinks_refuses_later_pods() {
+    let mut bench = cluster_fixture(|_| {});
+    bench.begin();
+    bench.until("the node is ready", is_ready).await;
+    let [a, b] = [("a", "600m"), ("b", "500m")].map(|(name, cpu)| pod_with_cpu(name, cpu));
+    bench.script.emit(&[("/m/a", &a)]);
+    until_phase(&bench, "a-n", "Running").await;
+    cluster(&bench).machine.set_cpus(1);
+    let shrunk = |bench: &AgentBench| cluster(bench).node()["status"]["allocatable"]["cpu"] == "1";
+    bench.until("the node has one processor", shrunk).await;
+    bench.script.emit(&[("/m/a", &a), ("/m/b", &b)]);
+    until_phase(&bench, "b-n", "Failed").await;
+    let (reason, message) = refusal(&bench, "b-n");
+    assert_eq!(reason, "UnexpectedAdmissionError");
+    assert!(message.ends_with("[(res: cpu, q: 100), ]"), "{message}");
+    assert_eq!(bench.phase_of("a-n"), "Running");
+}
+
+#[tokio::test(start_paused = true)]
+async fn resources_that_others_add_to_the_node_object_are_counted() {
+    let mut bench = cluster_fixture(|_| {});
+    bench.begin();
+    bench.until("the node is ready", is_ready).await;
+    let path = ObjectPath::node(NODE);
+    let set = |count: &str| {
+        cluster(&bench).cluster.edit(&path, |node| {
+            node["status"]["capacity"]["example.com/gpu"] = json!(count);
+        });
+    };
+    let asking = |name: &str| {
+        pod(name, ", resources: {requests: {example.com/gpu: 2}, limits: {example.com/gpu: 2}}")
+    };
+    let [a, b] = ["a", "b"].map(asking);
+    set("2");
+    seconds(1).await;
+    bench.script.emit(&[("/m/a", &a)]);
+    until_phase(&bench, "a-n", "Running").await;
+    set("3");
+    seconds(1).await;
+    bench.script.emit(&[("/m/a", &a), ("/m/b", &b)]);
+    until_phase(&bench, "b-n", "Failed").await;
+    let (_, message) = refusal(&bench, "b-n");
+    assert!(message.ends_with("[(res: example.com/gpu, q: 1), ]"), "{message}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn before_its_object_comes_a_node_admits_by_what_it_would_register() {
+    let mut bench = cluster_fixture(|cluster_fixture| {
+        cluster_fixture.api.faults.turn(|faults| faults.away = true);
+        cluster_fixture.heartbeats.faults.turn(|faults| faults.away = true);
+        let node = &mut cluster_fixture.settings.node;
+        node.labels = [("zone".to_owned(), "z1".to_owned())].into();
+        let effect = "NoExecute".to_owned();
+        node.taints = vec![NodeTaint { key: "k".to_owned(), effect, ..NodeTaint::default() }];
+    });
+    bench.begin();
+    let in_zone = pod_on("a", "zone: z1, kubernetes.io/hostname: 'n'");
+    let elsewhere = pod_on("b", "zone: z2");
+    bench.script.emit(&[("/m/a", &in_zone), ("/m/b", &elsewhere)]);
+    until_phase(&bench, "a-n", "Running").await;
+    until_phase(&bench, "b-n", "Failed").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn admission_keeps_the_last_node_object_where_it_was_deleted() {
+    let mut bench = cluster_fixture(|_| {});
+    bench.begin();
+    bench.until("the node is ready", is_ready).await;
+    let path = ObjectPath::node(NODE);
+    cluster(&bench).cluster.edit(&path, |node| node["metadata"]["labels"]["disk"] = json!("ssd"));
+    seconds(1).await;
+    cluster(&bench).cluster.remove(&path);
+    seconds(1).await;
+    bench.script.emit(&[("/m/a", &pod_on("a", "disk: ssd"))]);
+    until_phase(&bench, "a-n", "Running").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_runtime_that_is_gone_is_down_and_after_three_minutes_its_pods_are_unknown() {
+    let mut bench = cluster_fixture(|_| {});
+    bench.begin();
+    bench.until("the node is ready", is_ready).await;
+    // Long after the last listing, which is no error while the event stream is connected.
+    seconds(290).await;
+    assert!(is_ready(&bench));
+    bench.runtime.set_unavailable(true);
+    let message = |bench: &AgentBench| {
+        cluster(bench).condition("Ready")["message"].as_str().unwrap_or_default().to_owned()
+    };
+    let down = |bench: &AgentBench| message(bench) == "container runtime is down";
+    let took = bench.until("the runtime is down", down).await;
+    assert!(took <= Duration::from_secs(45), "{took:?}");
+    let both = |bench: &AgentBench| {
+        let message = message(bench);
+        message.starts_with(
+            "[container runtime is down, PLEG is not healthy: pleg was last seen active 3m",
+        ) && message.ends_with(" ago; threshold is 3m0s]")
+    };
+    let took = took + bench.until("its pods are unknown", both).await;
+    assert!((180..=191).contains(&took.as_secs()), "{took:?}");
+    bench.runtime.set_unavailable(false);
+    let took = bench.until("the node is ready again", is_ready).await;
+    assert!(took <= Duration::from_secs(11), "{took:?}");
 }
