@@ -121,7 +121,7 @@ impl Cgroup {
         self.set_if_some(Controller::Cpu, "cpu.cfs_period_us", period)
     }
 
-    /// The kernel requires `memory` to be at most `memsw` (memory plus swap) at every moment, so
+    /// The kernel requires `memory` to be at most `memsw` (memory plus swap) at all times, so
     /// `memsw` is written first when it grows and last when it shrinks.
     fn set_memory_v1(&self, limits: &CgroupResources) -> Result<()> {
         let Some(memory) = limits.memory.filter(|bytes| *bytes != 0) else { return Ok(()) };

@@ -1,6 +1,6 @@
 //! The node's capacity for pods as its own Node object has it.
 //!
-//! Rules: labels, taints and allocatable are the object's, whoever wrote them. A Node without any
+//! Rules: labels, taints and allocatable are the object's, whichever client wrote them. A Node without any
 //! allocatable has no status yet and keeps what this machine would report; the operating system is
 //! this machine's.
 //!

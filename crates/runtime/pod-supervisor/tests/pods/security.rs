@@ -178,14 +178,14 @@ fn a_security_feature_that_the_kernel_lacks_is_named_in_the_error() {
         let fixture = PodFixture::new().await;
         if std::fs::metadata("/sys/module/apparmor").is_err() {
             let spec = spec_with(&fixture, "a", "true", |security| {
-                security.apparmor_profile = "profile".into()
+                security.apparmor_profile = "profile".into();
             });
             let error = fixture.client.create(spec).await.expect_err("no AppArmor");
             assert!(error.to_string().contains("AppArmor"), "{error}");
         }
         if std::fs::metadata("/sys/fs/selinux/enforce").is_err() {
             let spec = spec_with(&fixture, "b", "true", |security| {
-                security.selinux_label = "label".into()
+                security.selinux_label = "label".into();
             });
             let error = fixture.client.create(spec).await.expect_err("no SELinux");
             assert!(error.to_string().contains("SELinux"), "{error}");

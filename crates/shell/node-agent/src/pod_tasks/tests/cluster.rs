@@ -363,7 +363,7 @@ fn pod_with_cpu(name: &str, cpu: &str) -> String {
 }
 
 /// Status reason and message of the pod of that name.
-fn refusal(bench: &AgentBench, name: &str) -> (String, String) {
+fn rejection(bench: &AgentBench, name: &str) -> (String, String) {
     let pods = bench.pods();
     let found = pods.iter().find(|pod| pod.name == name).unwrap();
     let text = |field: &str| {
@@ -387,7 +387,7 @@ async fn a_label_on_the_node_object_counts_for_later_pods() {
     until_phase(&bench, "a-n", "Failed").await;
     let words = "Pod was rejected: Predicate NodeAffinity failed: node(s) didn't match Pod's node \
                  affinity/selector";
-    assert_eq!(refusal(&bench, "a-n"), ("NodeAffinity".to_owned(), words.to_owned()));
+    assert_eq!(rejection(&bench, "a-n"), ("NodeAffinity".to_owned(), words.to_owned()));
     let path = ObjectPath::node(NODE);
     cluster(&bench).cluster.edit(&path, |node| node["metadata"]["labels"]["disk"] = json!("ssd"));
     seconds(1).await;
@@ -414,7 +414,7 @@ async fn allocatable_that_shrinks_refuses_later_pods() {
     bench.until("the node has one processor", shrunk).await;
     bench.script.emit(&[("/m/a", &a), ("/m/b", &b)]);
     until_phase(&bench, "b-n", "Failed").await;
-    let (reason, message) = refusal(&bench, "b-n");
+    let (reason, message) = rejection(&bench, "b-n");
     assert_eq!(reason, "UnexpectedAdmissionError");
     assert!(message.ends_with("[(res: cpu, q: 100), ]"), "{message}");
     assert_eq!(bench.phase_of("a-n"), "Running");
@@ -443,7 +443,7 @@ async fn resources_that_others_add_to_the_node_object_are_counted() {
     seconds(1).await;
     bench.script.emit(&[("/m/a", &a), ("/m/b", &b)]);
     until_phase(&bench, "b-n", "Failed").await;
-    let (_, message) = refusal(&bench, "b-n");
+    let (_, message) = rejection(&bench, "b-n");
     assert!(message.ends_with("[(res: example.com/gpu, q: 1), ]"), "{message}");
 }
 
