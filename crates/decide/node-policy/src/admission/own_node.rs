@@ -1,8 +1,8 @@
 //! The node's capacity for pods as its own Node object has it.
 //!
-//! Rules: labels, taints and allocatable are the object's, whichever client wrote them. A Node without any
-//! allocatable has no status yet and keeps what this machine would report; the operating system is
-//! this machine's.
+//! Rules: labels, taints and allocatable are the object's, whichever client wrote them. A Node
+//! without any allocatable has no status yet and keeps what this machine would report; the operating
+//! system is this machine's.
 //!
 //! upstream: pkg/kubelet/kubelet_nodecache.go, pkg/kubelet/lifecycle/predicate.go
 
