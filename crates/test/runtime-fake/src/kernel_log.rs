@@ -1,4 +1,5 @@
-//! A kernel log in memory: it outlives every agent, and each reader starts at its beginning.
+//! A fake kernel log of OOM kills: it outlives the agents of a test, and each reader starts at the
+//! oldest record.
 
 use ports::PortFuture;
 use ports::pod_host::{OomKill, OomKillLog};
@@ -21,7 +22,8 @@ impl FakeKernelLog {
         self.emit_at(0, victim_cgroup, (process, pid), false);
     }
 
-    /// The same with a timestamp, and whether it belongs to the previous record's group kill.
+    /// The same with a timestamp; `is_group_kill` if the process was killed together with the
+    /// previous record's victim (`memory.oom.group`).
     pub fn emit_at(
         &self,
         at: i64,
