@@ -27,7 +27,7 @@ use crate::slot::{CheckCounts, PodSlot};
 use crate::traces;
 
 const PODS: usize = 3;
-/// The exit code of a container whose end nobody recorded.
+/// The exit code of a container whose exit was not recorded.
 const UNKNOWN: i32 = 255;
 
 /// What a reboot leaves of the state directory.
