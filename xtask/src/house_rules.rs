@@ -1,7 +1,7 @@
-//! Rules about the project's text that no linter has: every source file has a module doc, none is
-//! too long, none contains paths of the machine it was written on, and `unsafe` is allowed only in
-//! the crates that are listed here with their reason. Retired words and type names that more than
-//! one crate defines are counted, and their numbers may only fall.
+//! Rules about the project's text that no linter checks: every source file has a module doc, none
+//! is too long, none contains paths of the machine that it was written on, and `unsafe` is allowed
+//! only in the crates that are listed here with their reason. Retired words and type names that
+//! more than one crate defines are counted, and their numbers may only fall.
 
 use std::path::{Path, PathBuf};
 
@@ -16,26 +16,26 @@ mod tests;
 mod type_names;
 mod words;
 
-const LONGEST_FILE: usize = 600;
+const MAX_FILE_LINES: usize = 600;
 
 /// Crates that may contain `unsafe`, and why.
 const UNSAFE_CRATES: &[(&str, &str)] = &[
     ("crates/wire/seccomp-filter", "loads filters with raw system calls"),
-    ("crates/adapters/host-process", "gives back memory by its address"),
+    ("crates/adapters/host-process", "returns memory to the kernel by its address"),
     ("crates/runtime/container-create", "clones, enters namespaces, changes mounts, executes"),
-    ("crates/runtime/pod-supervisor", "forks, takes signals as descriptors, asks pidfds"),
+    ("crates/runtime/pod-supervisor", "forks, sets signal masks, uses pidfd ioctls"),
     ("crates/test/node-testkit", "enters namespaces between fork and exec"),
 ];
 
 /// Files that are long because they contain data.
-const LONG_BY_NATURE: &[&str] = &["/generated/", "/table.rs", "/tables/"];
+const DATA_FILES: &[&str] = &["/generated/", "/table.rs", "/tables/"];
 
 pub(crate) fn breaches(root: &Path) -> Result<Vec<String>> {
     let mut found = Vec::new();
     let mut counts = RuleCounts::default();
-    let here = paths_of_this_machine(root);
+    let machine_paths = paths_of_this_machine(root);
     for (path, text) in tracked_texts(root)? {
-        found.extend(breaches_of(&path, &text, &here));
+        found.extend(breaches_of(&path, &text, &machine_paths));
         counts.add(&path, &text);
     }
     found.extend(ratchet::breaches(root, &counts.finish())?);
@@ -67,25 +67,28 @@ fn paths_of_this_machine(root: &Path) -> Vec<String> {
     [Some(root.display().to_string()), home].into_iter().flatten().collect()
 }
 
-fn breaches_of(path: &str, text: &str, machine: &[String]) -> Vec<String> {
+fn breaches_of(path: &str, text: &str, machine_paths: &[String]) -> Vec<String> {
     let mut found = Vec::new();
-    let own_rules = path.starts_with("xtask/src/house_rules");
-    for word in machine.iter().filter(|word| text.contains(word.as_str())) {
-        found.push(format!("{path}: names a machine's path ({word})"));
+    let is_this_module = path.starts_with("xtask/src/house_rules");
+    for machine_path in machine_paths.iter().filter(|part| text.contains(part.as_str())) {
+        found.push(format!("{path}: contains a path of this machine ({machine_path})"));
     }
     if !path.ends_with(".rs") {
         return found;
     }
-    let by_nature = LONG_BY_NATURE.iter().any(|part| path.contains(part));
-    if !by_nature && !text.starts_with("//!") && !text.starts_with("#![") {
+    let is_data = DATA_FILES.iter().any(|part| path.contains(part));
+    if !is_data && !text.starts_with("//!") && !text.starts_with("#![") {
         found.push(format!("{path}: does not begin with //! (what is it for?)"));
     }
     let lines = text.lines().count();
-    if !by_nature && lines > LONGEST_FILE {
-        found.push(format!("{path}: {lines} lines; {LONGEST_FILE} is the most"));
+    if !is_data && lines > MAX_FILE_LINES {
+        found.push(format!("{path}: {lines} lines; {MAX_FILE_LINES} is the limit"));
     }
     let allows_unsafe = text.contains("allow(unsafe_code") || text.contains("expect(unsafe_code");
-    if !own_rules && allows_unsafe && !UNSAFE_CRATES.iter().any(|(c, _)| path.starts_with(c)) {
+    if !is_this_module
+        && allows_unsafe
+        && !UNSAFE_CRATES.iter().any(|(dir, _)| path.starts_with(dir))
+    {
         found.push(format!("{path}: allows unsafe code, but its crate is not on the list"));
     }
     found
@@ -107,8 +110,8 @@ pub(crate) fn tracked_files(root: &Path) -> Result<Vec<PathBuf>> {
     let names = String::from_utf8_lossy(&output.stdout).into_owned();
     Ok(names
         .split('\0')
-        .filter(|n| !n.is_empty())
-        .map(|n| root.join(n))
-        .filter(|p| p.is_file())
+        .filter(|name| !name.is_empty())
+        .map(|name| root.join(name))
+        .filter(|path| path.is_file())
         .collect())
 }

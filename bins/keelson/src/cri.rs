@@ -1,7 +1,7 @@
-//! The verbs `cri` (serve the embedded runtime on a socket) and `image` (bring images into it).
+//! The verbs `cri` (serve the embedded runtime on a socket) and `image` (import images into it).
 //!
-//! Rule: the server's exit touches no container; SIGTERM and SIGINT end it, and the next server
-//! adopts the containers. Options are checked before anything is opened. Decides nothing about
+//! Rule: containers keep running when the server exits, on SIGTERM and SIGINT too; the next server
+//! adopts them. Options are checked before anything is opened. Decides nothing about
 //! pods.
 
 mod import;
@@ -48,7 +48,7 @@ pub(crate) struct CriCommand {
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
 
-    /// How much to log: 0 says what matters, 4 every refused call
+    /// How much to log: 0 for important messages only, 4 for every rejected call, too
     #[arg(short, long, value_name = "LEVEL", default_value_t = 0)]
     verbosity: u8,
 }

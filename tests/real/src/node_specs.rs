@@ -13,7 +13,7 @@ pub mod record;
 pub mod results;
 pub mod run;
 
-/// The program in the kubelet's place.
+/// The node agent that the suite runs against.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum AgentUnderTest {
@@ -21,7 +21,7 @@ pub enum AgentUnderTest {
     Keelson,
 }
 
-/// The CRI runtime below it.
+/// The CRI runtime that the agent uses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum RuntimeUnderTest {
@@ -29,7 +29,7 @@ pub enum RuntimeUnderTest {
     Keelson,
 }
 
-/// Settings of one run of the suite, from the verb.
+/// Settings of one run of the suite, from the command line of `cargo xtask conformance node`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RunSettings {
@@ -45,5 +45,6 @@ pub struct RunSettings {
     pub focus: Option<String>,
     /// Run only what failed in the stored results; the other specs keep their results.
     pub rerun_failed: bool,
+    /// How many specs run in parallel.
     pub at_once: u32,
 }

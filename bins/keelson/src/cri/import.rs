@@ -1,7 +1,7 @@
-//! `keelson image import`: files into the image store of a running server.
+//! `keelson image import`: imports files into the image store of a running server.
 //!
-//! Rule: the server returns the path of its store, and the store is opened directly: several
-//! processes may use it. Nothing is copied through the socket.
+//! Rule: the server returns the path of its root, and the image store in it is opened directly:
+//! several processes may use it. Nothing is copied through the socket.
 
 use std::path::PathBuf;
 
@@ -25,7 +25,7 @@ pub(super) struct ImportCommand {
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
 
-    /// Keep it when images are cleaned up
+    /// Exempt the image from garbage collection
     #[arg(long)]
     pinned: bool,
 
@@ -72,7 +72,7 @@ async fn root_of(address: &Endpoint) -> Result<PathBuf> {
         .with_context(|| format!("ask the runtime at {address}; is `keelson cri` running?"))?;
     let config = status.info.get("config").map(String::as_str).unwrap_or("null");
     let config: serde_json::Value =
-        serde_json::from_str(config).context("read the runtime's own words")?;
+        serde_json::from_str(config).context("parse the runtime's configuration")?;
     let root = config.get("root").and_then(serde_json::Value::as_str);
     root.map(PathBuf::from)
         .with_context(|| format!("the runtime at {address} is not keelson's: it reports no root"))

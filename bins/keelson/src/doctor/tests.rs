@@ -1,4 +1,4 @@
-//! Directories that stand for machines.
+//! Tests on directories that stand for the root of a machine.
 
 use super::assessment::{MachineVerdict, findings_of};
 use super::facts::{Cgroups, MachineFacts, gather};
@@ -15,7 +15,7 @@ fn write(root: &Path, files: &[(&str, &str)]) {
     }
 }
 
-const UNIFIED: &[(&str, &str)] = &[
+const CGROUP_V2_MACHINE: &[(&str, &str)] = &[
     ("proc/sys/kernel/osrelease", "6.1.0-18-amd64\n"),
     (
         "proc/self/mountinfo",
@@ -36,15 +36,15 @@ const UNIFIED: &[(&str, &str)] = &[
     ("sbin/apparmor_parser", ""),
 ];
 
-/// These tests do not cover what is tried on the real machine.
-fn all_works() -> Trials {
-    let works = || Ok(());
+/// Trials that all succeed: what is tried on the real machine is not tested here.
+fn all_succeed() -> Trials {
+    let success = || Ok(());
     Trials {
-        seccomp: works(),
-        nftables: works(),
-        user_namespaces: works(),
-        recursive_read_only: works(),
-        pod_network: works(),
+        seccomp: success(),
+        nftables: success(),
+        user_namespaces: success(),
+        recursive_read_only: success(),
+        pod_network: success(),
     }
 }
 
@@ -54,7 +54,7 @@ fn machine(files: &[(&str, &str)]) -> (tempfile::TempDir, MachineFacts) {
     for name in ["cgroup", "ipc", "mnt", "net", "pid", "user", "uts"] {
         write(root.path(), &[(&format!("proc/self/ns/{name}"), "")]);
     }
-    let facts = gather(root.path(), all_works());
+    let facts = gather(root.path(), all_succeed());
     (root, facts)
 }
 
@@ -65,11 +65,11 @@ fn verdict(facts: &MachineFacts, name: &str) -> (MachineVerdict, String) {
 }
 
 #[test]
-fn a_well_kept_machine_is_good_throughout() {
-    let (root, _) = machine(UNIFIED);
+fn a_machine_with_every_feature_has_only_good_findings() {
+    let (root, _) = machine(CGROUP_V2_MACHINE);
     fs::create_dir_all(root.path().join("run/containerd")).unwrap();
     let _socket = UnixListener::bind(root.path().join("run/containerd/containerd.sock")).unwrap();
-    let findings = findings_of(&gather(root.path(), all_works()));
+    let findings = findings_of(&gather(root.path(), all_succeed()));
     assert!(findings.iter().all(|finding| finding.verdict == MachineVerdict::Good), "{findings:?}");
     let text = table(&findings, Palette::plain());
     assert!(text.contains("good     kernel               6.1.0-18-amd64\n"), "{text}");
@@ -78,16 +78,17 @@ fn a_well_kept_machine_is_good_throughout() {
 }
 
 #[test]
-fn separate_hierarchies_are_limited_and_lacking_controllers_are_missing() {
+fn cgroup_v1_is_limited_and_an_absent_controller_is_missing() {
     let mounts = "26 25 0:23 / /sys/fs/cgroup/cpu rw - cgroup cgroup rw,cpu,cpuacct\n\
                   27 25 0:24 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n\
                   28 25 0:25 / /sys/fs/cgroup/pids rw - cgroup cgroup rw,pids\n\
                   29 25 0:26 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw\n";
-    let known = "#subsys_name hierarchy num enabled\ncpu 1 1 1\nmemory 2 1 1\npids 3 1 1\n";
-    let files = [("proc/self/mountinfo", mounts), ("proc/cgroups", known)];
+    let controllers_table =
+        "#subsys_name hierarchy num enabled\ncpu 1 1 1\nmemory 2 1 1\npids 3 1 1\n";
+    let files = [("proc/self/mountinfo", mounts), ("proc/cgroups", controllers_table)];
     let (_root, facts) = machine(&files);
-    let (lacking, found) = verdict(&facts, "cgroups");
-    assert_eq!(lacking, MachineVerdict::Missing);
+    let (cgroups_verdict, found) = verdict(&facts, "cgroups");
+    assert_eq!(cgroups_verdict, MachineVerdict::Missing);
     assert_eq!(found, "version 1 with cpu, memory, pids; without cpuset");
 
     let controllers = ["cpu", "cpuset", "memory", "pids"].map(str::to_owned).into();
@@ -97,29 +98,29 @@ fn separate_hierarchies_are_limited_and_lacking_controllers_are_missing() {
 
 #[test]
 fn names_that_are_not_utf_8_hide_neither_cgroups_nor_swap() {
-    let (root, _) = machine(UNIFIED);
+    let (root, _) = machine(CGROUP_V2_MACHINE);
     let path = root.path().join("proc/self/mountinfo");
     let odd = b"23 20 0:21 / /mnt/\xff\xfe rw - tmpfs tmpfs rw\n";
     fs::write(&path, [odd, &*fs::read(&path).unwrap()].concat()).unwrap();
     let swap = b"Filename Type Size Used Priority\n/swap\xff file 1 0 -2\n";
     fs::write(root.path().join("proc/swaps"), swap).unwrap();
-    let facts = gather(root.path(), all_works());
+    let facts = gather(root.path(), all_succeed());
     assert_eq!(verdict(&facts, "cgroups").0, MachineVerdict::Good);
     assert_eq!(facts.swap_areas, Some(1));
 }
 
 #[test]
-fn what_cannot_be_read_is_never_good() {
+fn facts_that_cannot_be_read_are_never_good() {
     let root = tempfile::tempdir().unwrap();
     let refused = || Err("refused".to_owned());
-    let tried = Trials {
+    let trials = Trials {
         seccomp: refused(),
         nftables: refused(),
         user_namespaces: refused(),
         recursive_read_only: refused(),
         pod_network: refused(),
     };
-    let facts = gather(root.path(), tried);
+    let facts = gather(root.path(), trials);
     for finding in findings_of(&facts) {
         assert!(finding.verdict != MachineVerdict::Good || finding.name == "swap", "{finding:?}");
     }
@@ -131,11 +132,11 @@ fn what_cannot_be_read_is_never_good() {
 }
 
 #[test]
-fn each_part_is_judged_by_its_own_fact() {
+fn each_fact_decides_its_finding() {
     let change = |path: &'static str, content: &'static str| {
-        let (root, _) = machine(UNIFIED);
+        let (root, _) = machine(CGROUP_V2_MACHINE);
         write(root.path(), &[(path, content)]);
-        gather(root.path(), all_works())
+        gather(root.path(), all_succeed())
     };
     let cases = [
         ("proc/sys/kernel/osrelease", "4.19.0", "kernel", MachineVerdict::Limited),
@@ -170,43 +171,44 @@ fn each_part_is_judged_by_its_own_fact() {
     }
 }
 
-/// A bare machine has a runtime: the embedded one.
+/// A machine without containerd or CRI-O still has a runtime: the embedded one.
 #[test]
-fn the_embedded_runtime_counts_where_it_can_run() {
-    let (root, facts) = machine(UNIFIED);
+fn the_embedded_runtime_is_found_where_the_kernel_supports_it() {
+    let (root, facts) = machine(CGROUP_V2_MACHINE);
     let embedded = "the embedded one, by keelson run and keelson cri";
     assert_eq!(verdict(&facts, "container runtime"), (MachineVerdict::Good, embedded.to_owned()));
     write(root.path(), &[("proc/sys/kernel/osrelease", "5.10.0-28-amd64\n")]);
-    let old = gather(root.path(), all_works());
-    let (without, found) = verdict(&old, "container runtime");
-    assert_eq!(without, MachineVerdict::Missing);
+    let old = gather(root.path(), all_succeed());
+    let (old_kernel, found) = verdict(&old, "container runtime");
+    assert_eq!(old_kernel, MachineVerdict::Missing);
     assert!(found.ends_with("the embedded one lacks a kernel from 5.12 on"), "{found}");
     fs::create_dir_all(root.path().join("run/keelson")).unwrap();
     let _socket = UnixListener::bind(root.path().join("run/keelson/cri.sock")).unwrap();
-    let (with, found) = verdict(&gather(root.path(), all_works()), "container runtime");
-    assert_eq!(with, MachineVerdict::Good);
+    let (external_runtime, found) =
+        verdict(&gather(root.path(), all_succeed()), "container runtime");
+    assert_eq!(external_runtime, MachineVerdict::Good);
     assert!(found.starts_with("unix:///run/keelson/cri.sock; not the embedded one"), "{found}");
 }
 
 #[test]
-fn what_was_tried_limits_what_needs_it() {
-    let (root, _) = machine(UNIFIED);
+fn a_failed_trial_limits_its_finding_only() {
+    let (root, _) = machine(CGROUP_V2_MACHINE);
     let refused = || Err("refused".to_owned());
     let with = |change: &dyn Fn(&mut Trials)| {
-        let mut tried = all_works();
-        change(&mut tried);
-        gather(root.path(), tried)
+        let mut trials = all_succeed();
+        change(&mut trials);
+        gather(root.path(), trials)
     };
-    let network = with(&|tried| tried.pod_network = refused());
+    let network = with(&|trials| trials.pod_network = refused());
     for (facts, name) in [
-        (with(&|tried| tried.seccomp = refused()), "seccomp"),
-        (with(&|tried| tried.nftables = refused()), "nftables"),
-        (with(&|tried| tried.user_namespaces = refused()), "user namespaces"),
-        (with(&|tried| tried.recursive_read_only = refused()), "recursive read-only"),
+        (with(&|trials| trials.seccomp = refused()), "seccomp"),
+        (with(&|trials| trials.nftables = refused()), "nftables"),
+        (with(&|trials| trials.user_namespaces = refused()), "user namespaces"),
+        (with(&|trials| trials.recursive_read_only = refused()), "recursive read-only"),
         (network, "pod network"),
     ] {
-        let (judged, found) = verdict(&facts, name);
-        assert!(judged == MachineVerdict::Limited && found.contains("refused"), "{name}: {found}");
+        let (limited, found) = verdict(&facts, name);
+        assert!(limited == MachineVerdict::Limited && found.contains("refused"), "{name}: {found}");
         assert!(
             findings_of(&facts).iter().all(|other| other.verdict != MachineVerdict::Missing),
             "{name}"
@@ -214,19 +216,19 @@ fn what_was_tried_limits_what_needs_it() {
     }
     // CNI plugins do not need the embedded runtime's bridge.
     write(root.path(), &[("etc/cni/net.d/10-pods.conflist", "{}")]);
-    let plugins = with(&|tried| tried.pod_network = refused());
+    let plugins = with(&|trials| trials.pod_network = refused());
     assert_eq!(verdict(&plugins, "pod network").0, MachineVerdict::Good);
 }
 
 #[test]
-fn netlink_answers_are_distinguished() {
-    let mut error = [0_u8; 36];
-    error[4..6].copy_from_slice(&2_u16.to_ne_bytes());
-    error[16..20].copy_from_slice(&(-22_i32).to_ne_bytes());
-    assert!(nftables::verdict(&error).unwrap_err().contains("Invalid argument"));
-    let mut answer = [0_u8; 28];
-    answer[4..6].copy_from_slice(&0x0a0f_u16.to_ne_bytes());
-    assert_eq!(nftables::verdict(&answer), Ok(()));
+fn nftables_needs_a_reply_that_is_no_netlink_error() {
+    let mut netlink_error = [0_u8; 36];
+    netlink_error[4..6].copy_from_slice(&2_u16.to_ne_bytes());
+    netlink_error[16..20].copy_from_slice(&(-22_i32).to_ne_bytes());
+    assert!(nftables::verdict(&netlink_error).unwrap_err().contains("Invalid argument"));
+    let mut reply = [0_u8; 28];
+    reply[4..6].copy_from_slice(&0x0a0f_u16.to_ne_bytes());
+    assert_eq!(nftables::verdict(&reply), Ok(()));
     assert!(nftables::verdict(&[0; 3]).is_err());
 }
 
@@ -236,7 +238,7 @@ fn the_confinement_finding_names_the_module() {
         ("sys/module/apparmor/parameters/enabled", "Y\n"),
         ("sys/kernel/security/apparmor/profiles", ""),
     ];
-    for (files, wanted, word) in [
+    for (files, expected, word) in [
         (&[][..], MachineVerdict::Limited, "neither"),
         (&app_armor[..1], MachineVerdict::Limited, "neither"),
         (&app_armor[..], MachineVerdict::Limited, "apparmor_parser"),
@@ -245,6 +247,6 @@ fn the_confinement_finding_names_the_module() {
     ] {
         let (_root, facts) = machine(files);
         let (found, text) = verdict(&facts, "confinement");
-        assert!(found == wanted && text.contains(word), "{files:?}: {found:?} {text}");
+        assert!(found == expected && text.contains(word), "{files:?}: {found:?} {text}");
     }
 }

@@ -1,4 +1,4 @@
-//! Detects that the agent is at rest: from the same changes that the local API reports.
+//! Releases memory when the agent is idle: when the local API has reported no change for a while.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use ports::local_api::{LocalApi, LocalEndpoint};
 
 use crate::idle_memory::{ChangeCounter, IdleMemory};
 
-/// The changes of the local API.
+/// Counts the changes that the local API reports.
 struct AgentChanges(Arc<dyn LocalApi>);
 
 impl ChangeCounter for AgentChanges {
@@ -16,7 +16,7 @@ impl ChangeCounter for AgentChanges {
     }
 }
 
-/// Serves the local API, and notices when there is nothing to report.
+/// Serves the local API, and releases memory while it reports no changes.
 pub(super) struct IdleEndpoint {
     pub(super) local: Arc<dyn LocalEndpoint>,
     pub(super) idle_memory: IdleMemory,
@@ -30,8 +30,10 @@ impl LocalEndpoint for IdleEndpoint {
     fn serve(&self, api: Arc<dyn LocalApi>) -> PortFuture<'_, String> {
         Box::pin(async move {
             tokio::select! {
-                why = self.local.serve(api.clone()) => why,
-                never = self.idle_memory.trim_when_idle(AgentChanges(api.clone())) => match never {},
+                reason = self.local.serve(api.clone()) => reason,
+                never = self.idle_memory.trim_when_idle(AgentChanges(api.clone())) => {
+                    match never {}
+                }
             }
         })
     }

@@ -1,4 +1,4 @@
-//! The log's settings as the configuration has them.
+//! The log settings in the kubelet's configuration.
 
 use crate::logging::{FilePattern, LogFormat, LogSettings, Verbosity};
 use node_config::NodeConfig;
@@ -10,9 +10,9 @@ pub(super) fn before_configuration() -> LogSettings {
 
 pub(super) fn from(config: &NodeConfig) -> LogSettings {
     let logging = &config.settings().logging;
-    // Validation accepts exactly these two.
+    // Validation accepts only `json` and `text`.
     let format = if logging.format == "json" { LogFormat::Json } else { LogFormat::Text };
-    let routing = match format {
+    let format_options = match format {
         LogFormat::Json => &logging.options.json,
         LogFormat::Text => &logging.options.text,
     };
@@ -23,6 +23,6 @@ pub(super) fn from(config: &NodeConfig) -> LogSettings {
     LogSettings {
         format,
         verbosity: Verbosity { level: logging.verbosity.into(), files: files.collect() },
-        split_stream: routing.split_stream,
+        split_stream: format_options.split_stream,
     }
 }

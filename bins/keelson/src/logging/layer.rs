@@ -16,28 +16,28 @@ use tracing_subscriber::registry::{LookupSpan, Scope};
 pub(crate) struct LogLayer {
     verbosity: Verbosity,
     form: Arc<LineForm>,
-    stream: Box<dyn LineSink>,
+    sink: Box<dyn LineSink>,
 }
 
 impl LogLayer {
     pub(crate) fn new(
         verbosity: Verbosity,
         form: Arc<LineForm>,
-        stream: Box<dyn LineSink>,
+        sink: Box<dyn LineSink>,
     ) -> LogLayer {
-        LogLayer { verbosity, form, stream }
+        LogLayer { verbosity, form, sink }
     }
 }
 
 /// Joins an event's own fields with those of the spans around it.
-fn record_of(metadata: &Metadata<'static>, around: LogFields, own: LogFields) -> LogRecord {
+fn record_of(metadata: &Metadata<'static>, of_spans: LogFields, own: LogFields) -> LogRecord {
     let severity = match *metadata.level() {
         Level::ERROR if own.fatal => LogSeverity::Fatal,
         Level::ERROR => LogSeverity::Error,
         Level::WARN => LogSeverity::Warning,
         _ => LogSeverity::Info,
     };
-    let mut fields = around;
+    let mut fields = of_spans;
     fields.extend(&own);
     let (error, cause_as_field) =
         if severity >= LogSeverity::Error { (own.error, None) } else { (None, own.error) };
@@ -78,17 +78,17 @@ where
     fn on_event(&self, event: &Event<'_>, context: Context<'_, S>) {
         let mut own = LogFields::default();
         event.record(&mut own);
-        let mut around = LogFields::default();
+        let mut of_spans = LogFields::default();
         for span in context.event_scope(event).into_iter().flat_map(Scope::from_root) {
             if let Some(fields) = span.extensions().get::<LogFields>() {
-                around.extend(fields);
+                of_spans.extend(fields);
             }
         }
-        let record = record_of(event.metadata(), around, own);
-        let written = record.severity >= LogSeverity::Warning
+        let record = record_of(event.metadata(), of_spans, own);
+        let is_written = record.severity >= LogSeverity::Warning
             || record.verbosity <= self.verbosity.of_file(record.file);
-        if written {
-            self.stream.write(record.severity, self.form.render(&record));
+        if is_written {
+            self.sink.write(record.severity, self.form.render(&record));
         }
     }
 }

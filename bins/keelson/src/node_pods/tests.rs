@@ -94,11 +94,11 @@ fn a_pod_with_an_invalid_manifest_is_mentioned() {
     let error = refused(&pods, "default/shop");
     assert!(error.starts_with("no pod named default/shop here; there are "), "{error}");
     assert!(error.contains(&format!("\nwarning: {broken}\n")), "{error}");
-    assert!(error.ends_with("`keelson ps` tells of 1 more that cannot be used"), "{error}");
+    assert!(error.ends_with("`keelson ps` lists 1 more that cannot be used"), "{error}");
     let error = refused(&pods, "y.yaml");
     assert!(error.contains("warning: manifest /m/y.yaml: no YAML"), "{error}");
     let error = refused(&pods, "other");
-    assert!(!error.contains("warning: ") && error.contains("tells of 2 more"), "{error}");
+    assert!(!error.contains("warning: ") && error.contains("lists 2 more"), "{error}");
     pods.pods.clear();
     pods.node.source_errors.clear();
     assert!(refused(&pods, "shop").ends_with("there are no pods on this machine"));

@@ -1,8 +1,8 @@
-//! The agent of `run --detach`: the pods of one root, until the last has ended.
+//! The agent of `run --detach`: runs the pods of one root until the last one has ended.
 //!
-//! Rule: it has no terminal; its messages go to its log. The process that started it reads on the
-//! socket at standard input that it is ready, or the error. SIGTERM and SIGINT end it alone: its
-//! pods go on, and the next agent adopts them.
+//! Rule: the agent has no terminal; it logs to its file. Its standard input is a socket, on which
+//! the process that started it reads that it is ready, or the error. SIGTERM and SIGINT end only
+//! the agent: its pods keep running, and the next agent adopts them.
 
 use super::background_store::BackgroundPodStore;
 use super::compose::{self, KillNow, RunDirs, RunMode};
@@ -61,7 +61,7 @@ impl RunAgentCommand {
             agent_log: dirs.log().display().to_string(),
             ready: Some(Arc::new(|| notify_starter(READY))),
         };
-        let ended = tasks.block_on(compose::monitor_pods(
+        let outcome = tasks.block_on(compose::monitor_pods(
             &dirs,
             DesiredPods::of(pods),
             run_mode,
@@ -70,11 +70,11 @@ impl RunAgentCommand {
         tasks.shutdown_timeout(Duration::from_secs(1));
         info!("Background agent has ended");
         drop(lock);
-        ended.map(|_| ExitCode::SUCCESS)
+        outcome.map(|_| ExitCode::SUCCESS)
     }
 }
 
-/// Sends a text to the process that started it, which may be gone.
+/// Sends a message to the process that started this agent, which may have exited.
 fn notify_starter(message: &str) {
     let _ = rustix::net::send(
         std::io::stdin(),
@@ -83,13 +83,13 @@ fn notify_starter(message: &str) {
     );
 }
 
-/// Ends the agent alone.
+/// Waits for SIGINT or SIGTERM, which end the agent and leave its pods running.
 async fn wait_for_signal(_: DesiredPodsSender, _: KillNow) -> Result<u8> {
     let mut interrupt = signal(SignalKind::interrupt()).context("listen for SIGINT")?;
     let mut terminate = signal(SignalKind::terminate()).context("listen for SIGTERM")?;
     tokio::select! {
-        _ = interrupt.recv() => info!("SIGINT: ending; pods go on"),
-        _ = terminate.recv() => info!("SIGTERM: ending; pods go on"),
+        _ = interrupt.recv() => info!("SIGINT: ending; pods keep running"),
+        _ = terminate.recv() => info!("SIGTERM: ending; pods keep running"),
     }
     Ok(0)
 }

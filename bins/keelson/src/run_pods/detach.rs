@@ -1,9 +1,9 @@
 //! `keelson run --detach`: hands pods to the background agent of a root, which it starts first if
 //! there is none.
 //!
-//! Rule: two concurrent starts start one agent. An agent that is ending is waited for, and the next
-//! one takes the pods. A start that fails is reported with the agent's own message and its log's
-//! path; so is a runtime configuration that a running agent cannot use.
+//! Rule: concurrent calls start one agent. If the agent is ending, the call waits for its end and
+//! hands the pods to the next one. A start that fails is reported with the agent's own message and
+//! its log's path; so is a runtime configuration that a running agent cannot use.
 
 use super::ENDING;
 use super::background::READY;
@@ -36,20 +36,20 @@ const MAX_MESSAGE_BYTES: u64 = 16 * 1024;
 
 pub(super) async fn run(dirs: &RunDirs, pods: &[PodManifest]) -> Result<()> {
     let manifests = LocalManifests { manifests: pods.iter().map(manifest).collect() };
-    let leftover_pods = left_pods(dirs, pods).await?;
-    let taken = hand_over(dirs, &manifests).await?;
-    for pod in &leftover_pods {
+    let leftovers = find_leftover_pods(dirs, pods).await?;
+    let accepted = hand_over(dirs, &manifests).await?;
+    for pod in &leftovers {
         terminal::print_error(&leftover_pods::notice(pod));
     }
-    for pod in &taken.pods {
-        let what = match pod.outcome.as_str() {
-            "same" => "is wanted like this already",
+    for pod in &accepted.pods {
+        let effect = match pod.outcome.as_str() {
+            "same" => "is unchanged",
             "changed" => "is replaced",
             _ => "runs in the background",
         };
-        terminal::print(&format!("{}/{} {what}\n", pod.namespace, pod.name));
+        terminal::print(&format!("{}/{} {effect}\n", pod.namespace, pod.name));
     }
-    if taken.pods.is_empty() {
+    if accepted.pods.is_empty() {
         terminal::print("the background agent has its pods\n");
     }
     terminal::print_error(&format!("agent's log: {}", dirs.log().display()));
@@ -57,17 +57,17 @@ pub(super) async fn run(dirs: &RunDirs, pods: &[PodManifest]) -> Result<()> {
 }
 
 /// Pods left by an agent that is gone. Pods that end while an agent runs do not count.
-async fn left_pods(dirs: &RunDirs, pods: &[PodManifest]) -> Result<BTreeSet<String>> {
-    let asked = AgentClient::at(&dirs.socket()).pods().await;
-    if !asked.is_err_and(|error| error.is::<NoAgentError>()) {
+async fn find_leftover_pods(dirs: &RunDirs, pods: &[PodManifest]) -> Result<BTreeSet<String>> {
+    let answer = AgentClient::at(&dirs.socket()).pods().await;
+    if !answer.is_err_and(|error| error.is::<NoAgentError>()) {
         return Ok(BTreeSet::new());
     }
-    let background_store = BackgroundPodStore::below(&dirs.agent_root()).load().await?;
+    let stored_pods = BackgroundPodStore::below(&dirs.agent_root()).load().await?;
     let wanted = pods.iter().map(|pod| (pod.namespace.as_str(), pod.name.as_str()));
-    leftover_pods::below(&dirs.agent_root(), wanted, &background_store).await
+    leftover_pods::below(&dirs.agent_root(), wanted, &stored_pods).await
 }
 
-/// A pod's manifest is named by its absolute path: the agent has another working directory.
+/// A manifest with its location as an absolute path: the agent has another working directory.
 fn manifest(pod: &PodManifest) -> LocalManifest {
     let (file, line) = pod.location.rsplit_once(':').unwrap_or((&pod.location, ""));
     let location = match std::path::absolute(file) {
@@ -84,35 +84,38 @@ async fn hand_over(dirs: &RunDirs, manifests: &LocalManifests) -> Result<LocalAc
     let agent = AgentClient::at(&dirs.socket());
     let mut started = false;
     for _ in 0..ATTEMPTS {
-        let refused = match agent.take(manifests).await {
-            Ok(taken) => {
+        let error = match agent.take(manifests).await {
+            Ok(accepted) => {
                 if !started && let Some(file) = &dirs.runtime_config {
                     terminal::print_error(&format!(
-                        "{} is not in force: the background agent ran already; it counts when the \
-                         agent is started anew",
+                        "{} has no effect: the background agent is running already; it takes \
+                         effect when the agent is restarted",
                         file.display()
                     ));
                 }
-                return Ok(taken);
+                return Ok(accepted);
             }
-            Err(refused) => refused,
+            Err(error) => error,
         };
-        if refused.is::<NoAgentError>() {
+        if error.is::<NoAgentError>() {
             // Held until the agent answers: other starters wait here and then find it.
-            let _alone = lock_start(&dirs.root)?;
+            let _start_lock = lock_start(&dirs.root)?;
             if agent.pods().await.is_err_and(|error| error.is::<NoAgentError>()) {
                 start(dirs)?;
                 started = true;
             }
-        } else if refused.to_string() == ENDING {
-            // This request is never answered; it ends with the agent.
+        } else if error.to_string() == ENDING {
+            // No change is newer than this one: the request ends when the agent exits.
             let gone = agent.changed(u64::MAX - 1);
             let _ = tokio::time::timeout(END_TIMEOUT, gone).await;
         } else {
-            return Err(refused);
+            return Err(error);
         }
     }
-    bail!("the background agent went away {ATTEMPTS} times; see {}", dirs.log().display())
+    bail!(
+        "the background agent exited {ATTEMPTS} times before it took the pods; see {}",
+        dirs.log().display()
+    )
 }
 
 fn lock_start(root: &Path) -> Result<File> {
@@ -127,7 +130,7 @@ fn lock_start(root: &Path) -> Result<File> {
 /// Starts the agent and waits until it is ready.
 fn start(dirs: &RunDirs) -> Result<()> {
     let log = open_log(&dirs.log())?;
-    let (ours, theirs) = UnixStream::pair().context("a socket to the agent")?;
+    let (own_end, agent_end) = UnixStream::pair().context("create a socket to the agent")?;
     let own = std::env::current_exe().context("find this program")?;
     let mut command = Command::new(own);
     command.arg("run-agent").arg("--root").arg(&dirs.root).arg("--state").arg(&dirs.state);
@@ -136,23 +139,23 @@ fn start(dirs: &RunDirs) -> Result<()> {
     }
     let child = command
         .current_dir("/")
-        .stdin(Stdio::from(OwnedFd::from(theirs)))
+        .stdin(Stdio::from(OwnedFd::from(agent_end)))
         .stdout(log.try_clone().context("the agent's log")?)
         .stderr(log)
         .spawn()
         .context("start the background agent")?;
     // Not waited for: this program exits first.
     drop(child);
-    ours.set_read_timeout(Some(START_TIMEOUT)).context("wait for the agent")?;
-    let message = read_startup_message(&ours);
+    own_end.set_read_timeout(Some(START_TIMEOUT)).context("wait for the agent")?;
+    let message = read_startup_message(&own_end);
     if message == READY {
         return Ok(());
     }
-    let why = if message.is_empty() { "it reported nothing" } else { message.trim() };
-    bail!("the background agent did not start: {why}; its log is {}", dirs.log().display())
+    let reason = if message.is_empty() { "it sent no error" } else { message.trim() };
+    bail!("the background agent did not start: {reason}; its log is {}", dirs.log().display())
 }
 
-/// The agent's first message: that it is ready, or everything it writes before its exit.
+/// The agent's first message: `READY`, or the error that it sends before it exits.
 fn read_startup_message(socket: &UnixStream) -> String {
     let mut message = Vec::new();
     let mut part = [0; 1024];

@@ -20,7 +20,7 @@ use crate::feed::FakeFeed;
 use crate::patching::{merge, strategic_merge};
 use crate::subresources::create_subresource;
 
-/// One client. Clones are the same.
+/// A client of the fake cluster. Clones share its state.
 #[derive(Clone, Debug)]
 pub struct FakeClient {
     cluster: FakeCluster,
@@ -34,23 +34,23 @@ pub struct FakeClient {
 /// A client-side rate limit: a burst, then one request per interval, in order of arrival.
 #[derive(Debug)]
 struct ClientRateLimit {
-    between: Duration,
+    interval: Duration,
     burst: u32,
     /// The time up to which the rate is used up, without the burst.
-    free: Instant,
+    used_until: Instant,
 }
 
 impl ClientRateLimit {
-    /// How long the next one waits.
-    fn take(&mut self) -> Duration {
+    /// Reserves the next request's slot and returns how long that request waits for it.
+    fn reserve(&mut self) -> Duration {
         let now = Instant::now();
-        self.free = self.free.max(now) + self.between;
-        let credit = self.between * self.burst;
-        self.free.saturating_duration_since(now).saturating_sub(credit)
+        self.used_until = self.used_until.max(now) + self.interval;
+        let credit = self.interval * self.burst;
+        self.used_until.saturating_duration_since(now).saturating_sub(credit)
     }
 }
 
-type ObjectWriteResult = Result<Value, ClusterApiError>;
+type ObjectResult = Result<Value, ClusterApiError>;
 
 impl FakeClient {
     pub(crate) fn new(cluster: FakeCluster, name: &str, faults: ClientFaultSwitch) -> Self {
@@ -61,15 +61,16 @@ impl FakeClient {
     /// limit.
     #[must_use]
     pub fn with_rate_limit(&self, per_second: u32, burst: u32) -> Self {
-        let between = Duration::from_secs(1) / per_second.max(1);
-        let rate_limit = ClientRateLimit { between, burst, free: Instant::now() };
+        let interval = Duration::from_secs(1) / per_second.max(1);
+        let rate_limit = ClientRateLimit { interval, burst, used_until: Instant::now() };
         Self { rate_limit: Some(Arc::new(Mutex::new(rate_limit))), ..self.clone() }
     }
 
-    /// Waits for the request's latency; returns whether the request reaches the cluster.
+    /// Waits for the rate limit and the latency; fails if a fault keeps the request from the
+    /// cluster.
     async fn deliver(&self, path: &ObjectPath) -> Result<(), ClusterApiError> {
         if let Some(rate_limit) = &self.rate_limit {
-            let wait = rate_limit.lock().unwrap_or_else(PoisonError::into_inner).take();
+            let wait = rate_limit.lock().unwrap_or_else(PoisonError::into_inner).reserve();
             sleep(wait).await;
         }
         let faults = self.faults.now();
@@ -78,7 +79,7 @@ impl FakeClient {
             return Err(ClusterApiError::RateLimited { request: named(path), rate_limit_delay });
         }
         if faults.away {
-            let cause = "away".to_owned();
+            let cause = "injected outage".to_owned();
             return Err(ClusterApiError::Unreachable { request: named(path), cause });
         }
         if !faults.latency.is_zero() {
@@ -101,7 +102,7 @@ impl FakeClient {
         });
     }
 
-    async fn fetch(&self, path: &ObjectPath) -> ObjectWriteResult {
+    async fn fetch(&self, path: &ObjectPath) -> ObjectResult {
         self.deliver(path).await?;
         let found = self.cluster.read(path);
         self.log_request(ApiVerb::Read, path, found.is_ok(), None);
@@ -114,47 +115,47 @@ impl FakeClient {
         verb: ApiVerb,
         path: &ObjectPath,
         body: Option<Value>,
-        act: impl FnOnce(&FakeCluster) -> ObjectWriteResult + Send + 'static,
-    ) -> ObjectWriteResult {
+        operation: impl FnOnce(&FakeCluster) -> ObjectResult + Send + 'static,
+    ) -> ObjectResult {
         self.deliver(path).await?;
         let faults = self.faults.now();
         let number = self.writes.fetch_add(1, Ordering::Relaxed) + 1;
         let every = |count: u32| count > 0 && number.is_multiple_of(count);
         if every(faults.conflict_every) {
             self.log_request(verb, path, false, body);
-            let message = "the fake says so".to_owned();
+            let message = "injected conflict".to_owned();
             return Err(ClusterApiError::Conflict { request: named(path), message });
         }
         if faults.refused.contains(&path.name) {
             self.log_request(verb, path, false, body);
-            return Err(refused(path, "the fake refuses"));
+            return Err(refused(path, "injected rejection"));
         }
         let client = self.clone();
         let target = path.clone();
-        let carry_out = move || {
-            let outcome = act(&client.cluster);
+        let execute = move || {
+            let outcome = operation(&client.cluster);
             client.log_request(verb, &target, outcome.is_ok(), body);
             outcome
         };
         let outcome = if faults.late.is_zero() {
-            carry_out()
+            execute()
         } else {
             // The write arrives even if the caller has stopped waiting.
             let late = tokio::spawn(async move {
                 sleep(faults.late).await;
-                carry_out()
+                execute()
             });
             late.await.unwrap_or_else(|_| {
-                let cause = "ended".to_owned();
+                let cause = "the delayed write ended".to_owned();
                 Err(ClusterApiError::NoResponse { request: "write".to_owned(), cause })
             })
         };
         if every(faults.lose_answer_every) {
-            let cause = "the fake lost it".to_owned();
+            let cause = "injected loss of the response".to_owned();
             return Err(ClusterApiError::NoResponse { request: named(path), cause });
         }
         if outcome.is_ok() && every(faults.unreadable_every) {
-            let cause = "the fake garbled it".to_owned();
+            let cause = "injected unreadable response".to_owned();
             return Err(ClusterApiError::Unreadable { request: named(path), cause });
         }
         outcome
@@ -190,7 +191,8 @@ fn lease_of(object: Value) -> Result<Lease, ClusterApiError> {
     })
 }
 
-/// Applies a patch as the API server does: status and the rest are written apart.
+/// Applies a patch as the API server does: a patch of the status subresource leaves the spec as it
+/// was, any other patch leaves the status.
 fn apply(
     path: &ObjectPath,
     patch: &Patch,
@@ -214,7 +216,7 @@ fn apply(
         None if has_status => object["status"] = before["status"].clone(),
         None => {}
     }
-    // Ranges can be set once.
+    // As upstream: podCIDR can be set once and not changed.
     let (old, new) = (&before["spec"]["podCIDR"], &object["spec"]["podCIDR"]);
     if old.as_str().is_some_and(|old| !old.is_empty()) && old != new {
         return Err(refused(path, "podCIDR may not be changed"));
@@ -281,10 +283,10 @@ impl ClusterApi for FakeClient {
             let path = object.clone();
             let sent = body.clone();
             let act = move |cluster: &FakeCluster| {
-                let guard = |field: &str| {
+                let precondition = |field: &str| {
                     body["metadata"].get(field).and_then(Value::as_str).map(str::to_owned)
                 };
-                let (uid, version) = (guard("uid"), guard("resourceVersion"));
+                let (uid, version) = (precondition("uid"), precondition("resourceVersion"));
                 cluster.write(&path, (uid.as_deref(), version.as_deref()), |object| {
                     apply(&path, &patch, &body, object)
                 })
@@ -324,9 +326,9 @@ impl ClusterApi for FakeClient {
             let (target, metadata) = (path.clone(), lease.metadata.clone());
             let body = json!({"spec": spec});
             let act = move |cluster: &FakeCluster| {
-                let guards =
+                let preconditions =
                     (Some(metadata.uid.as_str()), Some(metadata.resource_version.as_str()));
-                cluster.write(&target, guards, |object| {
+                cluster.write(&target, preconditions, |object| {
                     object["spec"] = spec;
                     Ok(())
                 })
@@ -337,6 +339,7 @@ impl ClusterApi for FakeClient {
 
     fn create_event<'a>(&'a self, event: &'a ClusterEvent) -> ApiFuture<'a, StoredEvent> {
         Box::pin(async move {
+            // The path only names the request in errors.
             let path = ObjectPath::node("event");
             self.deliver(&path).await?;
             if !self.cluster.store_event(event.clone()) {

@@ -2,15 +2,18 @@
 
 use cni_documents::{NetworkConfigList, addresses_of};
 
-/// Any bytes as a plugin's result: valid addresses, the main one first, or an error. Any bytes as a
-/// configuration: a value or an error.
+/// Any input parsed as a plugin's result yields valid addresses, the primary one first, or an
+/// error; parsed as a network configuration, it yields a value or an error.
 pub fn cni(input: &[u8]) {
     if let Ok(addresses) = addresses_of(input, "eth0") {
-        assert!(!addresses.is_empty(), "taken without an address");
-        let read = |text: &String| text.parse::<std::net::IpAddr>().expect("an address");
-        let addresses: Vec<_> = addresses.iter().map(read).collect();
-        let mixed = addresses.iter().any(std::net::IpAddr::is_ipv4);
-        assert!(addresses[0].is_ipv4() == mixed, "the main one is of version 4 where one is");
+        assert!(!addresses.is_empty(), "accepted without an address");
+        let parse = |text: &String| text.parse::<std::net::IpAddr>().expect("an address");
+        let addresses: Vec<_> = addresses.iter().map(parse).collect();
+        let has_ipv4 = addresses.iter().any(std::net::IpAddr::is_ipv4);
+        assert!(
+            addresses[0].is_ipv4() == has_ipv4,
+            "the primary address is IPv4 if there is an IPv4 address"
+        );
     }
-    let _ = NetworkConfigList::parse("a text", input);
+    let _ = NetworkConfigList::parse("input", input);
 }

@@ -1,5 +1,5 @@
-//! A test's controls of the fake runtime: behaviour of containers and calls, faults, and the record
-//! of calls.
+//! How tests control the fake runtime: behaviour of containers and calls, faults, and the record of
+//! calls.
 
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ impl FakeRuntime {
         self.shared.state().execs.insert(container.to_owned(), output);
     }
 
-    /// Adds an image as if pulled: it has a name by digest too.
+    /// Adds an image as if pulled: it also has a repo digest.
     pub fn add_pulled_image(&self, name: &str) {
         self.add_image(name);
         let repository = name.rsplit_once(':').map_or(name, |(repository, _)| repository);
@@ -31,7 +31,7 @@ impl FakeRuntime {
         }
     }
 
-    /// Adds an image as if imported.
+    /// Adds an image as if imported: it has no repo digest.
     pub fn add_image(&self, name: &str) {
         let record = ImageRecord {
             id: format!("sha256:{name}"),
@@ -61,7 +61,7 @@ impl FakeRuntime {
         self.shared.state().events.delay = delay;
     }
 
-    /// Puts the timestamps of events this much earlier than they happened.
+    /// Sets the timestamps of events this much earlier than they happened.
     pub fn backdate_events(&self, clock_lag: Duration) {
         self.shared.state().events.clock_lag = clock_lag;
     }
@@ -71,17 +71,21 @@ impl FakeRuntime {
         self.shared.state().events.event_faults.omits_exit = !include;
     }
 
-    /// From now on observations of these pods are never answered; those of others are, and an
+    /// From now on observations of these pods never return. Those of other pods do, and an
     /// observation of all pods returns only the identities of these.
     pub fn hang_observations_of(&self, uids: impl IntoIterator<Item = String>) {
         self.shared.state().unanswered = uids.into_iter().collect();
     }
 
-    pub fn set_unavailable(&self, away: bool) {
+    /// Sets whether calls fail; the event stream reports the loss and the return of the connection.
+    pub fn set_unavailable(&self, unavailable: bool) {
         let mut state = self.shared.state();
-        state.is_unavailable = away;
-        let signal =
-            if away { RuntimeSignal::Lost("gone".to_owned()) } else { RuntimeSignal::Connected };
+        state.is_unavailable = unavailable;
+        let signal = if unavailable {
+            RuntimeSignal::Lost("gone".to_owned())
+        } else {
+            RuntimeSignal::Connected
+        };
         if !state.events.event_faults.lacks_event_stream {
             state.events.queue.push_back(signal);
         }
@@ -99,17 +103,18 @@ impl FakeRuntime {
         self.shared.changed.notify_one();
     }
 
-    pub fn drop_events(&self, lose: bool) {
-        self.shared.state().events.event_faults.drops_events = lose;
+    pub fn drop_events(&self, enabled: bool) {
+        self.shared.state().events.event_faults.drops_events = enabled;
     }
 
-    pub fn duplicate_events(&self, repeat: bool) {
-        self.shared.state().events.event_faults.duplicates_events = repeat;
+    pub fn duplicate_events(&self, enabled: bool) {
+        self.shared.state().events.event_faults.duplicates_events = enabled;
     }
 
-    /// Sets whether the runtime supports an event stream. A subscriber learns it on subscribing.
-    pub fn support_event_stream(&self, has: bool) {
-        self.shared.state().events.event_faults.lacks_event_stream = !has;
+    /// Sets whether the runtime supports an event stream. Read when a client
+    /// subscribes.
+    pub fn support_event_stream(&self, supported: bool) {
+        self.shared.state().events.event_faults.lacks_event_stream = !supported;
     }
 
     /// How often a read-only call such as `observe_pod` was made.
@@ -131,7 +136,7 @@ impl FakeRuntime {
         self.shared.state().addresses = addresses.iter().map(ToString::to_string).collect();
     }
 
-    /// Ends every running container of this name.
+    /// Makes every running container of this name exit with this code.
     pub fn crash(&self, container: &str, code: i32) {
         self.crash_with_message(container, code, "");
     }
@@ -153,7 +158,7 @@ impl FakeRuntime {
         self.shared.changed.notify_one();
     }
 
-    /// Kills every sandbox and what runs in it.
+    /// Kills every sandbox and its containers; only the sandboxes' events are sent.
     pub fn kill_sandboxes(&self) {
         let mut state = self.shared.state();
         let now = (self.shared.now)();

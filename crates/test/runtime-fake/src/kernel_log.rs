@@ -1,4 +1,5 @@
-//! A kernel log in memory: it outlives every agent, and each reader starts at its beginning.
+//! A fake kernel log of OOM kills: it outlives the agents of a test, and each reader starts at the
+//! oldest record.
 
 use ports::PortFuture;
 use ports::pod_host::{OomKill, OomKillLog};

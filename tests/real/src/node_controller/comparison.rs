@@ -1,11 +1,11 @@
 //! What two runs of the script have in common and where they differ.
 //!
-//! Rule: per phase and node, the same changes as often; over all phases, if one change always
+//! Rule: in each phase, each node has the same changes, each as often; if one change always
 //! precedes another in the reference's run, it never follows it in ours; nodes of a zone that stop
 //! their heartbeats one after the other are detected and tainted in the same order; a missing
 //! heartbeat is detected no later. Events are compared by their text, not by count or time. A
-//! difference is one line of text without times, so that a list of them can be kept; one that is
-//! not in the list fails, and so does one in the list that no longer occurs.
+//! difference is one line of text without times, so that known ones can be listed; one that is not
+//! in the list fails the comparison, and so does one in the list that no longer occurs.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -16,8 +16,8 @@ use super::script::PhaseRecord;
 
 /// How much later than the reference a detection may be: the usual difference between two runs.
 const TOLERANCE: Duration = Duration::from_millis(500);
-/// An order that was observed less often is no rule.
-const LEAST_SIGHTINGS: usize = 5;
+/// An order that the reference's run shows less often is not required of ours.
+const MIN_OBSERVATIONS: usize = 5;
 
 type ChangeCounts = BTreeMap<String, usize>;
 
@@ -31,10 +31,10 @@ pub fn differences(ours: &[PhaseRecord], theirs: &[PhaseRecord]) -> BTreeSet<Str
             let empty = ChangeCounts::new();
             let mine = mine.get(node).unwrap_or(&empty);
             let reference = reference.get(node).unwrap_or(&empty);
-            let all: BTreeSet<&String> = mine.keys().chain(reference.keys()).collect();
-            for what in all {
+            let changes: BTreeSet<&String> = mine.keys().chain(reference.keys()).collect();
+            for what in changes {
                 let counts = (mine.get(what).copied(), reference.get(what).copied());
-                let words = match counts {
+                let difference = match counts {
                     (Some(ours), Some(theirs)) if ours == theirs => continue,
                     (Some(_), None) => "only here".to_owned(),
                     (None, Some(_)) => "only in the reference".to_owned(),
@@ -44,39 +44,44 @@ pub fn differences(ours: &[PhaseRecord], theirs: &[PhaseRecord]) -> BTreeSet<Str
                         theirs.unwrap_or(0)
                     ),
                 };
-                found.insert(format!("{} | {what} | {words}", our.name));
+                found.insert(format!("{} | {what} | {difference}", our.name));
             }
         }
         if let (Some(ours), Some(theirs)) = (our.noticed, their.noticed)
             && ours > theirs + TOLERANCE
         {
-            found.insert(format!("{} | silence is noticed later than in the reference", our.name));
+            found.insert(format!(
+                "{} | missing heartbeats are detected later than in the reference",
+                our.name
+            ));
         }
     }
-    found.extend(order(ours, theirs));
+    found.extend(order_differences(ours, theirs));
     found.extend(turns(ours, theirs).1);
     found
 }
 
 /// The changes whose order between nodes is compared: detection, and the unreachable taint.
-const TURNS: [&str; 2] =
+const ORDERED_CHANGES: [&str; 2] =
     ["+condition Ready=Unknown", "+taint node.kubernetes.io/unreachable=:NoExecute"];
 
-/// The number of node pairs that were compared, and those in another order here. Only nodes of one
-/// zone whose heartbeats stopped at times that the reference can distinguish: it checks all nodes
-/// once per monitor period, in no order, and queues what it finds.
+/// The number of node pairs that were compared, and the pairs that are in another order here. A
+/// pair is two nodes of one zone whose heartbeats stopped at times that the reference can
+/// distinguish: it checks all nodes once per monitor period, in no order, and queues those that it
+/// finds.
 pub fn turns(ours: &[PhaseRecord], theirs: &[PhaseRecord]) -> (usize, BTreeSet<String>) {
     let (mut pairs, mut found) = (0, BTreeSet::new());
     for (our, their) in ours.iter().zip(theirs) {
-        for (first, second) in one_after_the_other(&their.silenced) {
-            for change in TURNS {
-                let place = |record: &PhaseRecord, node: &str| {
-                    let is_it =
-                        |it: &RecordedChange| it.node == node && it.what.starts_with(change);
-                    record.entries.iter().position(is_it)
+        for (first, second) in pairs_silenced_in_sequence(&their.silenced) {
+            for change in ORDERED_CHANGES {
+                let position = |record: &PhaseRecord, node: &str| {
+                    let matches = |entry: &RecordedChange| {
+                        entry.node == node && entry.what.starts_with(change)
+                    };
+                    record.entries.iter().position(matches)
                 };
-                let is_first = |record| Some(place(record, first)? < place(record, second)?);
-                // What is missing is found by its count.
+                let is_first = |record| Some(position(record, first)? < position(record, second)?);
+                // `differences` reports a missing change by its count.
                 if let (Some(here), Some(there)) = (is_first(our), is_first(their)) {
                     pairs += 1;
                     if here != there {
@@ -92,7 +97,10 @@ pub fn turns(ours: &[PhaseRecord], theirs: &[PhaseRecord]) -> (usize, BTreeSet<S
     (pairs, found)
 }
 
-fn one_after_the_other(groups: &[&'static [&'static str]]) -> Vec<(&'static str, &'static str)> {
+/// Pairs of nodes of one zone: the first is of an earlier group than the second.
+fn pairs_silenced_in_sequence(
+    groups: &[&'static [&'static str]],
+) -> Vec<(&'static str, &'static str)> {
     let zone = |node: &str| node.chars().next();
     let mut pairs = Vec::new();
     for (at, group) in groups.iter().enumerate() {
@@ -124,24 +132,27 @@ fn is_event(what: &str) -> bool {
     what.starts_with("event") || what.contains(" event ")
 }
 
-/// How often the first of two changes came first, and how often the second did.
-type Sightings = BTreeMap<(String, String), usize>;
+/// By a pair of changes: how often the first of them preceded the second on a node.
+type OrderCounts = BTreeMap<(String, String), usize>;
 
-fn sightings(records: &[PhaseRecord]) -> Sightings {
-    let mut found = Sightings::new();
+fn count_orders(records: &[PhaseRecord]) -> OrderCounts {
+    let mut found = OrderCounts::new();
     for record in records.iter().filter(|record| record.ordered) {
         let mut nodes: BTreeMap<&str, Vec<&RecordedChange>> = BTreeMap::new();
         for entry in record.entries.iter().filter(|entry| !is_event(&entry.what)) {
             nodes.entry(&entry.node).or_default().push(entry);
         }
         for entries in nodes.values() {
-            // Only what happens once in a phase has an order.
+            // Only changes that happen once in a phase have an order.
             let once: Vec<&&RecordedChange> = entries
                 .iter()
-                .filter(|it| entries.iter().filter(|other| other.what == it.what).count() == 1)
+                .filter(|entry| {
+                    entries.iter().filter(|other| other.what == entry.what).count() == 1
+                })
                 .collect();
             for (at, first) in once.iter().enumerate() {
-                for second in once.iter().skip(at + 1).filter(|it| it.version > first.version) {
+                for second in once.iter().skip(at + 1).filter(|later| later.version > first.version)
+                {
                     *found.entry((first.what.clone(), second.what.clone())).or_default() += 1;
                 }
             }
@@ -150,20 +161,20 @@ fn sightings(records: &[PhaseRecord]) -> Sightings {
     found
 }
 
-fn order(ours: &[PhaseRecord], theirs: &[PhaseRecord]) -> BTreeSet<String> {
-    let (mine, reference) = (sightings(ours), sightings(theirs));
+fn order_differences(ours: &[PhaseRecord], theirs: &[PhaseRecord]) -> BTreeSet<String> {
+    let (mine, reference) = (count_orders(ours), count_orders(theirs));
     let mut found = BTreeSet::new();
-    for ((first, second), seen) in &reference {
-        let turned = (second.clone(), first.clone());
-        let rule = *seen >= LEAST_SIGHTINGS && !reference.contains_key(&turned);
-        if rule && mine.contains_key(&turned) {
+    for ((first, second), count) in &reference {
+        let reversed = (second.clone(), first.clone());
+        let is_rule = *count >= MIN_OBSERVATIONS && !reference.contains_key(&reversed);
+        if is_rule && mine.contains_key(&reversed) {
             found.insert(format!("order | {first} | before | {second} | in the reference"));
         }
     }
     found
 }
 
-/// The list of known differences: one per line, with its reason behind ` # `. Lines that begin with
+/// The list of known differences: one per line, with its reason after ` # `. Lines that begin with
 /// `#` are comments; those that begin with `~ ` are decided by a race within the reference, and so
 /// may be missing.
 pub fn known(text: &str) -> BTreeMap<String, String> {

@@ -22,14 +22,14 @@ use node_testkit::{images, parts};
 use differences::CriImplementation;
 use support::{Cri, CriCase};
 
-/// One case may take this long; a runtime that hangs must not take the others with it.
-const ONE_CASE: Duration = Duration::from_secs(60);
-const ALL_CASES: Duration = Duration::from_secs(900);
+/// The limit of one case, so that a runtime that hangs in it does not block the others.
+const CASE_TIMEOUT: Duration = Duration::from_secs(60);
+const ALL_CASES_DEADLINE: Duration = Duration::from_secs(900);
 
 #[test]
 fn containerd_behaves() -> Result<()> {
     let archives = support::archives()?;
-    BedTest::new().needs(Containerd::NEEDS).deadline(ALL_CASES).run(|bed| {
+    BedTest::new().needs(Containerd::NEEDS).deadline(ALL_CASES_DEADLINE).run(|bed| {
         bed.mount_odd_names()?;
         let options = ContainerdOptions {
             sandbox_image: Some(images::PAUSE.to_owned()),
@@ -48,7 +48,7 @@ fn containerd_behaves() -> Result<()> {
 fn keelson_behaves() -> Result<()> {
     let archives = support::archives()?;
     let programs = server::build()?;
-    BedTest::new().deadline(ALL_CASES).run(|bed| {
+    BedTest::new().deadline(ALL_CASES_DEADLINE).run(|bed| {
         bed.mount_odd_names()?;
         let keelson = server::CriServer::start(bed, &programs)?;
         for archive in archives.of(bed)? {
@@ -63,18 +63,18 @@ fn keelson_behaves() -> Result<()> {
 fn handlers_behave() -> Result<()> {
     let archives = support::archives()?;
     let programs = server::build()?;
-    BedTest::new().needs(&["runc"]).deadline(ALL_CASES).run(|bed| {
+    BedTest::new().needs(&["runc"]).deadline(ALL_CASES_DEADLINE).run(|bed| {
         // KEELSON_OCI_PROGRAM names another OCI runtime, such as crun; runsc needs arguments, too.
         let runc = match std::env::var_os("KEELSON_OCI_PROGRAM") {
             Some(program) => program.into(),
             None => parts::program("runc", "runc")?,
         };
-        let words = std::env::var("KEELSON_OCI_ARGUMENTS").unwrap_or_default();
-        let words: Vec<&str> = words.split_whitespace().collect();
+        let arguments = std::env::var("KEELSON_OCI_ARGUMENTS").unwrap_or_default();
+        let arguments: Vec<&str> = arguments.split_whitespace().collect();
         let keelson = server::CriServer::start_with(bed, &programs, |config, dir| {
             config["handlers"] = serde_json::json!([]);
             config["runtimes"] =
-                serde_json::json!({ "oci": { "program": runc, "arguments": words } });
+                serde_json::json!({ "oci": { "program": runc, "arguments": arguments } });
             config["deviceSpecifications"] = serde_json::json!([dir.join("cdi")]);
         })?;
         for archive in archives.of(bed)? {
@@ -84,52 +84,55 @@ fn handlers_behave() -> Result<()> {
     })
 }
 
-/// Runs the table; prints every case, and collects those that are not as listed.
+/// Runs and prints every case; fails with the cases whose outcome is not as expected.
 fn run_all(
     bed: &Bed,
     socket: &std::path::Path,
-    which: CriImplementation,
+    implementation: CriImplementation,
     cases: impl Iterator<Item = &'static CriCase>,
 ) -> Result<()> {
     let runtime =
         tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
-    let wanted = std::env::var("KEELSON_CASE").ok();
-    let mut wrong = Vec::new();
+    let name_filter = std::env::var("KEELSON_CASE").ok();
+    let mut unexpected = Vec::new();
     let mut passed = 0;
     for case in cases {
-        if wanted.as_deref().is_some_and(|wanted| !case.name.contains(wanted)) {
+        if name_filter.as_deref().is_some_and(|part| !case.name.contains(part)) {
             continue;
         }
-        let begun = Instant::now();
+        let started = Instant::now();
         let outcome = runtime.block_on(async {
             let cri = Cri::connect(socket, bed.dir(), case.name).await?;
-            let run = tokio::time::timeout(ONE_CASE, (case.run)(&cri)).await;
-            let outcome = run.unwrap_or_else(|_| bail!("not done after {ONE_CASE:?}"));
+            let run = tokio::time::timeout(CASE_TIMEOUT, (case.run)(&cri)).await;
+            let outcome = run.unwrap_or_else(|_| bail!("not done after {CASE_TIMEOUT:?}"));
             cri.clean().await;
             outcome
         });
-        let listed = differences::listed(which, case.name);
-        let took = begun.elapsed().as_millis();
+        let listed = differences::listed(implementation, case.name);
+        let took = started.elapsed().as_millis();
         match (&outcome, listed) {
             (Ok(()), None) => passed += 1,
-            (Err(error), Some((words, reason))) if format!("{error:#}").contains(words) => {
+            (Err(error), Some((expected, reason))) if format!("{error:#}").contains(expected) => {
                 println!("differs  {} ({took} ms): {error:#}; listed: {reason}", case.name);
                 continue;
             }
             (Ok(()), Some(_)) => {
-                wrong.push(format!("{}: listed as a difference, but is none", case.name));
+                unexpected.push(format!("{}: listed as a difference, but it passed", case.name));
             }
-            (Err(error), Some((words, _))) => {
-                wrong.push(format!("{}: differs otherwise than {words:?}: {error:#}", case.name));
+            (Err(error), Some((expected, _))) => {
+                unexpected.push(format!(
+                    "{}: an error other than the listed {expected:?}: {error:#}",
+                    case.name
+                ));
             }
-            (Err(error), None) => wrong.push(format!("{}: {error:#}", case.name)),
+            (Err(error), None) => unexpected.push(format!("{}: {error:#}", case.name)),
         }
-        let word = if outcome.is_ok() { "passed" } else { "FAILED" };
-        println!("{word}   {} ({took} ms)", case.name);
+        let verdict = if outcome.is_ok() { "passed" } else { "FAILED" };
+        println!("{verdict}   {} ({took} ms)", case.name);
     }
     println!("{passed} cases passed");
-    if wrong.is_empty() {
+    if unexpected.is_empty() {
         return Ok(());
     }
-    bail!("{} cases are not as expected:\n{}", wrong.len(), wrong.join("\n"))
+    bail!("{} cases are not as expected:\n{}", unexpected.len(), unexpected.join("\n"))
 }

@@ -1,7 +1,7 @@
-//! The CRI configurations of these tests' pods, and what their containers write about themselves.
+//! The CRI configurations of the pods in these tests, and the runs that their containers record.
 //!
-//! A container writes `begin` when its program runs, and `end` right before it exits by itself: the
-//! runtime's responses are compared with this.
+//! A container writes `begin` when its program starts, and `end` right before it exits by itself;
+//! the runtime's responses are compared with these records.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -10,7 +10,7 @@ use anyhow::{Context, Result};
 use cri_wire::v1;
 use node_testkit::images;
 
-/// Where containers write.
+/// The directory of the files that containers write to.
 pub(crate) const RUNS: &str = "/run/bed/runs";
 pub(crate) const LOGS: &str = "/run/bed/logs-of-pods";
 
@@ -18,7 +18,7 @@ const SLOT: &str = "slot";
 const ROUND: &str = "round";
 const CONTAINER: &str = "container";
 
-/// One pod: a slot of a test, and how many pods were created in it before.
+/// One pod: its slot in the test, and how many pods were created in that slot before it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct TestPod {
     pub(crate) slot: usize,
@@ -32,11 +32,12 @@ impl TestPod {
             .into()
     }
 
-    /// Most have their own network, some a host port, some share one PID namespace.
+    /// Every fourth slot uses the host network, every even one a host port; in every fifth the
+    /// containers share one PID namespace.
     pub(crate) fn config(self) -> v1::PodSandboxConfig {
         let Self { slot, round } = self;
-        let (node, own) = (v1::NamespaceMode::Node, v1::NamespaceMode::Pod);
-        let on_host = slot % 4 == 3;
+        let (node, pod) = (v1::NamespaceMode::Node, v1::NamespaceMode::Pod);
+        let host_network = slot % 4 == 3;
         let mapping = v1::PortMapping {
             protocol: v1::Protocol::Tcp.into(),
             container_port: 80,
@@ -50,16 +51,17 @@ impl TestPod {
                 namespace: "default".to_owned(),
                 attempt: 0,
             }),
-            hostname: if on_host { String::new() } else { format!("pod-{slot}") },
+            hostname: if host_network { String::new() } else { format!("pod-{slot}") },
             log_directory: LOGS.to_owned(),
             labels: self.labels(),
-            port_mappings: if on_host || slot % 2 == 1 { Vec::new() } else { vec![mapping] },
+            port_mappings: if host_network || slot % 2 == 1 { Vec::new() } else { vec![mapping] },
             linux: Some(v1::LinuxPodSandboxConfig {
-                // The parent is the caller's to make and to remove: one for all.
+                // The caller creates and removes the parent cgroup, as a kubelet does; all pods
+                // share it.
                 cgroup_parent: "/kills".to_owned(),
                 security_context: Some(v1::LinuxSandboxSecurityContext {
                     namespace_options: Some(v1::NamespaceOption {
-                        network: if on_host { node } else { own }.into(),
+                        network: if host_network { node } else { pod }.into(),
                         pid: self.pid_mode().into(),
                         ..Default::default()
                     }),
@@ -81,15 +83,15 @@ impl TestPod {
     }
 
     pub(crate) fn container(self, name: &str, script: &str) -> v1::ContainerConfig {
-        let whole = self.whole_name(name);
-        let script = format!("echo begin >> {RUNS}/{whole}; {script}");
+        let unique_name = self.whole_name(name);
+        let script = format!("echo begin >> {RUNS}/{unique_name}; {script}");
         let mut labels = self.labels();
         labels.insert(CONTAINER.to_owned(), name.to_owned());
         v1::ContainerConfig {
             metadata: Some(v1::ContainerMetadata { name: name.to_owned(), attempt: 0 }),
             image: Some(v1::ImageSpec { image: images::BUSYBOX.to_owned(), ..Default::default() }),
             command: ["sh", "-c", &script].map(str::to_owned).into(),
-            log_path: format!("{whole}.log"),
+            log_path: format!("{unique_name}.log"),
             labels,
             mounts: vec![v1::Mount {
                 container_path: RUNS.to_owned(),
@@ -110,6 +112,7 @@ impl TestPod {
         }
     }
 
+    /// Runs until it is stopped.
     pub(crate) fn steady(self) -> v1::ContainerConfig {
         self.container("steady", "exec sleep 100000")
     }
@@ -120,19 +123,20 @@ impl TestPod {
         self.container(name, &format!("usleep {microseconds}; echo end >> {file}; exit {code}"))
     }
 
+    /// The labels that select this container.
     pub(crate) fn of_container(self, name: &str) -> BTreeMap<String, String> {
         let mut labels = self.labels();
         labels.insert(CONTAINER.to_owned(), name.to_owned());
         labels
     }
 
-    /// What a container has written: how often it began, how often it exited by itself.
+    /// What a container has recorded: how often it started, and how often it exited by itself.
     pub(crate) fn truth(self, container: &str) -> Result<(usize, usize)> {
-        read_truth(&Path::new(RUNS).join(self.whole_name(container)))
+        read_begins_and_ends(&Path::new(RUNS).join(self.whole_name(container)))
     }
 }
 
-fn read_truth(path: &Path) -> Result<(usize, usize)> {
+fn read_begins_and_ends(path: &Path) -> Result<(usize, usize)> {
     let text = match std::fs::read_to_string(path) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
         outcome => outcome.with_context(|| path.display().to_string())?,

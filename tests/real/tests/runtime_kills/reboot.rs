@@ -1,8 +1,8 @@
-//! A reboot of the machine: all processes, mounts, links, rules and cgroups are gone, the root
-//! directory is there, and the state directory is empty (as on a tmpfs) or as before.
+//! A simulated reboot of the machine: all processes, mounts, links, nftables rules and cgroups are
+//! gone, the root directory is left, and the state directory is empty (as on a tmpfs) or as before.
 //!
-//! Everything is recovered and reported truthfully; resources of dead pods are released when the
-//! pods are removed; images and new pods work at once.
+//! All containers are recovered and their statuses are correct; resources of dead pods are released
+//! when the pods are removed; images and new pods can be used at once.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -27,6 +27,7 @@ use crate::slot::{CheckCounts, PodSlot};
 use crate::traces;
 
 const PODS: usize = 3;
+/// The exit code of a container whose exit was not recorded.
 const UNKNOWN: i32 = 255;
 
 /// What a reboot leaves of the state directory.
@@ -48,12 +49,11 @@ fn after_a_reboot_every_pod_is_listed_with_its_exit_codes() -> Result<()> {
         let home = RuntimeHome::new(bed, programs)?;
         tasks.block_on(async {
             for (round, state) in [StateDir::Wiped, StateDir::Preserved].into_iter().enumerate() {
-                let mut machine =
-                    RebootTest::start(bed, &home, u32::try_from(round)? * 100).await?;
+                let mut test = RebootTest::start(bed, &home, u32::try_from(round)? * 100).await?;
                 if round == 0 {
                     home.import_whole(&archive)?;
                 }
-                let rebooted = Box::pin(machine.reboot(state)).await;
+                let rebooted = Box::pin(test.reboot(state)).await;
                 rebooted.with_context(|| format!("state {state:?}"))?;
             }
             Ok(())
@@ -82,12 +82,12 @@ impl<'a> RebootTest<'a> {
     async fn start(bed: &'a Bed, home: &'a RuntimeHome, round: u32) -> Result<Self> {
         let server = home.start(bed, None)?;
         let caller = RetryingClient::new(&home.socket());
-        let machine = Self { bed, home, caller, server, round };
-        machine.until_it_answers().await?;
-        Ok(machine)
+        let test = Self { bed, home, caller, server, round };
+        test.wait_until_answering().await?;
+        Ok(test)
     }
 
-    async fn until_it_answers(&self) -> Result<()> {
+    async fn wait_until_answering(&self) -> Result<()> {
         let begun = Instant::now();
         while !self.caller.is_answering().await {
             ensure!(begun.elapsed() < READY, "no answer within {READY:?}");
@@ -97,11 +97,11 @@ impl<'a> RebootTest<'a> {
         Ok(())
     }
 
-    fn slot(&self, slot: usize, later: u32) -> PodSlot {
+    fn slot(&self, slot: usize, round: u32) -> PodSlot {
         PodSlot {
             caller: self.caller.clone(),
             kill_targets: Arc::new(KillTargets::default()),
-            pod: TestPod { slot, round: self.round + later },
+            pod: TestPod { slot, round: self.round + round },
             dice: RandomSequence(17),
             tally: CheckCounts::default(),
             wanted: BTreeMap::new(),
@@ -109,19 +109,20 @@ impl<'a> RebootTest<'a> {
     }
 
     async fn reboot(&mut self, state: StateDir) -> Result<()> {
-        // What the first pod leaves on purpose is no leftover.
+        // The first pod creates what the runtime keeps on purpose, so the snapshot comes after it.
         Box::pin(self.slot(1, 50).life()).await?;
-        let before = self.look()?;
+        let before = self.snapshot()?;
         let expected = self.populate(state).await?;
         let images = self.images().await?;
         self.server.kill()?;
         self.caller.mark_down();
-        self.end_late(&expected).await?;
-        self.lose_everything(state)?;
+        self.release_late_containers(&expected).await?;
+        self.simulate_reboot(state)?;
         self.server = self.home.start(self.bed, None)?;
-        self.until_it_answers().await?;
-        for one in &expected {
-            self.check(one).await.with_context(|| format!("{} of {:?}", one.name, one.pod))?;
+        self.wait_until_answering().await?;
+        for container in &expected {
+            let context = || format!("{} of {:?}", container.name, container.pod);
+            self.check(container).await.with_context(context)?;
         }
         ensure!(self.images().await? == images, "images before: {images:?}");
         for slot in 0..PODS {
@@ -131,13 +132,13 @@ impl<'a> RebootTest<'a> {
             ensure!(found[0].state() == v1::PodSandboxState::SandboxNotready, "{found:?}");
             old.remove().await?;
         }
-        // The same names and host port, and an address.
+        // A new pod can have the same names and host port, and gets an address.
         let mut new = self.slot(0, 1);
         new.kill_targets.end();
         Box::pin(new.life()).await.context("a new pod")?;
-        let left = traces::left(&before, || self.look())?;
+        let left = traces::left(&before, || self.snapshot())?;
         ensure!(left.is_empty(), "{} left behind: {left:#?}", left.len());
-        println!("{state:?}: {} containers told truthfully", expected.len());
+        println!("{state:?}: {} containers reported correctly", expected.len());
         self.caller.mark_down();
         self.server.kill()
     }
@@ -156,14 +157,14 @@ impl<'a> RebootTest<'a> {
             let id = slot.make(pod.steady(), (None, true)).await?;
             expect(id, "steady", ContainerExited, UNKNOWN);
             let id = slot.make(pod.brief("brief", 7, 0), (Some(7), true)).await?;
-            until("its end", || async {
+            wait_until("its exit", || async {
                 let status = slot.status(&id).await??;
                 Ok(status.state() == ContainerExited)
             })
             .await?;
             expect(id, "brief", ContainerExited, 7);
-            let id = slot.make(pod.brief("made", 8, 0), (Some(8), false)).await?;
-            expect(id, "made", ContainerCreated, 0);
+            let id = slot.make(pod.brief("created", 8, 0), (Some(8), false)).await?;
+            expect(id, "created", ContainerCreated, 0);
             let wait = format!("while [ ! -e {}/late ]; do usleep 10000; done", crate::pods::RUNS);
             let id =
                 slot.make(pod.container("late", &format!("{wait}; exit 9")), (None, true)).await?;
@@ -177,49 +178,51 @@ impl<'a> RebootTest<'a> {
         Ok(expected)
     }
 
-    /// Lets those containers exit that exit without a server, and waits until their supervisors
-    /// have recorded it.
-    async fn end_late(&self, expected: &[Expected]) -> Result<()> {
-        let late = Path::new(crate::pods::RUNS).join("late");
-        let notes: Vec<(PathBuf, u64)> = expected
+    /// Lets the `late` containers exit while no server runs, and waits until their supervisors have
+    /// recorded it.
+    async fn release_late_containers(&self, expected: &[Expected]) -> Result<()> {
+        let release_file = Path::new(crate::pods::RUNS).join("late");
+        let state_files: Vec<(PathBuf, u64)> = expected
             .iter()
-            .filter(|one| one.name == "late")
-            .map(|one| {
-                let note = self.note_of(&one.id)?;
-                let size = std::fs::metadata(&note)?.len();
-                Ok((note, size))
+            .filter(|container| container.name == "late")
+            .map(|container| {
+                let state_file = self.state_file_of(&container.id)?;
+                let size = std::fs::metadata(&state_file)?.len();
+                Ok((state_file, size))
             })
             .collect::<Result<_>>()?;
-        std::fs::write(&late, "")?;
-        for (note, size) in notes {
-            until("the note of an exit", || async { Ok(std::fs::metadata(&note)?.len() != size) })
-                .await?;
+        std::fs::write(&release_file, "")?;
+        for (state_file, size) in state_files {
+            wait_until("the record of an exit", || async {
+                Ok(std::fs::metadata(&state_file)?.len() != size)
+            })
+            .await?;
         }
-        std::fs::remove_file(late).context("the sign to end")
+        std::fs::remove_file(release_file).context("remove the file that lets containers exit")
     }
 
-    /// Where a supervisor has recorded a container's exit.
-    fn note_of(&self, id: &str) -> Result<PathBuf> {
+    /// The file in which the supervisor records a container's state.
+    fn state_file_of(&self, id: &str) -> Result<PathBuf> {
         let pods = self.home.state().join("pods");
         for pod in std::fs::read_dir(&pods).with_context(|| pods.display().to_string())? {
-            let note = pod?.path().join("containers").join(format!("{id}.state"));
-            if note.exists() {
-                return Ok(note);
+            let state_file = pod?.path().join("containers").join(format!("{id}.state"));
+            if state_file.exists() {
+                return Ok(state_file);
             }
         }
-        anyhow::bail!("no supervisor has written about {id}")
+        anyhow::bail!("no supervisor has a state file of {id}")
     }
 
     /// Puts the machine into the state after a reboot.
-    fn lose_everything(&self, state: StateDir) -> Result<()> {
-        end_processes()?;
+    fn simulate_reboot(&self, state: StateDir) -> Result<()> {
+        kill_processes()?;
         let table = std::fs::read_to_string("/proc/self/mountinfo")?;
-        let mut places: Vec<&str> =
+        let mut mount_points: Vec<&str> =
             table.lines().filter_map(|line| line.split(' ').nth(4)).collect();
-        places.sort_by_key(|place| std::cmp::Reverse(place.len()));
+        mount_points.sort_by_key(|path| std::cmp::Reverse(path.len()));
         let dir = self.home.state();
-        for place in places.into_iter().filter(|place| Path::new(place).starts_with(&dir)) {
-            unmount(place, UnmountFlags::DETACH).with_context(|| place.to_owned())?;
+        for path in mount_points.into_iter().filter(|path| Path::new(path).starts_with(&dir)) {
+            unmount(path, UnmountFlags::DETACH).with_context(|| path.to_owned())?;
         }
         for (program, arguments) in
             [("ip", &["link", "delete", BRIDGE][..]), ("nft", &["flush", "ruleset"])]
@@ -228,31 +231,31 @@ impl<'a> RebootTest<'a> {
             ensure!(status.success(), "{program} {arguments:?}: {status}");
         }
         for hierarchy in std::fs::read_dir("/sys/fs/cgroup")? {
-            for group in ["kills", "keelson"] {
-                remove_groups(&hierarchy.as_ref().map_err(copied)?.path().join(group))?;
+            for cgroup in ["kills", "keelson"] {
+                remove_cgroups(&hierarchy.as_ref().map_err(clone_error)?.path().join(cgroup))?;
             }
         }
         match state {
-            StateDir::Wiped => std::fs::remove_dir_all(&dir).context("the state folder"),
+            StateDir::Wiped => std::fs::remove_dir_all(&dir).context("remove the state directory"),
             StateDir::Preserved => {
-                std::fs::write(dir.join("boot"), "another life\n").context("the boot's note")
+                std::fs::write(dir.join("boot"), "another boot\n").context("write another boot ID")
             }
         }
     }
 
-    async fn check(&self, one: &Expected) -> Result<()> {
-        let status = self.slot(one.pod.slot, 0).status(&one.id).await??;
+    async fn check(&self, expected: &Expected) -> Result<()> {
+        let status = self.slot(expected.pod.slot, 0).status(&expected.id).await??;
         ensure!(
-            status.state() == one.state && status.exit_code == one.code,
-            "told as {:?} with {} ({}); expected {:?} with {}",
+            status.state() == expected.state && status.exit_code == expected.code,
+            "reported as {:?} with {} ({}); expected {:?} with {}",
             status.state(),
             status.exit_code,
             status.reason,
-            one.state,
-            one.code
+            expected.state,
+            expected.code
         );
-        let unknown = one.code == UNKNOWN;
-        ensure!((status.reason == "Unknown") == unknown, "its reason is {:?}", status.reason);
+        let unknown = expected.code == UNKNOWN;
+        ensure!((status.reason == "Unknown") == unknown, "the reason is {:?}", status.reason);
         Ok(())
     }
 
@@ -262,7 +265,7 @@ impl<'a> RebootTest<'a> {
         Ok(answer.images.into_iter().map(|image| (image.id, image.repo_tags)).collect())
     }
 
-    fn look(&self) -> Result<std::collections::BTreeSet<String>> {
+    fn snapshot(&self) -> Result<std::collections::BTreeSet<String>> {
         let parent = rustix::process::getppid().map(|parent| parent.as_raw_nonzero().get());
         let mut known = vec![std::process::id(), self.server.process_id()];
         known.extend(parent.map(i32::unsigned_abs));
@@ -271,24 +274,24 @@ impl<'a> RebootTest<'a> {
     }
 }
 
-fn copied(error: &std::io::Error) -> std::io::Error {
+fn clone_error(error: &std::io::Error) -> std::io::Error {
     std::io::Error::new(error.kind(), error.to_string())
 }
 
-async fn until<F: Future<Output = Result<bool>>>(
+async fn wait_until<F: Future<Output = Result<bool>>>(
     what: &str,
     mut ask: impl FnMut() -> F,
 ) -> Result<()> {
     let begun = Instant::now();
     while !ask().await? {
-        ensure!(begun.elapsed() < READY, "{what} did not come within {READY:?}");
+        ensure!(begun.elapsed() < READY, "{what} is missing after {READY:?}");
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
     Ok(())
 }
 
-/// Kills everything in the bed but its init and this test.
-fn end_processes() -> Result<()> {
+/// Kills every process in the bed except its init, this test and its parent.
+fn kill_processes() -> Result<()> {
     let own = [std::process::id(), 1];
     let parent = rustix::process::getppid().map(|parent| parent.as_raw_nonzero().get());
     let begun = Instant::now();
@@ -299,10 +302,11 @@ fn end_processes() -> Result<()> {
             let Some(pid) = name.to_str().and_then(|name| name.parse::<i32>().ok()) else {
                 continue;
             };
-            let spared = own.contains(&pid.unsigned_abs()) || Some(pid) == parent;
+            let is_spared = own.contains(&pid.unsigned_abs()) || Some(pid) == parent;
             // A zombie has no command line.
-            let gone = std::fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|it| it.is_empty());
-            if let Some(pid) = Pid::from_raw(pid).filter(|_| !spared && !gone) {
+            let is_zombie =
+                std::fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|line| line.is_empty());
+            if let Some(pid) = Pid::from_raw(pid).filter(|_| !is_spared && !is_zombie) {
                 let _ = kill_process(pid, Signal::KILL);
                 left += 1;
             }
@@ -310,23 +314,23 @@ fn end_processes() -> Result<()> {
         if left == 0 {
             return Ok(());
         }
-        ensure!(begun.elapsed() < READY, "{left} processes do not end");
+        ensure!(begun.elapsed() < READY, "{left} processes do not exit");
         std::thread::sleep(Duration::from_millis(10));
     }
 }
 
-fn remove_groups(dir: &Path) -> Result<()> {
+fn remove_cgroups(dir: &Path) -> Result<()> {
     let Ok(entries) = std::fs::read_dir(dir) else { return Ok(()) };
     for entry in entries {
         let entry = entry?;
         if entry.file_type()?.is_dir() {
-            remove_groups(&entry.path())?;
+            remove_cgroups(&entry.path())?;
         }
     }
     let begun = Instant::now();
     // Killed processes take a little time to exit.
     while std::fs::remove_dir(dir).is_err() {
-        ensure!(begun.elapsed() < READY, "{} stays", dir.display());
+        ensure!(begun.elapsed() < READY, "{} cannot be removed", dir.display());
         std::thread::sleep(Duration::from_millis(10));
     }
     Ok(())

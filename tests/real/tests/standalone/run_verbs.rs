@@ -1,4 +1,5 @@
-//! The verbs for people on pods of `keelson run --detach`: no containerd, no runc, no network.
+//! The user-facing verbs (`ps`, `exec`, `attach`, `cp`, …) on pods of `keelson run --detach`:
+//! without containerd, runc and an external network.
 
 use std::fs;
 use std::io::Write;
@@ -23,7 +24,7 @@ const WAIT_LIMIT: Duration = Duration::from_secs(60);
 const SETTINGS: &str =
     r#"{"version": 1, "network": {"bridge": "verbs0", "subnets": ["10.77.0.0/24"]}}"#;
 
-/// One root of `keelson run`, and the verbs on it.
+/// One root of `keelson run --detach`: `run` starts pods in it, the other verbs reach its agent.
 struct DetachedRoot {
     keelson: PathBuf,
     dir: PathBuf,
@@ -63,7 +64,7 @@ impl DetachedRoot {
         Ok(path.display().to_string())
     }
 
-    fn until_runs(&self, name: &str) -> Result<()> {
+    fn wait_until_running(&self, name: &str) -> Result<()> {
         wait_for(&format!("{name} runs"), WAIT_LIMIT, || {
             Ok(self.ask(&["ps"]).is_ok_and(|table| {
                 table.lines().any(|line| line.contains(name) && line.contains("1/1     Running"))
@@ -76,7 +77,7 @@ impl DetachedRoot {
         self.processes("run-agent")
     }
 
-    /// The PID of the only one.
+    /// The PID of the only background agent.
     fn agent(&self) -> Result<u32> {
         match self.agents()?[..] {
             [agent] => Ok(u32::try_from(agent)?),
@@ -86,35 +87,37 @@ impl DetachedRoot {
 
     /// Processes whose command line contains this word and this root.
     fn processes(&self, word: &str) -> Result<Vec<i32>> {
-        let detached_root = self.dir.display().to_string();
+        let dir = self.dir.display().to_string();
         let mut found = Vec::new();
         for entry in fs::read_dir("/proc")? {
             let name = entry?.file_name();
             let Some(number) = name.to_str().and_then(|name| name.parse().ok()) else { continue };
             let line = fs::read(format!("/proc/{number}/cmdline")).unwrap_or_default();
             let line = String::from_utf8_lossy(&line).into_owned();
-            if line.contains(word) && line.contains(&detached_root) {
+            if line.contains(word) && line.contains(&dir) {
                 found.push(number);
             }
         }
         Ok(found)
     }
 
-    /// The agent and everything of its pods are gone. A supervisor may exit last.
-    fn nothing_is_left(&self) -> Result<()> {
+    /// Waits until the agent has exited and nothing of its pods is left. A
+    /// supervisor may exit last.
+    fn wait_until_nothing_is_left(&self) -> Result<()> {
         let mut left = Vec::new();
         let gone = wait_for("the agent ends with its last pod", WAIT_LIMIT, || {
-            left = self.left()?;
+            left = self.leftovers()?;
             Ok(left.is_empty())
         });
         gone.with_context(|| format!("{left:?}"))
     }
 
-    fn left(&self) -> Result<Vec<String>> {
-        let detached_root = format!("{}/", self.dir.display());
+    /// Processes, mounts and directories of this root that still exist.
+    fn leftovers(&self) -> Result<Vec<String>> {
+        let dir_prefix = format!("{}/", self.dir.display());
         let processes = self.processes("")?.into_iter().map(|number| format!("process {number}"));
         let mounts = fs::read_to_string("/proc/self/mountinfo")?;
-        let mounts = mounts.lines().filter(|line| line.contains(&detached_root)).map(str::to_owned);
+        let mounts = mounts.lines().filter(|line| line.contains(&dir_prefix)).map(str::to_owned);
         let mut left: Vec<String> = processes.chain(mounts).collect();
         for dir in ["root/agent/pods", "root/agent/keelson/background", "state/pods"] {
             let Ok(entries) = fs::read_dir(self.dir.join(dir)) else { continue };
@@ -157,63 +160,60 @@ fn verbs_work_on_pods_in_the_background() -> Result<()> {
     let keelson = programs::build("keelson", "keelson")?;
     let archives = archives()?;
     BedTest::new().deadline(Duration::from_secs(240)).run(move |bed| {
-        let detached_root = DetachedRoot { keelson: keelson.clone(), dir: bed.create_dir("home")? };
+        let root = DetachedRoot { keelson: keelson.clone(), dir: bed.create_dir("home")? };
         let script = format!("echo up; {STEADY}");
-        let web = detached_root.write("web.yaml", &manifest("web", &script))?;
-        let settings = detached_root.write("runtime.json", SETTINGS)?;
+        let web = root.write("web.yaml", &manifest("web", &script))?;
+        let settings = root.write("runtime.json", SETTINGS)?;
         let mut detach = vec!["--detach", "--import", &archives[0], "--import", &archives[1]];
         detach.extend(["--runtime-config", &settings, &web]);
-        let printed = good(detached_root.run(&detach).output()?, &detach)?;
+        let printed = good(root.run(&detach).output()?, &detach)?;
         ensure!(printed.contains("default/web runs in the background"), "{printed}");
-        detached_root.until_runs("web")?;
-        ensure!(detached_root.agents()?.len() == 1, "{:?}", detached_root.agents()?);
-        has_address_of_the_settings(&detached_root, "web")?;
+        root.wait_until_running("web")?;
+        ensure!(root.agents()?.len() == 1, "{:?}", root.agents()?);
+        has_address_of_the_settings(&root, "web")?;
 
-        let verbs = detached_root.verbs();
-        open_streams::are_not_tcp(&verbs, "web", detached_root.agent()?).context("open streams")?;
-        open_streams::end_with_their_client(&verbs, "web").context("whoever leaves")?;
+        let verbs = root.verbs();
+        open_streams::are_not_tcp(&verbs, "web", root.agent()?).context("open streams")?;
+        open_streams::end_with_their_client(&verbs, "web")
+            .context("streams of clients that disconnect")?;
         exec_and_attach::commands(&verbs, "web")?;
         exec_and_attach::command_on_a_terminal(&verbs, "web")?;
         exec_and_attach::large_streams(&verbs, "web", 64)?;
         exec_and_attach::copies(&verbs, "web")?;
         exec_and_attach::ports(&verbs, "web", 64)?;
-        usage_and_images(&detached_root)?;
-        attach(&detached_root)?;
-        // However many streams there were: none of them left a port behind.
-        open_streams::has_no_tcp(detached_root.agent()?).context("after all streams")?;
-        open_streams::have_addresses_too(
-            &detached_root.state().join("agent.sock"),
-            detached_root.agent()?,
-        )?;
-        more_pods(&detached_root, &web)?;
+        usage_and_images(&root)?;
+        attach(&root)?;
+        // After all these streams no port is left open.
+        open_streams::has_no_tcp(root.agent()?).context("after all streams")?;
+        open_streams::have_addresses_too(&root.state().join("agent.sock"), root.agent()?)?;
+        more_pods(&root, &web)?;
 
-        ensure!(detached_root.ask(&["stop", "web"])?.contains("has ended"), "stop");
-        detached_root.nothing_is_left()
+        ensure!(root.ask(&["stop", "web"])?.contains("has ended"), "stop");
+        root.wait_until_nothing_is_left()
     })
 }
 
-fn has_address_of_the_settings(detached_root: &DetachedRoot, pod: &str) -> Result<()> {
-    let printed =
-        detached_root.ask(&["exec", pod, "--", "ip", "-4", "-o", "addr", "show", "eth0"])?;
+fn has_address_of_the_settings(root: &DetachedRoot, pod: &str) -> Result<()> {
+    let printed = root.ask(&["exec", pod, "--", "ip", "-4", "-o", "addr", "show", "eth0"])?;
     ensure!(printed.contains("inet 10.77.0."), "{printed}");
     Ok(())
 }
 
-fn usage_and_images(detached_root: &DetachedRoot) -> Result<()> {
-    let table = detached_root.ask(&["top"])?;
+fn usage_and_images(root: &DetachedRoot) -> Result<()> {
+    let table = root.ask(&["top"])?;
     let line = table.lines().find(|line| line.contains("web")).context("web in top")?;
-    let words: Vec<&str> = line.split_whitespace().collect();
-    ensure!(words.get(2) == Some(&"main"), "{table}");
-    ensure!(words.get(3).is_some_and(|cpu| cpu.ends_with('m')), "{table}");
-    ensure!(words.get(4).is_some_and(|memory| memory.ends_with('B')), "{table}");
-    let listed = detached_root.ask(&["images"])?;
+    let columns: Vec<&str> = line.split_whitespace().collect();
+    ensure!(columns.get(2) == Some(&"main"), "{table}");
+    ensure!(columns.get(3).is_some_and(|cpu| cpu.ends_with('m')), "{table}");
+    ensure!(columns.get(4).is_some_and(|memory| memory.ends_with('B')), "{table}");
+    let listed = root.ask(&["images"])?;
     ensure!(listed.contains(images::BUSYBOX) && listed.contains("localhost/bare:1"), "{listed}");
-    let missing = detached_root.refused(&["images", "rm", "localhost/nothing:1"])?;
+    let missing = root.refused(&["images", "rm", "localhost/nothing:1"])?;
     ensure!(missing.contains("no image named localhost/nothing:1"), "{missing}");
     Ok(())
 }
 
-fn attach(detached_root: &DetachedRoot) -> Result<()> {
+fn attach(root: &DetachedRoot) -> Result<()> {
     let name = "ask";
     let text = format!(
         "apiVersion: v1\nkind: Pod\nmetadata: {{name: {name}}}\nspec:\n  restartPolicy: Never\n  \
@@ -223,58 +223,55 @@ fn attach(detached_root: &DetachedRoot) -> Result<()> {
         images::BUSYBOX,
         exec_and_attach::ECHO
     );
-    let file = detached_root.write("ask.yaml", &text)?;
-    good(detached_root.run(&["--detach", &file]).output()?, &["run"])?;
-    detached_root.until_runs(name)?;
-    let refused = detached_root.refused(&["attach", "-i", "web"])?;
+    let file = root.write("ask.yaml", &text)?;
+    good(root.run(&["--detach", &file]).output()?, &["run"])?;
+    root.wait_until_running(name)?;
+    let refused = root.refused(&["attach", "-i", "web"])?;
     ensure!(refused.contains("has no standard input"), "{refused}");
-    exec_and_attach::attach_to_the_end(&detached_root.verbs(), name)?;
-    wait_for("it has succeeded", WAIT_LIMIT, || {
-        Ok(detached_root.ask(&["ps"])?.contains("Succeeded"))
-    })?;
-    ensure!(detached_root.ask(&["logs", name])? == "hello\nover\n", "its log");
-    let again = good(detached_root.run(&["--detach", &file]).output()?, &["run"])?;
+    exec_and_attach::attach_to_the_end(&root.verbs(), name)?;
+    wait_for("it has succeeded", WAIT_LIMIT, || Ok(root.ask(&["ps"])?.contains("Succeeded")))?;
+    ensure!(root.ask(&["logs", name])? == "hello\nover\n", "the container's log");
+    let again = good(root.run(&["--detach", &file]).output()?, &["run"])?;
     ensure!(again.contains("default/ask runs in the background"), "{again}");
-    detached_root.until_runs(name)?;
-    detached_root.ask(&["stop", name])?;
+    root.wait_until_running(name)?;
+    root.ask(&["stop", name])?;
     Ok(())
 }
 
-/// A second run handed to the agent, the same again, a foreground run beside it, a killed agent.
-fn more_pods(detached_root: &DetachedRoot, web: &str) -> Result<()> {
-    let settings = detached_root.dir.join("runtime.json").display().to_string();
-    let again = detached_root.run(&["--runtime-config", &settings, "--detach", web]).output()?;
-    let words = String::from_utf8_lossy(&again.stderr).into_owned();
-    ensure!(words.contains("is not in force: the background agent ran already"), "{words}");
+/// The same pods again, a foreground run beside the agent, a killed agent, and another pod for the
+/// agent after it.
+fn more_pods(root: &DetachedRoot, web: &str) -> Result<()> {
+    let settings = root.dir.join("runtime.json").display().to_string();
+    let again = root.run(&["--runtime-config", &settings, "--detach", web]).output()?;
+    let stderr = String::from_utf8_lossy(&again.stderr).into_owned();
+    ensure!(stderr.contains("has no effect: the background agent is running already"), "{stderr}");
     let printed = good(again, &["run"])?;
-    ensure!(printed.contains("default/web is wanted like this already"), "{printed}");
-    let beside = detached_root.run(&[web]).output()?;
-    let words = String::from_utf8(beside.stderr)?;
-    ensure!(!beside.status.success() && words.contains("runs the pods of"), "{words}");
-    let [agent] = detached_root.agents()?[..] else {
-        bail!("{:?} agents", detached_root.agents()?)
-    };
-    let before = detached_root.ask(&["exec", "web", "--", "cat", "/proc/1/stat"])?;
-    kill_process(Pid::from_raw(agent).context("its number")?, Signal::KILL)?;
+    ensure!(printed.contains("default/web is unchanged"), "{printed}");
+    let beside = root.run(&[web]).output()?;
+    let stderr = String::from_utf8(beside.stderr)?;
+    ensure!(!beside.status.success() && stderr.contains("runs the pods of"), "{stderr}");
+    let [agent] = root.agents()?[..] else { bail!("{:?} agents", root.agents()?) };
+    let before = root.ask(&["exec", "web", "--", "cat", "/proc/1/stat"])?;
+    kill_process(Pid::from_raw(agent).context("the agent's PID")?, Signal::KILL)?;
     // A killed process releases its sockets and locks one after another.
     wait_for("the agent is gone", WAIT_LIMIT, || {
-        Ok(detached_root.agents()?.is_empty()
-            && detached_root.refused(&["ps"])?.contains("no agent answers"))
+        Ok(root.agents()?.is_empty() && root.refused(&["ps"])?.contains("no agent answers"))
     })?;
-    let alone = detached_root.run(&[web]).output()?;
-    let words = String::from_utf8(alone.stderr)?;
-    ensure!(words.contains("ended without its pods (default/web)"), "{words}");
-    good(detached_root.run(&["--detach"]).output()?, &["run", "--detach"])?;
-    detached_root.until_runs("web")?;
-    let after = detached_root.ask(&["exec", "web", "--", "cat", "/proc/1/stat"])?;
+    let alone = root.run(&[web]).output()?;
+    let stderr = String::from_utf8(alone.stderr)?;
+    ensure!(stderr.contains("ended without its pods (default/web)"), "{stderr}");
+    good(root.run(&["--detach"]).output()?, &["run", "--detach"])?;
+    root.wait_until_running("web")?;
+    let after = root.ask(&["exec", "web", "--", "cat", "/proc/1/stat"])?;
     let start = |stat: &str| stat.split_whitespace().nth(21).map(str::to_owned);
-    ensure!(start(&before) == start(&after), "the container was started anew");
-    // The agent that adopted them did not get the settings; it has recovered them.
-    let next = detached_root.write("next.yaml", &manifest("next", STEADY))?;
-    good(detached_root.run(&["--detach", &next]).output()?, &["run"])?;
-    detached_root.until_runs("next")?;
-    has_address_of_the_settings(detached_root, "next")?;
-    detached_root.ask(&["stop", "next"])?;
+    ensure!(start(&before) == start(&after), "the container was restarted");
+    // The agent that adopted the pods was started without the settings; it has loaded the
+    // stored ones.
+    let next = root.write("next.yaml", &manifest("next", STEADY))?;
+    good(root.run(&["--detach", &next]).output()?, &["run"])?;
+    root.wait_until_running("next")?;
+    has_address_of_the_settings(root, "next")?;
+    root.ask(&["stop", "next"])?;
     Ok(())
 }
 
@@ -283,9 +280,9 @@ fn an_image_runs_without_a_manifest() -> Result<()> {
     let keelson = programs::build("keelson", "keelson")?;
     let archives = archives()?;
     BedTest::new().deadline(Duration::from_secs(180)).run(move |bed| {
-        let detached_root = DetachedRoot { keelson: keelson.clone(), dir: bed.create_dir("home")? };
+        let root = DetachedRoot { keelson: keelson.clone(), dir: bed.create_dir("home")? };
         let import = ["--import", &archives[0], "--import", &archives[1]];
-        let with = |more: &[&str]| detached_root.run(&[&import[..], more].concat());
+        let with = |more: &[&str]| root.run(&[&import[..], more].concat());
         let script = "echo \"$WORD\"; exit 5";
         let mut command =
             with(&["--image", images::BUSYBOX, "-e", "WORD=said", "--", "sh", "-c", script]);
@@ -305,7 +302,7 @@ fn an_image_runs_without_a_manifest() -> Result<()> {
         let mut shell = OnTerminal::start(shell)?;
         // Its first prompt may have appeared before the test read it.
         wait_for("the shell runs", WAIT_LIMIT, || {
-            Ok(detached_root.ask(&["ps"]).is_ok_and(|table| table.contains("Running")))
+            Ok(root.ask(&["ps"]).is_ok_and(|table| table.contains("Running")))
         })?;
         shell.type_in("\n")?;
         shell.until("# ")?;
@@ -313,22 +310,19 @@ fn an_image_runs_without_a_manifest() -> Result<()> {
         let (code, seen) = shell.end()?;
         ensure!(code == Some(6) && seen.contains("30 100"), "{code:?} {seen}");
 
-        // Nothing in the image but one program: files come and go all the same.
+        // `cp` works although the image has neither a shell nor tar.
         let mut sleeping =
             with(&["--detach", "--image", "localhost/bare:1", "--", "sleep", "1000"]);
         good(sleeping.output()?, &["run", "--detach"])?;
-        detached_root.until_runs("bare")?;
-        let note = detached_root.write("note", "note")?;
-        detached_root.ask(&["cp", &note, "bare:/note"])?;
-        let back = detached_root.dir.join("note-back");
-        detached_root.ask(&["cp", "bare:/note", &back.display().to_string()])?;
-        ensure!(fs::read_to_string(&back)? == "note", "another note");
-        detached_root.ask(&["stop", "bare"])?;
-        detached_root.nothing_is_left()?;
-        ensure!(
-            Path::new(&detached_root.dir.join("root/agent.log")).exists(),
-            "no log of the agent"
-        );
+        root.wait_until_running("bare")?;
+        let note = root.write("note", "note")?;
+        root.ask(&["cp", &note, "bare:/note"])?;
+        let back = root.dir.join("note-back");
+        root.ask(&["cp", "bare:/note", &back.display().to_string()])?;
+        ensure!(fs::read_to_string(&back)? == "note", "the copy differs");
+        root.ask(&["stop", "bare"])?;
+        root.wait_until_nothing_is_left()?;
+        ensure!(Path::new(&root.dir.join("root/agent.log")).exists(), "no log of the agent");
         Ok(())
     })
 }

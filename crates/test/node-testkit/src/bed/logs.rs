@@ -1,14 +1,14 @@
 //! Logs of beds: where they are kept after a failure, and their last lines.
 //!
-//! Rule: logs of a test that passed are not kept; those of one that failed are, under a path that
-//! is printed. It does not write logs: the processes in the bed do.
+//! Rule: logs of a passed test are not kept; those of a failed test are, and their path is printed.
+//! Nothing here writes logs: the processes in the bed do.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 
-/// The file among a bed's logs that has the command's own output.
+/// The log file with the output of the bed's command.
 pub(super) const OUTPUT: &str = "output.log";
 
 /// `target/bed-logs/<test>`, in the executable's own target directory.
@@ -32,17 +32,17 @@ pub(crate) fn tail(path: &Path, lines: usize) -> String {
     match fs::read(path) {
         Ok(bytes) => {
             let text = String::from_utf8_lossy(&bytes);
-            let all: Vec<&str> = text.lines().collect();
-            let from = all.len().saturating_sub(lines);
-            all[from..].join("\n")
+            let all_lines: Vec<&str> = text.lines().collect();
+            let start = all_lines.len().saturating_sub(lines);
+            all_lines[start..].join("\n")
         }
         Err(error) => format!("({}: {error})", path.display()),
     }
 }
 
-/// Copies a bed's logs out of its directory: regular files, one level of directories at a time.
+/// Copies a bed's logs out of its directory, recursively; only regular files and directories.
 pub(super) fn copy_logs(from: &Path, to: &Path) -> Result<()> {
-    fs::create_dir_all(to).with_context(|| format!("make {}", to.display()))?;
+    fs::create_dir_all(to).with_context(|| format!("create {}", to.display()))?;
     for entry in fs::read_dir(from).with_context(|| from.display().to_string())? {
         let entry = entry?;
         let target = to.join(entry.file_name());

@@ -1,8 +1,8 @@
-//! The warden: creates a bed, watches it, and removes it.
+//! The warden: the process that creates a bed, watches it, and removes it.
 //!
-//! Rule: the first of these ends the bed: the command's end, the owner's end for any reason, or the
-//! deadline. The warden outlives the bed only to clean up. It stays in the host's namespaces and
-//! runs nothing of the test's.
+//! Rule: the first of these ends the bed: the command's exit, the exit of its owner (the test
+//! process) for any reason, or the deadline. The warden outlives the bed only to clean up. It stays
+//! in the host's namespaces and runs none of the test's code.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
@@ -34,34 +34,33 @@ enum BedEnd {
 
 /// Runs the warden until the bed is removed.
 pub(super) fn run(spec: &BedSpec) -> ! {
-    let report = handover::take_descriptor();
+    let report_fd = handover::take_descriptor();
     let outcome = watch_bed(spec).unwrap_or_else(|error| BedOutcome::Failed {
         reason: format!("no bed: {error:#}"),
         logs: None,
     });
     let status = outcome.exit_status();
-    match (report, serde_json::to_vec(&outcome)) {
-        (Ok(report), Ok(text)) => {
+    match (report_fd, serde_json::to_vec(&outcome)) {
+        (Ok(report_fd), Ok(text)) => {
             // The owner may have ended; then the report has no reader.
-            let _ = File::from(report).write_all(&text);
+            let _ = File::from(report_fd).write_all(&text);
         }
-        (Err(error), _) => eprintln!("bed: no way to report: {error:#}"),
+        (Err(error), _) => eprintln!("bed: the report has no descriptor: {error:#}"),
         (_, Err(error)) => eprintln!("bed: cannot write the report: {error:#}"),
     }
     std::process::exit(status)
 }
 
 fn watch_bed(spec: &BedSpec) -> Result<BedOutcome> {
-    let ends = Instant::now() + Duration::from_millis(spec.deadline_milliseconds);
+    let deadline = Instant::now() + Duration::from_millis(spec.deadline_milliseconds);
     let owner = Pid::from_raw(spec.owner).context("the owner has no process id")?;
-    let owner_descriptor =
-        pidfd_open(owner, PidfdFlags::empty()).context("watch the test process")?;
+    let owner_pidfd = pidfd_open(owner, PidfdFlags::empty()).context("watch the test process")?;
     if getppid() != Some(owner) {
-        bail!("the test process ended before its bed was made");
+        bail!("the test process ended before its bed was created");
     }
     let host_dir = BedHostDir::take()?;
-    let outcome = create_and_run(spec, &host_dir, &owner_descriptor, ends);
-    let kept = match &outcome {
+    let outcome = create_and_run(spec, &host_dir, &owner_pidfd, deadline);
+    let kept_logs = match &outcome {
         Ok(BedOutcome::Exited { status: 0, .. }) => None,
         _ => match logs::copy_logs(&host_dir.logs(), &spec.keep_logs) {
             Ok(()) => Some(spec.keep_logs.clone()),
@@ -73,23 +72,26 @@ fn watch_bed(spec: &BedSpec) -> Result<BedOutcome> {
     };
     let cleared = host_dir.clear();
     let outcome = match (outcome, cleared) {
-        (Ok(outcome), Ok(())) => outcome.with_logs(kept),
-        (Ok(_), Err(error)) => {
-            BedOutcome::Failed { reason: format!("the bed was not cleared: {error:#}"), logs: kept }
+        (Ok(outcome), Ok(())) => outcome.with_logs(kept_logs),
+        (Ok(_), Err(error)) => BedOutcome::Failed {
+            reason: format!("the bed was not removed: {error:#}"),
+            logs: kept_logs,
+        },
+        (Err(error), _) => {
+            BedOutcome::Failed { reason: format!("no bed: {error:#}"), logs: kept_logs }
         }
-        (Err(error), _) => BedOutcome::Failed { reason: format!("no bed: {error:#}"), logs: kept },
     };
     Ok(outcome)
 }
 
 impl BedOutcome {
-    fn with_logs(self, kept: Option<PathBuf>) -> Self {
+    fn with_logs(self, kept_logs: Option<PathBuf>) -> Self {
         match self {
-            Self::Exited { status, .. } => Self::Exited { status, logs: kept },
+            Self::Exited { status, .. } => Self::Exited { status, logs: kept_logs },
             Self::DeadlinePassed { milliseconds, .. } => {
-                Self::DeadlinePassed { milliseconds, logs: kept }
+                Self::DeadlinePassed { milliseconds, logs: kept_logs }
             }
-            Self::Failed { reason, .. } => Self::Failed { reason, logs: kept },
+            Self::Failed { reason, .. } => Self::Failed { reason, logs: kept_logs },
         }
     }
 }
@@ -98,7 +100,7 @@ fn create_and_run(
     spec: &BedSpec,
     host_dir: &BedHostDir,
     owner: &OwnedFd,
-    ends: Instant,
+    deadline: Instant,
 ) -> Result<BedOutcome> {
     let cgroups = BedCgroupPlan::plan(&host_dir.identity)?;
     host_dir.save_record(&BedRecord {
@@ -108,14 +110,15 @@ fn create_and_run(
     })?;
     cgroups.create()?;
     let spec = BedSpec { identity: host_dir.identity.clone(), dir: host_dir.dir(), ..spec.clone() };
-    // Held until the end of this function: its closing tells init that the warden is gone.
-    let (lifeline, _held) = io::pipe().context("make the lifeline")?;
+    // The write end is held until this function returns: init sees it closed when the warden is
+    // gone.
+    let (lifeline, _held) = io::pipe().context("create the lifeline")?;
     let mut init = start_init(&spec, &cgroups, &lifeline.into(), &host_dir.logs())?;
-    let end = wait_for_end(&init, owner, ends);
+    let end = wait_for_end(&init, owner, deadline);
     if matches!(end, Ok(BedEnd::Deadline)) {
         log_running_processes(&cgroups, &host_dir.logs());
     }
-    // Killing PID 1 kills everything in its namespace, and its end is only seen when all are gone.
+    // Killing PID 1 kills everything in its namespace; it can be reaped only after all of them.
     let _ = init.kill();
     let status = init.wait().context("wait for the bed's init")?;
     Ok(match end? {
@@ -149,17 +152,20 @@ fn start_init(
             .create(true)
             .append(true)
             .open(&path)
-            .with_context(|| format!("make {}", path.display()))?;
+            .with_context(|| format!("create {}", path.display()))?;
         init.stdin(Stdio::null()).stdout(output.try_clone()?).stderr(output);
     }
+    // The files to write to in order to join the bed's cgroups: before and after init has a cgroup
+    // namespace.
     let (before, after) = cgroups.entries();
     let (before, after) = (open_for_writing(&before)?, open_for_writing(&after)?);
     let lifeline = lifeline.as_raw_fd();
-    // SAFETY: this thread makes no threads from here on, which is all that a pending PID namespace
+    // SAFETY: this thread starts no threads from here on, which is all that a pending PID namespace
     // forbids; files and mounts of this process are not touched.
-    unsafe { unshare_unsafe(UnshareFlags::NEWPID) }.context("a new PID namespace")?;
-    // SAFETY: the hook runs between fork and exec, allocates nothing and makes only system calls; it
-    // owns the descriptors that it writes to, and the lifeline stays open in the parent past spawn.
+    unsafe { unshare_unsafe(UnshareFlags::NEWPID) }.context("create a PID namespace")?;
+    // SAFETY: the hook runs between fork and exec, allocates nothing and only makes system calls;
+    // it owns the descriptors that it writes to, and the lifeline stays open in the parent past
+    // spawn.
     unsafe {
         init.pre_exec(move || enter_namespaces(&before, &after, lifeline));
     }
@@ -173,7 +179,7 @@ fn enter_namespaces(before: &[File], after: &[File], lifeline: RawFd) -> io::Res
         entry.write_all(b"0")?;
     }
     // SAFETY: the child has one thread; the files that it shared with its parent were copied by
-    // fork, so nothing that others rely on is taken away.
+    // fork, so the parent loses nothing that it relies on.
     unsafe {
         unshare_unsafe(
             UnshareFlags::NEWCGROUP
@@ -186,7 +192,8 @@ fn enter_namespaces(before: &[File], after: &[File], lifeline: RawFd) -> io::Res
     for mut entry in after {
         entry.write_all(b"0")?;
     }
-    // SAFETY: open in the parent while this runs, and so in this copy of its table.
+    // SAFETY: the descriptor is open in the parent until spawn returns, and so in this copy of its
+    // table.
     handover::keep_open(unsafe { BorrowedFd::borrow_raw(lifeline) })
 }
 
@@ -200,18 +207,18 @@ fn open_for_writing(paths: &[PathBuf]) -> Result<Vec<File>> {
         .collect()
 }
 
-fn wait_for_end(init: &Child, owner: &OwnedFd, ends: Instant) -> Result<BedEnd> {
+fn wait_for_end(init: &Child, owner: &OwnedFd, deadline: Instant) -> Result<BedEnd> {
     let init = i32::try_from(init.id()).ok().and_then(Pid::from_raw).context("init's id")?;
     let init = pidfd_open(init, PidfdFlags::empty()).context("watch the bed's init")?;
     loop {
-        let left = ends.saturating_duration_since(Instant::now());
+        let left = deadline.saturating_duration_since(Instant::now());
         let timeout = Timespec::try_from(left).context("the deadline is too far away")?;
         let mut watched = [
             PollFd::from_borrowed_fd(init.as_fd(), PollFlags::IN),
             PollFd::from_borrowed_fd(owner.as_fd(), PollFlags::IN),
         ];
         match poll(&mut watched, Some(&timeout)) {
-            Ok(0) if ends <= Instant::now() => return Ok(BedEnd::Deadline),
+            Ok(0) if deadline <= Instant::now() => return Ok(BedEnd::Deadline),
             Ok(0) | Err(rustix::io::Errno::INTR) => {}
             Ok(_) if !watched[0].revents().is_empty() => return Ok(BedEnd::Command),
             Ok(_) => return Ok(BedEnd::Owner),
@@ -225,8 +232,8 @@ fn log_running_processes(cgroups: &BedCgroupPlan, logs_dir: &Path) {
     let mut text = String::from("running when the deadline passed:\n");
     let mut dirs: Vec<PathBuf> = cgroups.roots.first().cloned().into_iter().collect();
     while let Some(dir) = dirs.pop() {
-        let held = fs::read_to_string(dir.join("cgroup.procs")).unwrap_or_default();
-        for process in held.split_whitespace() {
+        let pids = fs::read_to_string(dir.join("cgroup.procs")).unwrap_or_default();
+        for process in pids.split_whitespace() {
             let command = fs::read(format!("/proc/{process}/cmdline")).unwrap_or_default();
             let command = String::from_utf8_lossy(&command).replace('\0', " ");
             text.push_str(&format!("{process} {command}\n"));

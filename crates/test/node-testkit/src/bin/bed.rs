@@ -1,5 +1,5 @@
-//! `bed run [--name N] [--deadline 60s] [--logs FOLDER] -- COMMAND…`: runs a command in a bed.
-//! Exits with the command's status, with 124 when the deadline passed, with 125 without a bed.
+//! `bed run [--name N] [--deadline 60s] [--logs DIR] -- COMMAND…`: runs a command in a bed.
+//! Exits with the command's status, with 124 after the deadline, with 125 if there is no bed.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -9,12 +9,12 @@ use anyhow::{Context, Result, bail};
 use node_testkit::bed::{self, BedOutcome, BedRequest, CommandOutput, EXIT_NO_BED};
 
 const USAGE: &str = "\
-usage: bed run [--name NAME] [--deadline 60s] [--logs FOLDER] -- COMMAND [ARGUMENT…]
+usage: bed run [--name NAME] [--deadline 60s] [--logs DIR] -- COMMAND [ARGUMENT…]
        bed sweep
 
-run    runs a command in namespaces, cgroups and a folder (/run/bed) of its own; all of it goes
-       when the command ends, when `bed` is killed, or when the deadline passes
-sweep  clears what beds left whose warden was killed; the next bed does so too
+run    runs a command in namespaces, cgroups and a directory (/run/bed) of its own; all of it is
+       removed when the command ends, when `bed` is killed, or when the deadline passes
+sweep  removes what is left of beds whose warden was killed; the start of a bed does so, too
 
 examples:
   bed run -- sh -c 'ip address; cat /proc/self/cgroup'
@@ -34,7 +34,7 @@ fn main() -> ExitCode {
 fn run() -> Result<i32> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     if arguments.is_empty() {
-        // Without arguments it may be a warden or an init; those do not come back.
+        // A process without arguments may be a bed's warden or init; for those this never returns.
         bed::enter_role(None)?;
     }
     match arguments.split_first() {
@@ -67,7 +67,7 @@ fn run_in_bed(arguments: &[String]) -> Result<i32> {
             "--deadline" => request.deadline = duration(value()?)?,
             "--logs" => logs = Some(PathBuf::from(value()?)),
             "--" => break,
-            other => bail!("{other:?} is not known\n{USAGE}"),
+            other => bail!("unknown option {other:?}\n{USAGE}"),
         }
     }
     request.command = arguments.cloned().collect();

@@ -1,8 +1,8 @@
-//! Packs a payload into a read-only disk for the machine.
+//! Packs a payload into a read-only disk for the virtual machine.
 //!
-//! The rule: nothing gets a name on this machine. Files are collected on a tmpfs in a mount
-//! namespace that ends with the packing, and the disk is an unnamed file that lives as long as its
-//! descriptor.
+//! Rule: nothing is created under a path on the host. Files are collected on a tmpfs in a mount
+//! namespace that ends with the packing process, and the disk is an unnamed file that lives as long
+//! as its descriptor.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -24,9 +24,9 @@ const PACK: &str = r#"
 set -eu
 mount -t tmpfs -o mode=0755 tmpfs /mnt
 mkdir /mnt/tree
-disk=$1 folder=$2
+disk=$1 dir=$2
 shift 2
-if [ -n "$folder" ]; then cp -R -P -p "$folder/." /mnt/tree/; fi
+if [ -n "$dir" ]; then cp -R -P -p "$dir/." /mnt/tree/; fi
 while [ "$#" -gt 0 ]; do
     mkdir -p "$(dirname "/mnt/tree/$1")"
     cp -R -L -p "$2" "/mnt/tree/$1"
@@ -47,14 +47,14 @@ pub(super) fn pack(payload: &Payload) -> Result<File> {
         fd_path(&disk).into(),
         payload.dir.as_ref().map(|dir| dir.as_os_str().to_owned()).unwrap_or_default(),
     ];
-    for (inside, outside) in &payload.files {
+    for (target, source) in &payload.files {
         ensure!(
-            is_plain(inside),
+            is_plain(target),
             "payload path {}: expected a relative path without '..'",
-            inside.display()
+            target.display()
         );
-        ensure!(outside.exists(), "payload file {} does not exist", outside.display());
-        arguments.extend([inside.as_os_str().to_owned(), outside.as_os_str().to_owned()]);
+        ensure!(source.exists(), "payload file {} does not exist", source.display());
+        arguments.extend([target.as_os_str().to_owned(), source.as_os_str().to_owned()]);
     }
     let mut command = Command::new("unshare");
     command.args(["--mount", "--propagation", "private"]);
@@ -69,15 +69,15 @@ pub(super) fn pack(payload: &Payload) -> Result<File> {
         .stdin(Stdio::piped())
         .stdout(Stdio::null())
         .stderr(Stdio::piped());
-    let mut packing = kill_with_caller(&mut command).spawn().context("starting unshare")?;
-    if let Some(mut input) = packing.stdin.take() {
-        // A packer that failed early reads nothing; its own words are the better error.
+    let mut packer = kill_with_caller(&mut command).spawn().context("start unshare")?;
+    if let Some(mut input) = packer.stdin.take() {
+        // A packer that failed early reads nothing; its stderr is the better error.
         let _ = input.write_all(payload.script.as_deref().unwrap_or_default().as_bytes());
     }
-    let output = packing.wait_with_output().context("waiting for the payload's packing")?;
+    let output = packer.wait_with_output().context("wait for the payload's packing")?;
     ensure!(
         output.status.success(),
-        "packing the payload: {}: {}",
+        "pack the payload: {}: {}",
         output.status,
         String::from_utf8_lossy(&output.stderr).trim()
     );

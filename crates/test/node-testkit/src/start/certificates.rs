@@ -1,4 +1,4 @@
-//! Certificates for parts in a bed: an authority of the bed's own and what it signs.
+//! Certificates for the programs in a bed: the bed's certificate authority and what it signs.
 //!
 //! Rule: keys never leave the bed's directory, and every bed has its own authority.
 
@@ -53,8 +53,9 @@ impl CertificateAuthority {
             KeyUsagePurpose::CrlSign,
             KeyUsagePurpose::DigitalSignature,
         ];
-        let key = KeyPair::generate().context("make a key")?;
-        let issuer = CertifiedIssuer::self_signed(parameters, key).context("sign an authority")?;
+        let key = KeyPair::generate().context("generate a key")?;
+        let issuer = CertifiedIssuer::self_signed(parameters, key)
+            .context("sign the authority's certificate")?;
         let files = write(dir, "authority", &issuer.key().serialize_pem(), &issuer.as_ref().pem())?;
         Ok(Self { issuer, dir: dir.to_owned(), files })
     }
@@ -78,7 +79,7 @@ impl CertificateAuthority {
         parameters.extended_key_usages =
             vec![ExtendedKeyUsagePurpose::ClientAuth, ExtendedKeyUsagePurpose::ServerAuth];
         parameters.use_authority_key_identifier_extension = true;
-        let key = KeyPair::generate().context("make a key")?;
+        let key = KeyPair::generate().context("generate a key")?;
         let certificate =
             parameters.signed_by(&key, &self.issuer).with_context(|| format!("sign {file}"))?;
         write(&self.dir, file, &key.serialize_pem(), &certificate.pem())
@@ -87,7 +88,7 @@ impl CertificateAuthority {
 
 /// Writes a key that belongs to no certificate, for signing tokens, and its public half.
 pub(super) fn write_signing_key(private: &Path, public: &Path) -> Result<()> {
-    let key = KeyPair::generate().context("make a key")?;
+    let key = KeyPair::generate().context("generate a key")?;
     write_private(private, &key.serialize_pem())?;
     fs::write(public, key.public_key_pem()).with_context(|| format!("write {}", public.display()))
 }
@@ -106,7 +107,7 @@ fn write(dir: &Path, file: &str, key: &str, certificate: &str) -> Result<KeyAndC
 fn write_private(path: &Path, text: &str) -> Result<()> {
     let mut options = fs::OpenOptions::new();
     options.write(true).create(true).truncate(true).mode(0o600);
-    let mut file = options.open(path).with_context(|| format!("make {}", path.display()))?;
+    let mut file = options.open(path).with_context(|| format!("create {}", path.display()))?;
     std::io::Write::write_all(&mut file, text.as_bytes())
         .with_context(|| format!("write {}", path.display()))
 }

@@ -1,4 +1,4 @@
-//! What the comparison treats as equal and what not.
+//! What the comparison treats as equal, and what as a difference.
 
 use super::*;
 use tokio::time::Instant;
@@ -51,22 +51,22 @@ fn missing_and_additional_changes_are_found_and_events_count_once() {
 fn an_order_that_always_holds_must_hold_here() {
     let nodes = ["1", "2", "3", "4", "5"];
     let straight: Vec<(&str, &str)> = nodes.iter().flat_map(|n| [(*n, "a"), (*n, "b")]).collect();
-    let turned: Vec<(&str, &str)> = nodes.iter().flat_map(|n| [(*n, "b"), (*n, "a")]).collect();
-    let found = differences(&[record(&turned)], &[record(&straight)]);
+    let reversed: Vec<(&str, &str)> = nodes.iter().flat_map(|n| [(*n, "b"), (*n, "a")]).collect();
+    let found = differences(&[record(&reversed)], &[record(&straight)]);
     assert_eq!(
         found.into_iter().collect::<Vec<_>>(),
         ["order | a | before | b | in the reference"]
     );
-    // Where the reference has it both ways there is no rule.
+    // If the reference has both orders, neither is required.
     let both: Vec<(&str, &str)> =
         straight.iter().chain(&[("6", "b"), ("6", "a")]).copied().collect();
     let mixed: Vec<(&str, &str)> =
-        turned.iter().chain(&[("6", "a"), ("6", "b")]).copied().collect();
+        reversed.iter().chain(&[("6", "a"), ("6", "b")]).copied().collect();
     assert!(differences(&[record(&mixed)], &[record(&both)]).is_empty());
 }
 
 #[test]
-fn missed_heartbeats_must_be_noticed_in_time() {
+fn missed_heartbeats_must_be_detected_in_time() {
     let mut ours = record(&[]);
     let mut theirs = record(&[]);
     (ours.noticed, theirs.noticed) = (Some(Duration::from_secs(9)), Some(Duration::from_secs(7)));

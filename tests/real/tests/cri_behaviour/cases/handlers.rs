@@ -284,7 +284,7 @@ async fn handler_leaves_nothing(cri: &Cri) -> Result<()> {
         ensure!(left == 0, "{left} entries are left in {name}");
     }
     cri.remove_pod(&running.sandbox).await?;
-    ensure!(pods()? == 0, "the pod's folder is left");
+    ensure!(pods()? == 0, "the pod's directory is left");
     Ok(())
 }
 

@@ -1,4 +1,4 @@
-//! Mounts with submounts, read-only at the top only or recursively.
+//! Mounts with submounts: read-only only at the top, or recursively.
 
 use std::path::PathBuf;
 
@@ -10,28 +10,29 @@ use super::cases;
 use crate::support::{Cri, code};
 
 cases![
-    mount_read_only_leaves_what_is_below_writable,
-    mount_recursive_read_only_is_so_all_the_way_down,
+    mount_read_only_leaves_submounts_writable,
+    mount_recursive_read_only_covers_submounts,
     mount_recursive_read_only_is_shown_in_the_status,
     mount_recursive_read_only_needs_read_only,
     mount_recursive_read_only_needs_private_propagation,
     status_reports_recursive_read_only_support,
 ];
 
-/// A directory with another file system below it.
-fn dir(cri: &Cri) -> Result<PathBuf> {
-    let place = cri.dir.join("top");
-    let below = place.join("below");
-    std::fs::create_dir_all(&below)?;
-    mount("none", &below, "tmpfs", MountFlags::empty(), None).context("a file system below")?;
-    Ok(place)
+/// Creates a directory that has another file system mounted below it.
+fn dir_with_submount(cri: &Cri) -> Result<PathBuf> {
+    let top = cri.dir.join("top");
+    let submount = top.join("below");
+    std::fs::create_dir_all(&submount)?;
+    mount("none", &submount, "tmpfs", MountFlags::empty(), None)
+        .context("mount a file system below")?;
+    Ok(top)
 }
 
 fn with_mount(cri: &Cri, change: impl FnOnce(&mut v1::Mount)) -> Result<v1::ContainerConfig> {
     let script = "touch /data/x 2>/dev/null; echo $?; touch /data/below/x 2>/dev/null; echo $?";
     let mut config = cri.container(script);
     let mut mount = v1::Mount {
-        host_path: dir(cri)?.display().to_string(),
+        host_path: dir_with_submount(cri)?.display().to_string(),
         container_path: "/data".to_owned(),
         readonly: true,
         ..Default::default()
@@ -41,17 +42,17 @@ fn with_mount(cri: &Cri, change: impl FnOnce(&mut v1::Mount)) -> Result<v1::Cont
     Ok(config)
 }
 
-async fn mount_read_only_leaves_what_is_below_writable(cri: &Cri) -> Result<()> {
+async fn mount_read_only_leaves_submounts_writable(cri: &Cri) -> Result<()> {
     let (_, output) = cri.ran(cri.pod(), with_mount(cri, |_| {})?).await?;
     ensure!(output == "1\n0\n", "{output:?}");
     Ok(())
 }
 
-async fn mount_recursive_read_only_is_so_all_the_way_down(cri: &Cri) -> Result<()> {
+async fn mount_recursive_read_only_covers_submounts(cri: &Cri) -> Result<()> {
     let config = with_mount(cri, |mount| mount.recursive_read_only = true)?;
     let (_, output) = cri.ran(cri.pod(), config).await?;
     ensure!(output == "1\n1\n", "{output:?}");
-    // The host's own view is as it was.
+    // The mount on the host stays writable.
     std::fs::write(cri.dir.join("top/below/host"), "")?;
     Ok(())
 }
@@ -65,7 +66,8 @@ async fn mount_recursive_read_only_is_shown_in_the_status(cri: &Cri) -> Result<(
     Ok(())
 }
 
-async fn refused(cri: &Cri, change: impl FnOnce(&mut v1::Mount)) -> Result<()> {
+/// The mount is expected to be rejected when the container is created.
+async fn create_is_rejected(cri: &Cri, change: impl FnOnce(&mut v1::Mount)) -> Result<()> {
     let pod = cri.pod();
     let sandbox = cri.run(&pod).await?;
     let config = with_mount(cri, change)?;
@@ -73,11 +75,12 @@ async fn refused(cri: &Cri, change: impl FnOnce(&mut v1::Mount)) -> Result<()> {
 }
 
 async fn mount_recursive_read_only_needs_read_only(cri: &Cri) -> Result<()> {
-    refused(cri, |mount| (mount.readonly, mount.recursive_read_only) = (false, true)).await
+    create_is_rejected(cri, |mount| (mount.readonly, mount.recursive_read_only) = (false, true))
+        .await
 }
 
 async fn mount_recursive_read_only_needs_private_propagation(cri: &Cri) -> Result<()> {
-    refused(cri, |mount| {
+    create_is_rejected(cri, |mount| {
         mount.recursive_read_only = true;
         mount.set_propagation(v1::MountPropagation::PropagationHostToContainer);
     })
@@ -86,8 +89,8 @@ async fn mount_recursive_read_only_needs_private_propagation(cri: &Cri) -> Resul
 
 async fn status_reports_recursive_read_only_support(cri: &Cri) -> Result<()> {
     let status = cri.rt().status(v1::StatusRequest { verbose: false }).await?.into_inner();
-    let own = status.runtime_handlers.iter().find(|handler| handler.name.is_empty());
-    let features = own.and_then(|handler| handler.features);
+    let default_handler = status.runtime_handlers.iter().find(|handler| handler.name.is_empty());
+    let features = default_handler.and_then(|handler| handler.features);
     ensure!(features.is_some_and(|features| features.recursive_read_only_mounts), "{features:?}");
     Ok(())
 }
