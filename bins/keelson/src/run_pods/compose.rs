@@ -224,7 +224,7 @@ impl ShutdownRequests for EndWhenPodsEnd {
                 std::future::pending::<()>().await;
             }
             self.0 = None;
-            ShutdownReason::Signal("the end of its pods")
+            ShutdownReason::PodsEnded
         })
     }
 }

@@ -13,6 +13,8 @@ pub enum ShutdownReason {
     /// Another process opened (or removed) the file of `--lock-file`, and
     /// `--exit-on-lock-contention` is set.
     LockContended { path: String, event: String },
+    /// `keelson run` ends with its last pod.
+    PodsEnded,
 }
 
 impl fmt::Display for ShutdownReason {
@@ -22,6 +24,7 @@ impl fmt::Display for ShutdownReason {
             ShutdownReason::LockContended { path, event } => {
                 write!(formatter, "lock file {path} is wanted by another process ({event})")
             }
+            ShutdownReason::PodsEnded => formatter.write_str("its last pod ended"),
         }
     }
 }
