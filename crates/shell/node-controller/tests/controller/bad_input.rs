@@ -260,7 +260,7 @@ async fn a_failed_write_is_in_the_explanation() {
     seconds(5).await;
     let why = running.controller.explain("node-1").await;
     let is_write_note =
-        |note: &String| note.starts_with("A write to it failed") && note.contains("garbled");
+        |note: &String| note.starts_with("A write to it failed") && note.contains("unreadable response");
     assert!(why.notes.iter().any(is_write_note), "{why}");
     running.end().await;
 }
