@@ -396,7 +396,13 @@ fn sleeping(program: &Path, role: Option<&str>) -> std::process::Child {
     let mut command = std::process::Command::new(program);
     command.arg("1000").env_remove(crate::bed::ROLE_VARIABLE);
     command.envs(role.map(|role| (crate::bed::ROLE_VARIABLE, role)));
-    command.spawn().unwrap()
+    let process = command.spawn().unwrap();
+    // `spawn` returns before the kernel shows the new program's environment.
+    let environment = format!("/proc/{}/environ", process.id());
+    while std::fs::read(&environment).unwrap().is_empty() {
+        std::thread::yield_now();
+    }
+    process
 }
 
 fn ip(arguments: &[&str]) {
