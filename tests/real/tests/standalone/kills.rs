@@ -372,7 +372,7 @@ fn in_flight(log: &PathBuf, since: u64) -> Result<usize> {
     let bytes = fs::read(log)?.split_off(usize::try_from(since)?);
     let text = String::from_utf8_lossy(&bytes);
     let count = |word: &str| text.lines().filter(|line| line.contains(word)).count();
-    Ok(count("\"Begins\"").saturating_sub(count("\"Ended\"")))
+    Ok(count("\"Starting an action\"").saturating_sub(count("\"Action ended\"")))
 }
 
 /// All containers that were ever observed: the runtime removes them.
