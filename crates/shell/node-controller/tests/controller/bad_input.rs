@@ -259,8 +259,9 @@ async fn a_failed_write_is_in_the_explanation() {
     stage.nodes.set_ready("node-1", false);
     seconds(5).await;
     let why = running.controller.explain("node-1").await;
-    let is_write_note =
-        |note: &String| note.starts_with("A write to it failed") && note.contains("unreadable response");
+    let is_write_note = |note: &String| {
+        note.starts_with("A write to it failed") && note.contains("unreadable response")
+    };
     assert!(why.notes.iter().any(is_write_note), "{why}");
     running.end().await;
 }
