@@ -399,7 +399,9 @@ fn sleeping(program: &Path, role: Option<&str>) -> std::process::Child {
     let process = command.spawn().unwrap();
     // `spawn` returns before the kernel shows the new program's environment.
     let environment = format!("/proc/{}/environ", process.id());
+    let until = std::time::Instant::now() + std::time::Duration::from_secs(10);
     while std::fs::read(&environment).unwrap().is_empty() {
+        assert!(std::time::Instant::now() < until, "no environment in {environment}");
         std::thread::yield_now();
     }
     process
