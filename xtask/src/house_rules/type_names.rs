@@ -11,6 +11,11 @@ pub(super) const WIRE_MIRRORS: &[&str] = &[
     "crates/model/ports/src/cluster_objects.rs",
     "crates/model/ports/src/node_object.rs",
     "crates/wire/cri-wire/src/generated/runtime.v1.rs",
+    "crates/wire/plugin-wire/src/generated/csi.v1.rs",
+    "crates/wire/plugin-wire/src/generated/pluginregistration.rs",
+    "crates/wire/plugin-wire/src/generated/v1.rs",
+    "crates/wire/plugin-wire/src/generated/v1alpha1.rs",
+    "crates/wire/plugin-wire/src/generated/v1beta1.rs",
     "tests/real/src/node_controller/watch_frames.rs",
 ];
 
