@@ -16,7 +16,7 @@ pub struct LogFile {
 }
 
 impl LogFile {
-    pub(crate) fn open(&self) -> std::io::Result<Box<dyn std::io::Read>> {
+    pub(crate) fn open(&self) -> std::io::Result<Box<dyn std::io::Read + Send + Sync>> {
         use std::io::Read;
         let file = open_regular(&self.path)?;
         if self.is_packed {

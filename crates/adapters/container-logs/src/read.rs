@@ -82,24 +82,63 @@ pub(crate) fn read_until(
     bound: Option<&ReadBound>,
     take: &mut dyn FnMut(&LogEntry) -> ControlFlow<()>,
 ) -> Result<(), LogError> {
-    let files = LogFileList::list(path, bound)?;
-    let (first, mut skip) = match selection.tail {
-        None => (0, 0),
-        Some(wanted) => files.start_of_last(selection, wanted)?,
-    };
-    for at in first..files.names.len() {
-        let ended = files.each_entry(at, selection, &mut |entry| {
-            if skip > 0 {
-                skip -= usize::from(!entry.is_partial);
-                return ControlFlow::Continue(());
-            }
-            take(entry)
-        })?;
-        if ended.is_break() {
-            break;
-        }
+    WrittenLog::start(path, selection, bound)?.read(selection, take).map(drop)
+}
+
+/// What was written before reading began, with the position in it.
+pub(crate) struct WrittenLog {
+    files: LogFileList,
+    /// The file that is read, or the next one if none is open.
+    at: usize,
+    open: Option<OpenLogFile>,
+    /// Lines left out, of those before the last ones.
+    skip: usize,
+}
+
+impl WrittenLog {
+    /// Finds the first line to pass on. Reads whole files if only the last lines are wanted.
+    pub(crate) fn start(
+        path: &Path,
+        selection: &LogSelection,
+        bound: Option<&ReadBound>,
+    ) -> Result<Self, LogError> {
+        let files = LogFileList::list(path, bound)?;
+        let (at, skip) = match selection.tail {
+            None => (0, 0),
+            Some(0) => (files.names.len(), 0),
+            Some(wanted) => files.start_of_last(selection, wanted)?,
+        };
+        Ok(Self { files, at, open: None, skip })
     }
-    Ok(())
+
+    /// Passes on the selected entries. After a break it may be called again for the rest.
+    pub(crate) fn read(
+        &mut self,
+        selection: &LogSelection,
+        take: &mut dyn FnMut(&LogEntry) -> ControlFlow<()>,
+    ) -> Result<ControlFlow<()>, LogError> {
+        while self.at < self.files.names.len() {
+            if self.open.is_none() {
+                self.open = self.files.open(self.at)?;
+            }
+            if let Some(open) = &mut self.open {
+                let skip = &mut self.skip;
+                let flow = open.read(selection, &mut |entry| {
+                    if *skip > 0 {
+                        *skip -= usize::from(!entry.is_partial);
+                        return ControlFlow::Continue(());
+                    }
+                    take(entry)
+                });
+                if flow.map_err(|cause| self.files.error(self.at, cause))?.is_break() {
+                    return Ok(ControlFlow::Break(()));
+                }
+            }
+            self.open = None;
+            self.at += 1;
+        }
+        Ok(ControlFlow::Continue(()))
+    }
 }
 
 /// The files to read; the last one may be read only up to a length.
@@ -134,10 +173,13 @@ impl LogFileList {
         let mut found = 0;
         for at in (0..self.names.len()).rev() {
             let mut lines = 0_usize;
-            let _ = self.each_entry(at, selection, &mut |entry| {
-                lines += usize::from(!entry.is_partial);
-                ControlFlow::Continue(())
-            })?;
+            if let Some(mut open) = self.open(at)? {
+                let counted = open.read(selection, &mut |entry| {
+                    lines += usize::from(!entry.is_partial);
+                    ControlFlow::Continue(())
+                });
+                let _ = counted.map_err(|cause| self.error(at, cause))?;
+            }
             if found + lines >= wanted {
                 return Ok((at, found + lines - wanted));
             }
@@ -146,41 +188,54 @@ impl LogFileList {
         Ok((0, 0))
     }
 
-    /// A rotated file may have been removed: then it has no entries.
-    fn each_entry(
-        &self,
-        at: usize,
-        selection: &LogSelection,
-        take: &mut dyn FnMut(&LogEntry) -> ControlFlow<()>,
-    ) -> Result<ControlFlow<()>, LogError> {
-        let Some(file) = self.names.get(at) else { return Ok(ControlFlow::Continue(())) };
-        let failed = |cause| LogError { path: file.path.display().to_string(), cause };
+    /// `None` if the file was removed, which happens to rotated ones: then it has no entries.
+    fn open(&self, at: usize) -> Result<Option<OpenLogFile>, LogError> {
+        let Some(file) = self.names.get(at) else { return Ok(None) };
         let reader = match file.open() {
             Ok(reader) => reader,
-            Err(gone) if gone.kind() == std::io::ErrorKind::NotFound => {
-                return Ok(ControlFlow::Continue(()));
-            }
-            Err(cause) => return Err(failed(cause)),
+            Err(gone) if gone.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+            Err(cause) => return Err(self.error(at, cause)),
         };
         let is_last = at + 1 == self.names.len();
         let most = self.last_length.filter(|_| is_last).unwrap_or(u64::MAX);
-        let mut reader = BufReader::with_capacity(MAX_LINE_BYTES, reader.take(most));
-        let mut lines = LineBuffer::default();
+        let reader = BufReader::with_capacity(MAX_LINE_BYTES, reader.take(most));
+        Ok(Some(OpenLogFile { reader, lines: LineBuffer::default() }))
+    }
+
+    fn error(&self, at: usize, cause: std::io::Error) -> LogError {
+        let path = self.names.get(at).map(|file| file.path.display().to_string());
+        LogError { path: path.unwrap_or_default(), cause }
+    }
+}
+
+/// One file of the log.
+struct OpenLogFile {
+    reader: BufReader<std::io::Take<Box<dyn Read + Send + Sync>>>,
+    lines: LineBuffer,
+}
+
+impl OpenLogFile {
+    /// Passes on the rest of its entries; a break can be resumed.
+    fn read(
+        &mut self,
+        selection: &LogSelection,
+        take: &mut dyn FnMut(&LogEntry) -> ControlFlow<()>,
+    ) -> std::io::Result<ControlFlow<()>> {
         loop {
-            let chunk = reader.fill_buf().map_err(failed)?;
-            let length = chunk.len();
-            if length == 0 {
-                return Ok(ControlFlow::Continue(()));
-            }
-            lines.push(chunk);
-            reader.consume(length);
-            while let Some(line) = lines.next_line() {
+            while let Some(line) = self.lines.next_line() {
                 if let Some(entry) = selection.entry(&line)
                     && take(&entry).is_break()
                 {
                     return Ok(ControlFlow::Break(()));
                 }
             }
+            let chunk = self.reader.fill_buf()?;
+            let length = chunk.len();
+            if length == 0 {
+                return Ok(ControlFlow::Continue(()));
+            }
+            self.lines.push(chunk);
+            self.reader.consume(length);
         }
     }
 }

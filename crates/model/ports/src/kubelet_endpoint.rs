@@ -3,6 +3,8 @@
 //! Rule: it answers from what the agent has published ([`LocalApi`], [`HealthChecks`]);
 //! authentication and authorization belong to the server.
 
+pub mod container_log_reader;
+
 use std::sync::Arc;
 
 use crate::PortFuture;
