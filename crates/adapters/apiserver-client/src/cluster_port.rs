@@ -13,12 +13,13 @@ use ports::cluster_api::{
 };
 use ports::cluster_objects::{Lease, Node, Pod, Renewal};
 use ports::node_object::NodeObject;
-use ports::{ClusterApi, ClusterApiError, ObjectFeed};
+use ports::{ApiPod, ClusterApi, ClusterApiError, ObjectFeed, ObjectWatch};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
 use crate::client::ApiClient;
 use crate::event_body::{event_body, repetition};
+use crate::object_watch::SingleObjectWatch;
 use crate::request::ApiRequest;
 use crate::watch::Watch;
 
@@ -36,7 +37,7 @@ struct StoredMeta {
 }
 
 impl ApiClient {
-    async fn request_stored(&self, request: ApiRequest) -> Result<StoredObject, ClusterApiError> {
+    pub(crate) async fn request_stored(&self, request: ApiRequest) -> Result<StoredObject, ClusterApiError> {
         let json = self.request_object(&request).await?;
         let stored: Stored = decode(&json, &request.description)?;
         Ok(StoredObject {
@@ -79,8 +80,17 @@ impl ClusterApi for ApiClient {
         Box::new(Watch::start(self, selection))
     }
 
+    fn watch_node_pods(&self, node: &str) -> Box<dyn ObjectFeed<ApiPod>> {
+        let selection = ObjectSelector::by_fields(&format!("spec.nodeName={node}"));
+        Box::new(Watch::start(self, selection))
+    }
+
     fn watch_renewals(&self, selection: ObjectSelector) -> Box<dyn ObjectFeed<Renewal>> {
         Box::new(Watch::start_batched(self, selection))
+    }
+
+    fn watch_object(&self, object: &ObjectPath) -> Box<dyn ObjectWatch> {
+        Box::new(SingleObjectWatch::new(self, object))
     }
 
     fn read<'a>(&'a self, object: &'a ObjectPath) -> ApiFuture<'a, StoredObject> {

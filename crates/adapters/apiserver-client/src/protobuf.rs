@@ -10,7 +10,7 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use ports::ApiTime;
+use ports::{ApiPod, ApiTime};
 use ports::cluster_objects as api;
 use ports::node_object::NodeObject;
 use prost::Message;
@@ -60,6 +60,14 @@ impl WatchedObject for NodeObject {
     const IN_PROTOBUF: bool = false;
     fn from_protobuf(_: Bytes) -> Result<Self, String> {
         Err("a Node in protobuf; JSON was requested".to_owned())
+    }
+}
+
+/// Whole pods have hundreds of fields, of which a node reads nearly all.
+impl WatchedObject for ApiPod {
+    const IN_PROTOBUF: bool = false;
+    fn from_protobuf(_: Bytes) -> Result<Self, String> {
+        Err("a Pod in protobuf; JSON was requested".to_owned())
     }
 }
 

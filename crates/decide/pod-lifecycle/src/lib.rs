@@ -30,6 +30,7 @@
 //! 5. Probe results go to `apply_input`; the probe scheduler stops what is no longer in `Requirements::probes`.
 
 mod action;
+pub mod api_status;
 mod back_off;
 mod containers_by_name;
 mod input;
@@ -66,7 +67,7 @@ pub use oom_kills::{OomKillRecord, OomKillRecords};
 pub use plan::{PodPlan, PodStage, RequiredImage, RequiredProbe, Requirements, WaitReason, plan};
 pub use sandbox::sandbox_attempt;
 pub use view::{
-    Admission, AttemptImage, DesiredPod, DesiredState, Disruption, ImageState, LifecycleFacts,
+    Admission, AttemptImage, DesiredPod, DesiredState, Disruption, ExternalEnd, ImageState, LifecycleFacts,
     ObservedContainer, ObservedPod, PodLifecycleSettings, PodView, TerminationCause,
     TerminationRequest, VolumesState,
 };

@@ -51,6 +51,7 @@ impl<'a> PlanContext<'a> {
         let persisted = &view.memory.persisted;
         plan_context.over = matches!(view.desired.desired_state, DesiredState::End(_))
             || persisted.termination.is_some()
+            || view.facts.external_end.is_some()
             || matches!(view.facts.admission, Admission::Rejected { .. })
             || plan_context.is_past_deadline();
         plan_context

@@ -83,6 +83,12 @@ fn phase_and_reason(plan_context: &PlanContext<'_>, status: &mut PodStatus) {
         status.message = terminal_status.message.as_str().into();
         return;
     }
+    if let Some(end) = &plan_context.view.facts.external_end {
+        status.phase = if end.failed { PodPhase::Failed } else { PodPhase::Succeeded };
+        status.reason = end.reason.as_str().into();
+        status.message = end.message.as_str().into();
+        return;
+    }
     if let DesiredState::End(end) = &plan_context.view.desired.desired_state
         && let TerminationCause::Evicted { reason, message, .. } = &end.cause
     {

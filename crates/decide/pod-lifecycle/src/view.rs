@@ -9,7 +9,8 @@ use std::time::Duration;
 
 use pod_model::CopyOnWrite;
 use pod_model::pod::Pod;
-use pod_model::pod::status::PodCondition;
+use pod_model::pod::spec::PodPhase;
+use pod_model::pod::status::{PodCondition, PodStatus};
 use ports::ApiTime;
 use ports::runtime_objects::{ContainerRecord, SandboxRecord};
 use serde::{Deserialize, Serialize};
@@ -38,10 +39,7 @@ impl DesiredPod {
     /// Whether the pod is no longer desired. A pod that the node evicted is still desired by its
     /// source: it stays, as failed.
     pub fn is_removal_requested(&self) -> bool {
-        match &self.desired_state {
-            DesiredState::Run => false,
-            DesiredState::End(end) => !matches!(end.cause, TerminationCause::Evicted { .. }),
-        }
+        matches!(&self.desired_state, DesiredState::End(end) if end.is_removal)
     }
 
     /// The condition `DisruptionTarget`, where the desired state has one.
@@ -63,9 +61,48 @@ pub enum DesiredState {
     End(TerminationRequest),
 }
 
+impl DesiredState {
+    /// The state of a pod of the API server: it runs until it is deleted there.
+    pub fn of_api_pod(pod: &Pod, now: ApiTime) -> Self {
+        if pod.metadata.deletion_timestamp.is_none() {
+            return Self::Run;
+        }
+        Self::End(TerminationRequest {
+            cause: TerminationCause::Deleted,
+            is_removal: true,
+            grace_seconds: pod.metadata.deletion_grace_period_seconds,
+            requested_at: now,
+        })
+    }
+
+    /// This state after another request. A termination is never taken back; the first cause stays,
+    /// a removal is added to it, and the grace period can only shrink.
+    #[must_use]
+    pub fn followed_by(&self, next: &Self) -> Self {
+        match (self, next) {
+            (Self::Run, next) => next.clone(),
+            (known, Self::Run) => known.clone(),
+            (Self::End(known), Self::End(next)) => {
+                let shorter = match (known.grace_seconds, next.grace_seconds) {
+                    (Some(one), Some(other)) => Some(one.min(other)),
+                    (one, other) => one.or(other),
+                };
+                Self::End(TerminationRequest {
+                    is_removal: known.is_removal || next.is_removal,
+                    grace_seconds: shorter,
+                    ..known.clone()
+                })
+            }
+        }
+    }
+}
+
 #[derive(Debug, Clone, PartialEq)]
 pub struct TerminationRequest {
     pub cause: TerminationCause,
+    /// The pod is gone from its source, or deleted there: nothing of it stays. False for an evicted
+    /// pod that was not deleted (yet).
+    pub is_removal: bool,
     /// Overrides the pod's own grace period; a later change can only shorten it.
     pub grace_seconds: Option<i64>,
     pub requested_at: ApiTime,
@@ -129,6 +166,8 @@ pub struct LifecycleFacts {
     pub host_ips: Vec<String>,
     /// Conditions set by other components (readiness gates), as the API server has them.
     pub external_conditions: Vec<PodCondition>,
+    /// A terminal phase that the API server has; a pod never leaves it.
+    pub external_end: Option<ExternalEnd>,
     /// Whether the final status has been reported to the API server (always true without one).
     /// Container records are removed only then.
     pub final_status_reported: bool,
@@ -147,9 +186,29 @@ impl Default for LifecycleFacts {
             highest_log_numbers: BTreeMap::new(),
             host_ips: Vec::new(),
             external_conditions: Vec::new(),
+            external_end: None,
             final_status_reported: true,
             settings: Arc::default(),
         }
+    }
+}
+
+/// A terminal phase in the API server, with its reason and message.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ExternalEnd {
+    pub failed: bool,
+    pub reason: String,
+    pub message: String,
+}
+
+impl ExternalEnd {
+    /// None where the phase is not terminal.
+    pub fn of(status: &PodStatus) -> Option<Self> {
+        status.is_terminal().then(|| Self {
+            failed: status.phase == PodPhase::Failed,
+            reason: status.reason.to_string(),
+            message: status.message.to_string(),
+        })
     }
 }
 

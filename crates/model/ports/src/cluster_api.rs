@@ -11,6 +11,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use crate::PortFuture;
+use crate::api_pod::ApiPod;
 use crate::api_time::ApiTime;
 use crate::cluster_objects::{Lease, Node, Pod, Renewal};
 use crate::node_object::NodeObject;
@@ -28,6 +29,8 @@ impl Resource {
     pub const NODES: Self = Self { group: "", version: "v1", plural: "nodes" };
     pub const PODS: Self = Self { group: "", version: "v1", plural: "pods" };
     pub const EVENTS: Self = Self { group: "", version: "v1", plural: "events" };
+    pub const CONFIG_MAPS: Self = Self { group: "", version: "v1", plural: "configmaps" };
+    pub const SECRETS: Self = Self { group: "", version: "v1", plural: "secrets" };
     pub const SERVICE_ACCOUNTS: Self = Self { group: "", version: "v1", plural: "serviceaccounts" };
     pub const LEASES: Self = Self { group: "coordination.k8s.io", version: "v1", plural: "leases" };
 }
@@ -116,6 +119,27 @@ pub trait ObjectFeed<T>: Send {
         match self.next().as_mut().poll(&mut Context::from_waker(Waker::noop())) {
             Poll::Ready(event) => Some(event),
             Poll::Pending => None,
+        }
+    }
+}
+
+/// The states of one object, as they come: for kinds of which a node may watch single objects only.
+/// Stops when dropped.
+pub trait ObjectWatch: Send {
+    /// Waits for the next state, which differs from the one before. `NotFound`: there is no such
+    /// object at the moment. Any other error: the state is not known; the watch retries by itself.
+    /// May be dropped and called again without losing a state.
+    fn next(&mut self) -> PortFuture<'_, Result<StoredObject, ClusterApiError>>;
+}
+
+/// The watch of an API that cannot watch single objects: one error, then nothing.
+struct RefusedWatch(Option<ClusterApiError>);
+
+impl ObjectWatch for RefusedWatch {
+    fn next(&mut self) -> PortFuture<'_, Result<StoredObject, ClusterApiError>> {
+        match self.0.take() {
+            Some(error) => Box::pin(std::future::ready(Err(error))),
+            None => Box::pin(std::future::pending()),
         }
     }
 }
@@ -241,7 +265,20 @@ pub trait ClusterApi: Send + Sync {
     /// The one Node of that name, with all of its status.
     fn watch_own_node(&self, name: &str) -> Box<dyn ObjectFeed<NodeObject>>;
     fn watch_pods(&self, selection: ObjectSelector) -> Box<dyn ObjectFeed<Pod>>;
+    /// The pods that are bound to a node, whole.
+    fn watch_node_pods(&self, node: &str) -> Box<dyn ObjectFeed<ApiPod>>;
     fn watch_renewals(&self, selection: ObjectSelector) -> Box<dyn ObjectFeed<Renewal>>;
+
+    /// Watches one object by name.
+    fn watch_object(&self, object: &ObjectPath) -> Box<dyn ObjectWatch> {
+        let error = ClusterApiError::Refused {
+            request: format!("WATCH {}/{}", object.resource.plural, object.name),
+            status: 0,
+            reason: "NotSupported".to_owned(),
+            message: "single objects cannot be watched here".to_owned(),
+        };
+        Box::new(RefusedWatch(Some(error)))
+    }
 
     /// How long a request made now would wait for the client-side rate limit.
     fn rate_limit_delay(&self) -> Duration {

@@ -4,6 +4,7 @@
 //! agent's own tests compile without a gRPC or HTTP stack. One file per port; an error has one
 //! variant for each thing that a caller can do differently.
 
+pub mod api_pod;
 pub mod api_time;
 pub mod cloud_provider;
 pub mod cluster_api;
@@ -22,6 +23,7 @@ pub mod machine_facts;
 pub mod metrics;
 pub mod node_object;
 pub mod periodic_tasks;
+pub mod plugins;
 pub mod pod_contents;
 pub mod pod_host;
 pub mod pod_runtime;
@@ -35,9 +37,10 @@ pub mod shutdown_request;
 use std::future::Future;
 use std::pin::Pin;
 
+pub use api_pod::ApiPod;
 pub use api_time::ApiTime;
 pub use cloud_provider::{CloudError, CloudInstance, CloudNodeName, CloudProvider};
-pub use cluster_api::{ClusterApi, ClusterApiError, FeedEvent, ObjectFeed};
+pub use cluster_api::{ClusterApi, ClusterApiError, FeedEvent, ObjectFeed, ObjectWatch};
 pub use container_runtime::ContainerRuntime;
 pub use credential_programs::{CredentialProgramError, CredentialPrograms};
 pub use event_sink::{EventSink, NodeEventRecord, PodEventRecord};
@@ -51,7 +54,10 @@ pub use log_files::LogFiles;
 pub use machine_facts::{MachineFacts, MachineInfo};
 pub use metrics::{MetricFamily, MetricSource};
 pub use periodic_tasks::PeriodicTasks;
-pub use pod_contents::{ContentData, ContentError, ContentKind, ContentName, PodContents};
+pub use pod_contents::{
+    ContentData, ContentError, ContentKind, ContentName, ContentObject, ContentWatch, IssuedToken,
+    PodContents, TokenDemand,
+};
 pub use pod_runtime::{PodRuntime, RuntimeSignals};
 pub use pull_records::{PullRecordKind, PullRecords};
 pub use service_notifier::{ServiceNotifier, ServiceNotifierError, ServiceState};

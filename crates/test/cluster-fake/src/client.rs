@@ -10,7 +10,7 @@ use ports::cluster_api::{
 };
 use ports::cluster_objects::{Lease, Node, Pod, Renewal};
 use ports::node_object::NodeObject;
-use ports::{ClusterApi, ClusterApiError, ObjectFeed};
+use ports::{ApiPod, ClusterApi, ClusterApiError, ObjectFeed};
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
@@ -239,6 +239,11 @@ impl ClusterApi for FakeClient {
     }
 
     fn watch_pods(&self, selection: ObjectSelector) -> Box<dyn ObjectFeed<Pod>> {
+        Box::new(FakeFeed::new(self.cluster.clone(), self.faults.clone(), selection))
+    }
+
+    fn watch_node_pods(&self, node: &str) -> Box<dyn ObjectFeed<ApiPod>> {
+        let selection = ObjectSelector::by_fields(&format!("spec.nodeName={node}"));
         Box::new(FakeFeed::new(self.cluster.clone(), self.faults.clone(), selection))
     }
 

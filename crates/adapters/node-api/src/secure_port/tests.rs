@@ -46,6 +46,9 @@ impl ClusterApi for ScriptedReviewApi {
     fn watch_pods(&self, _: ObjectSelector) -> Box<dyn ObjectFeed<Pod>> {
         unreachable!("reviews watch nothing")
     }
+    fn watch_node_pods(&self, _: &str) -> Box<dyn ObjectFeed<ports::ApiPod>> {
+        unreachable!("reviews watch nothing")
+    }
     fn watch_renewals(&self, _: ObjectSelector) -> Box<dyn ObjectFeed<Renewal>> {
         unreachable!("reviews watch nothing")
     }

@@ -164,7 +164,7 @@ impl PodMemory {
 
 impl ContainerMemory {
     /// Records the last reported status of the container.
-    fn report(&mut self, status: &ContainerStatus) {
+    pub(super) fn report(&mut self, status: &ContainerStatus) {
         self.restart_count = u32::try_from(status.restart_count).unwrap_or(0);
         self.last_exit = status.last_state.terminated.as_deref().map(ContainerExit::of);
         self.reported = if let Some(terminated) = &status.state.terminated {

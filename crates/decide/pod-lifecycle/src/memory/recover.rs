@@ -5,6 +5,7 @@
 //! where that many restarts have brought it. No action is in flight.
 
 use pod_model::pod::spec::PodPhase;
+use pod_model::pod::status::{ConditionStatus, PodStatus};
 use pod_model::pod::{Container, Pod};
 use ports::ApiTime;
 use ports::runtime_objects::ContainerState;
@@ -17,7 +18,10 @@ use crate::time::{between, plus, seconds};
 use crate::view::{DesiredPod, ObservedPod, PodLifecycleSettings};
 
 use super::action_ended::MAX_START_RETRY_DELAY;
-use super::{ContainerMemory, PersistedMemory, PodMemory, TerminalStatus};
+use super::{
+    ConditionMemory, ContainerExit, ContainerMemory, PersistedMemory, PodMemory, Reported,
+    TerminalStatus,
+};
 
 const VERSION: u32 = 1;
 /// The default grace period.
@@ -80,6 +84,39 @@ impl PodMemory {
             memory.marked.extend([Milestone::Seen, Milestone::Admitted, Milestone::FirstReady]);
         }
         memory
+    }
+
+    /// Takes over from the API server what neither saved state nor the runtime tells: an agent of
+    /// another kind, or one that lost its disk, may have run the pod before.
+    pub fn adopt_api_status(&mut self, api: &PodStatus) {
+        let all = api
+            .init_container_statuses
+            .iter()
+            .chain(&api.container_statuses)
+            .chain(&api.ephemeral_container_statuses);
+        for status in all {
+            match self.persisted.containers.get_mut(&*status.name) {
+                None => self.container_mut(&status.name).report(status),
+                Some(known) if known.reported == Reported::Nothing => {
+                    let ended = status.last_state.terminated.as_deref();
+                    known.last_exit = known.last_exit.take().or(ended.map(ContainerExit::of));
+                }
+                Some(_) => {}
+            }
+        }
+        for condition in &api.conditions {
+            let Some(since) = condition.last_transition_time else { continue };
+            let since = since.0.saturating_mul(1_000_000_000);
+            let met = condition.status == ConditionStatus::True;
+            let kind = condition.kind.to_string();
+            self.persisted.conditions.entry(kind).or_insert(ConditionMemory { met, since });
+        }
+        if self.persisted.pod_ips.is_empty() {
+            self.persisted.pod_ips = api.pod_ips.iter().map(|entry| entry.ip.to_string()).collect();
+        }
+        if let Some(start) = api.start_time {
+            self.persisted.start_time = Some(start.0.saturating_mul(1_000_000_000));
+        }
     }
 
     /// The state that cannot be observed, as versioned JSON.

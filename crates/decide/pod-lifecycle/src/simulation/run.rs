@@ -113,7 +113,7 @@ impl SimulationRun {
         let requested_at = ApiTime::from_nanos(self.node.now);
         let cause = TerminationCause::ManifestRemoved;
         let desired_state =
-            DesiredState::End(TerminationRequest { cause, grace_seconds, requested_at });
+            DesiredState::End(TerminationRequest { cause, is_removal: true, grace_seconds, requested_at });
         self.worker.desired_state(&self.node, desired_state);
     }
 

@@ -31,7 +31,8 @@ pub(super) fn desired_state(text: &str) -> DesiredState {
         other => panic!("no wish {other}"),
     };
     let grace_seconds = grace.map(|text| text.parse().expect("grace"));
-    DesiredState::End(TerminationRequest { cause, grace_seconds, requested_at: at(0) })
+    let is_removal = !matches!(cause, TerminationCause::Evicted { .. });
+    DesiredState::End(TerminationRequest { cause, is_removal, grace_seconds, requested_at: at(0) })
 }
 
 pub(super) fn apply(case: &mut PlanCase, text: &str) {
