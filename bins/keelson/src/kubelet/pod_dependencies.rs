@@ -12,20 +12,20 @@ use super::port::kubelet_port;
 use crate::doctor::facts;
 use crate::idle_memory::IdleMemory;
 use anyhow::{Context, Result};
-use apiserver_client::{NoApiServer, ProxyEnvironment};
+use apiserver_client::{ApiContents, NoApiServer, ProxyEnvironment};
 use cri_client::CriClient;
 use host_cgroups::{CgroupManager, CgroupSetup, HostCgroups, KernelLog, KernelLogStart};
 use host_files::{HostPodDirs, HostPullRecords, HostRecords};
 use host_process::process_metrics::ProcessMetrics;
 use host_volumes::{HostVolumes, StepProgram};
 use network_probe::HostNetworkProber;
-use node_agent::{PodDependencies, PodPorts};
+use node_agent::{ClusterDependencies, PodDependencies, PodPorts};
 use node_config::{KubeletConfiguration, NodeConfig};
 use pod_model::GoDuration;
 use pod_sources::{FileSource, UrlSource};
 use ports::pod_host::OomKillLog;
 use ports::pod_sources::ManifestSource;
-use ports::{EventSink, KubeletEndpoint};
+use ports::{EventSink, KubeletEndpoint, PodContents};
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -69,6 +69,7 @@ pub(crate) async fn pod_dependencies(
     let reviews = cluster.as_ref().map(|cluster| cluster.api.clone());
     let port = kubelet_port(config, &node.name, reviews)?;
     let port = port.map(|port| Arc::new(port) as Arc<dyn KubeletEndpoint>);
+    let ports = PodPorts { contents: contents(cluster.as_ref()), ..ports };
     if cluster.is_none() {
         info!(node = node.name, addresses = ?node.ips, "Running pods as a standalone node");
     }
@@ -84,6 +85,14 @@ pub(crate) async fn pod_dependencies(
         cluster,
         kill_now: watch::Sender::new(false).subscribe(),
     })
+}
+
+/// What pods take from the API server, if there is one.
+fn contents(cluster: Option<&ClusterDependencies>) -> Arc<dyn PodContents> {
+    match cluster {
+        Some(cluster) => Arc::new(ApiContents::new(cluster.api.clone())),
+        None => Arc::new(NoApiServer),
+    }
 }
 
 /// This very program, even after its file was replaced by a newer one.

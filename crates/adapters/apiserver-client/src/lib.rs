@@ -9,10 +9,12 @@
 //! - `request`, `request_error`, `event_splitter`, `watch_line`, `protobuf`, `watch_progress`, `back_off`,
 //!   `token_bucket`, `event_body`: requests and the meaning of responses; pure.
 //! - `credentials`, `exec_plugin`, `tls`, `connections`, `proxy_tunnel`, [`client`], [`watch`]: the transport.
-//! - `cluster_port`: the port that the rest of the project uses; `no_api_server`: its stand-in on a
-//!   node without an API server.
+//! - `object_watch`: a watch of one object.
+//! - `cluster_port`: the port that the rest of the project uses; `api_contents`: what pods take from
+//!   the API; `no_api_server`: its stand-in on a node without an API server.
 
 pub mod access;
+mod api_contents;
 mod back_off;
 mod batching_socket;
 pub mod client;
@@ -24,6 +26,7 @@ mod event_splitter;
 mod exec_plugin;
 pub mod kubeconfig;
 mod no_api_server;
+mod object_watch;
 mod protobuf;
 mod proxy;
 mod proxy_tunnel;
@@ -37,6 +40,7 @@ mod watch_line;
 mod watch_progress;
 
 pub use access::{ClusterAccess, InClusterError, ServerAddressError};
+pub use api_contents::ApiContents;
 pub use client::{ApiClient, ClientOptions, CredentialsError, InvalidHeaderError};
 pub use kubeconfig::{KubeconfigError, parse_kubeconfig};
 pub use no_api_server::NoApiServer;

@@ -130,6 +130,22 @@ impl ApiRequest {
             .query("resourceVersion", version)
     }
 
+    /// A watch of one object, without bookmarks, in JSON. An empty version: from its current state.
+    pub(crate) fn watch_object(object: &ObjectPath, version: &str, seconds: u64) -> Self {
+        let selection = ObjectSelector {
+            namespace: object.namespace.clone(),
+            fields: format!("metadata.name={}", object.name),
+            ..ObjectSelector::default()
+        };
+        let mut request = Self::over("WATCH", object.resource, &selection)
+            .query("watch", "true")
+            .query("timeoutSeconds", &seconds.to_string())
+            .query("resourceVersion", version)
+            .in_protobuf(false);
+        request.description.push_str(&format!("/{}", object.name));
+        request
+    }
+
     /// Asks for the response in protobuf, or in JSON.
     #[must_use]
     pub(crate) fn in_protobuf(self, wanted: bool) -> Self {

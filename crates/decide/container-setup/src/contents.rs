@@ -71,7 +71,7 @@ impl ContentReference<'_> {
             Some(Err(ContentError::NoSource(why))) => refuse!(
                 "couldn't get {camel_case} {namespace}/{name}, no kubeClient defined: {why}"
             ),
-            Some(Err(ContentError::Failed(why))) => refuse!("{why}"),
+            Some(Err(ContentError::Failed(why) | ContentError::Forbidden(why))) => refuse!("{why}"),
             None => refuse!("{resource} {name:?} has not been read yet"),
         }
     }

@@ -1,23 +1,34 @@
-//! The port to objects whose content pods use: ConfigMaps and Secrets.
+//! The port to what pods take from the API: ConfigMaps, Secrets, service account tokens.
 //!
-//! Rules: read by name; the answer is the whole object or the reason why not. The content may be
-//! secret, so neither an error nor debug output shows any of it. Whether one may be missing, and
-//! which key is used for what, is decided elsewhere. Environment variables use it today; content
-//! volumes and service account tokens are to use the same port.
+//! Rules: objects are read and watched one by one, by name, since a node may list none of them; the
+//! answer is the whole object or the reason why not. The content is secret, so neither an error nor
+//! debug output shows any of it. Whether an object may be missing, which key is used for what, and
+//! when a token is renewed is decided elsewhere.
 
 use std::collections::BTreeMap;
 use std::fmt;
 
 use crate::PortFuture;
+use crate::api_time::ApiTime;
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ContentKind {
     ConfigMap,
     Secret,
 }
 
+impl ContentKind {
+    /// As errors of the API name it.
+    pub fn resource(self) -> &'static str {
+        match self {
+            Self::ConfigMap => "configmap",
+            Self::Secret => "secret",
+        }
+    }
+}
+
 /// The kind of an object.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ContentName {
     pub kind: ContentKind,
     pub namespace: String,
@@ -40,6 +51,18 @@ impl fmt::Debug for ContentData {
     }
 }
 
+/// A ConfigMap or a Secret.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct ContentObject {
+    pub uid: String,
+    pub resource_version: String,
+    /// Its data never changes: it need not be watched.
+    pub immutable: bool,
+    /// The `type` of a Secret; empty for a ConfigMap.
+    pub secret_type: String,
+    pub data: ContentData,
+}
+
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ContentError {
     /// The API server answered that there is none.
@@ -48,9 +71,50 @@ pub enum ContentError {
     /// This node has no API server to ask, and why.
     #[error("{0}")]
     NoSource(String),
+    /// The API server refuses it to this node. Just after a pod was bound the node authorizer may
+    /// not know of it yet.
+    #[error("{0}")]
+    Forbidden(String),
     /// Retry later; the text names the object.
     #[error("{0}")]
     Failed(String),
+}
+
+/// The states of one object, as they come. Stops when dropped.
+pub trait ContentWatch: Send {
+    /// Waits for the next state; the first one comes as soon as the API server has answered. An
+    /// error other than `NotFound` means that the state is not known; the watch retries by itself.
+    /// May be dropped and called again without losing a state.
+    fn next(&mut self) -> PortFuture<'_, Result<ContentObject, ContentError>>;
+}
+
+/// A token of a service account, valid as long as a pod exists.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TokenDemand {
+    pub namespace: String,
+    pub service_account: String,
+    /// None: the API server's own.
+    pub audience: Option<String>,
+    pub expiration_seconds: Option<i64>,
+    pub pod_name: String,
+    pub pod_uid: String,
+}
+
+#[derive(Clone, PartialEq, Eq)]
+pub struct IssuedToken {
+    pub token: String,
+    pub expires_at: ApiTime,
+    /// The lifetime that the API server has granted.
+    pub lifetime_seconds: i64,
+}
+
+impl fmt::Debug for IssuedToken {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_struct("IssuedToken")
+            .field("expires_at", &self.expires_at)
+            .field("lifetime_seconds", &self.lifetime_seconds)
+            .finish_non_exhaustive()
+    }
 }
 
 pub trait PodContents: Send + Sync {
@@ -58,5 +122,12 @@ pub trait PodContents: Send + Sync {
     fn read<'a>(
         &'a self,
         wanted: &'a ContentName,
-    ) -> PortFuture<'a, Result<ContentData, ContentError>>;
+    ) -> PortFuture<'a, Result<ContentObject, ContentError>>;
+    /// Must be called within a task runtime.
+    fn watch(&self, wanted: &ContentName) -> Box<dyn ContentWatch>;
+    /// A new token. The caller sets the timeout.
+    fn token<'a>(
+        &'a self,
+        demand: &'a TokenDemand,
+    ) -> PortFuture<'a, Result<IssuedToken, ContentError>>;
 }

@@ -25,7 +25,7 @@ pub(super) async fn read(action_inputs: &ActionInputs, spec: &Container) -> Cont
             let why = format!("{asked} could not be read within {READ_TIMEOUT:?}");
             Err(ContentError::Failed(why))
         });
-        contents.insert((kind, asked.name), read);
+        contents.insert((kind, asked.name), read.map(|object| object.data));
     }
     contents
 }
