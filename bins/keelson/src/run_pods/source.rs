@@ -2,7 +2,7 @@
 
 use super::desired_pods::DesiredPods;
 use ports::PortFuture;
-use ports::pod_sources::{ManifestSource, SourceSnapshot};
+use ports::pod_sources::{ManifestSource, SourceKind, SourceSnapshot};
 use std::sync::Arc;
 use tokio::sync::watch;
 
@@ -18,8 +18,8 @@ impl DesiredPodsSource {
 }
 
 impl ManifestSource for DesiredPodsSource {
-    fn kind(&self) -> &'static str {
-        "file"
+    fn kind(&self) -> SourceKind {
+        SourceKind::File
     }
 
     fn next(&mut self) -> PortFuture<'_, SourceSnapshot> {

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use host_paths::BlockingPool;
 use ports::PortFuture;
-use ports::pod_sources::{ManifestSource, SourceSnapshot};
+use ports::pod_sources::{ManifestSource, SourceKind, SourceSnapshot};
 use rustix::io::Errno;
 use tokio::time::Instant;
 use tracing::warn;
@@ -234,8 +234,8 @@ impl PendingChanges {
 }
 
 impl ManifestSource for FileSource {
-    fn kind(&self) -> &'static str {
-        "file"
+    fn kind(&self) -> SourceKind {
+        SourceKind::File
     }
 
     fn next(&mut self) -> PortFuture<'_, SourceSnapshot> {

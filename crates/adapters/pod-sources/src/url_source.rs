@@ -10,7 +10,9 @@ use std::time::Duration;
 
 use http_once::RequestTarget;
 use ports::PortFuture;
-use ports::pod_sources::{ManifestContent, ManifestFile, ManifestSource, SourceSnapshot};
+use ports::pod_sources::{
+    ManifestContent, ManifestFile, ManifestSource, SourceKind, SourceSnapshot,
+};
 use tokio::time::Instant;
 
 use crate::bundle::{CA_BUNDLES, CaBundle};
@@ -92,8 +94,8 @@ impl UrlSource {
 }
 
 impl ManifestSource for UrlSource {
-    fn kind(&self) -> &'static str {
-        "http"
+    fn kind(&self) -> SourceKind {
+        SourceKind::Url
     }
 
     fn next(&mut self) -> PortFuture<'_, SourceSnapshot> {

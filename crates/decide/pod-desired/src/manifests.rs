@@ -37,7 +37,7 @@ pub struct ManifestOptions {
 pub struct PodCandidate {
     /// The path or URL, for messages.
     pub manifest: String,
-    pub source: &'static str,
+    pub source: SourceKind,
     pub pod: Arc<Pod>,
     /// Of the manifest's bytes and of the pod as it was understood.
     pub bytes_hash: u128,
@@ -331,7 +331,7 @@ fn candidates_of(
     let bytes_hash = fnv128a(bytes);
     let candidate = |pod: Pod| PodCandidate {
         manifest: manifest.to_owned(),
-        source: kind.word(),
+        source: kind,
         bytes_hash,
         pod_hash: pod_hash(&pod),
         pod: Arc::new(pod),

@@ -10,7 +10,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use pod_manifest::static_pod::{CONFIG_SOURCE_ANNOTATION, fnv128a, identify};
+use pod_manifest::static_pod::{CONFIG_SOURCE_ANNOTATION, SourceKind, fnv128a, identify};
 use pod_model::pod::{Container, Pod};
 use ports::ApiTime;
 use ports::runtime_objects::{RuntimePods, SandboxRecord};
@@ -53,7 +53,7 @@ pub struct IdentityContext<'a> {
 pub struct IdentifiedPod {
     pub pod: Arc<Pod>,
     pub manifest: String,
-    pub source: &'static str,
+    pub source: SourceKind,
     /// To be saved before the pod is started.
     pub record: Option<RecordChange>,
     /// The UID is that of a pod that already runs.

@@ -17,29 +17,13 @@ mod uid_hash;
 #[cfg(test)]
 mod tests;
 
+pub use pod_model::pod::SourceKind;
 pub use references::{ApiReference, api_reference};
 pub use uid_hash::{HashedSource, fnv128a, reference_uid};
 
 pub const CONFIG_SOURCE_ANNOTATION: &str = "kubernetes.io/config.source";
 pub const CONFIG_SEEN_ANNOTATION: &str = "kubernetes.io/config.seen";
 pub const CONFIG_HASH_ANNOTATION: &str = "kubernetes.io/config.hash";
-
-/// Where a static pod was read.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum SourceKind {
-    File,
-    Url,
-}
-
-impl SourceKind {
-    /// Its value in the annotation.
-    pub fn word(self) -> &'static str {
-        match self {
-            Self::File => "file",
-            Self::Url => "http",
-        }
-    }
-}
 
 /// Binds a pod to this node, all but its UID.
 pub fn apply(pod: &mut Pod, node_name: &str, source: SourceKind) {

@@ -32,6 +32,23 @@ const SOURCE_ANNOTATION: &str = "kubernetes.io/config.source";
 const MIRROR_ANNOTATION: &str = "kubernetes.io/config.mirror";
 const SYSTEM_CRITICAL_PRIORITY: i32 = 2_000_000_000;
 
+/// Where a static pod is read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SourceKind {
+    File,
+    Url,
+}
+
+impl SourceKind {
+    /// As the source annotation of static pods names it.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::File => "file",
+            Self::Url => "http",
+        }
+    }
+}
+
 impl Pod {
     /// Whether it came from a manifest of the node's, not from an API server.
     pub fn is_static(&self) -> bool {

@@ -3,6 +3,8 @@
 //! Rule: a source passes on bytes and reports what it could not read; it decides nothing about
 //! them. Every update is a complete snapshot of the source, so that a lost one costs nothing.
 
+pub use pod_model::pod::SourceKind;
+
 use crate::PortFuture;
 
 /// One manifest as it was found.
@@ -31,8 +33,7 @@ pub enum SourceSnapshot {
 
 /// A source of manifests. Event-driven where possible; its slow re-list is internal to it.
 pub trait ManifestSource: Send {
-    /// `file` or `http`, as the annotation of static pods says.
-    fn kind(&self) -> &'static str;
+    fn kind(&self) -> SourceKind;
     /// Waits for the next snapshot: the first one at once, then one after each change. May be
     /// dropped and called again without losing one.
     fn next(&mut self) -> PortFuture<'_, SourceSnapshot>;

@@ -73,6 +73,8 @@ struct ClusterNode {
     facts: FactsReader,
     /// The Node as the API server has it; None while there is none.
     node_object: watch::Sender<Option<Arc<NodeObject>>>,
+    /// Whether the API server has said if there is a Node.
+    is_listed: watch::Sender<bool>,
     /// What admission knows of the node comes from its object.
     admissions: Admissions,
 }
@@ -127,12 +129,21 @@ pub(crate) struct ClusterNodeInputs {
     pub(crate) admissions: Admissions,
 }
 
+/// The Node as the API server has it.
+#[derive(Clone)]
+pub(crate) struct NodeFeed {
+    /// None while there is none.
+    pub(crate) node_object: watch::Receiver<Option<Arc<NodeObject>>>,
+    /// Whether the API server has said if there is one.
+    pub(crate) is_listed: watch::Receiver<bool>,
+}
+
 /// Starts the tasks of a node of a cluster.
 pub(crate) fn start(
     tree: &mut TaskTree,
     dependencies: ClusterDependencies,
     inputs: ClusterNodeInputs,
-) {
+) -> NodeFeed {
     let ClusterNodeInputs {
         clock,
         status_store,
@@ -144,7 +155,8 @@ pub(crate) fn start(
     } = inputs;
     let machine = dependencies.machine.clone();
     let facts = FactsReader::new(machine, ports.clone(), runtime_view, node_state, observed);
-    let (node_object, _) = watch::channel(None);
+    let (node_object, object_receiver) = watch::channel(None);
+    let (is_listed, listed_receiver) = watch::channel(false);
     let node = Arc::new(ClusterNode {
         dependencies,
         clock,
@@ -152,6 +164,7 @@ pub(crate) fn start(
         ports,
         facts,
         node_object,
+        is_listed,
         admissions,
     });
     node.record(&[NodeStatusEvent {
@@ -172,4 +185,5 @@ pub(crate) fn start(
             node.clock.clone(),
         )
     });
+    NodeFeed { node_object: object_receiver, is_listed: listed_receiver }
 }

@@ -18,6 +18,7 @@ mod call_limiter;
 mod cgroup_tree;
 mod clock;
 mod cluster_node;
+mod cluster_pods;
 pub mod crash_points;
 mod garbage;
 mod health;

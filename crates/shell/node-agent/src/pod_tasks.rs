@@ -6,6 +6,7 @@ use crate::admission::Admissions;
 use crate::call_limiter::CallLimiter;
 use crate::clock::AgentClock;
 use crate::cluster_node::{self, ClusterDependencies, ClusterNodeInputs};
+use crate::cluster_pods::{self, ApiPodStore, ClusterPodInputs, StatusReports};
 use crate::images::{
     ImagePuller, ImagePullerParts, NodeLogins, PullJobReceiver, PullLimits, PullSandboxes,
     PulledImageStore,
@@ -160,6 +161,8 @@ pub(crate) fn start(tree: &mut TaskTree, dependencies: PodDependencies, inputs: 
             settings.user_namespace_ranges.clone(),
         ),
         status_store: status_store.clone(),
+        api_pods: ApiPodStore::new(clock.clone(), cluster.is_some()),
+        reports: cluster.as_ref().map(|_| StatusReports::default()),
         saved: PodMemoryStore::new(ports.records.clone(), status_store.clone()),
         call_limiter: CallLimiter::new(
             std::thread::available_parallelism().map_or(1, NonZero::get),
@@ -182,14 +185,15 @@ pub(crate) fn start(tree: &mut TaskTree, dependencies: PodDependencies, inputs: 
     let wanted = start_sources(tree, &context, sources, reading, loop_heartbeats);
     let (active_sender, active) = watch::channel(ActivePods::default());
     let (pods_context, beat) = (context.clone(), loop_heartbeats.clone());
+    let worker_wanted = wanted.clone();
     tree.start("pods", move || {
-        let wanted = wanted.clone();
+        let wanted = worker_wanted.clone();
         run_pod_workers(pods_context.clone(), wanted, active_sender.clone(), beat.clone())
     });
     let garbage_context = context.clone();
     tree.start("garbage", move || garbage::collect(garbage_context.clone(), active.clone()));
     if let Some(cluster) = cluster {
-        start_cluster_node(tree, cluster, &context, runtime_view);
+        start_cluster(tree, cluster, &context, ClusterViews { runtime_view, wanted });
     }
     let runtime = runtime_view.clone();
     let api = Arc::new(AgentApi { context: context.clone(), runtime, metric_sources });
@@ -209,12 +213,21 @@ fn start_image_pulls(
     });
 }
 
-fn start_cluster_node(
+/// What the tasks of a node of a cluster follow.
+struct ClusterViews<'a> {
+    runtime_view: &'a watch::Receiver<RuntimeView>,
+    wanted: watch::Receiver<WantedPods>,
+}
+
+fn start_cluster(
     tree: &mut TaskTree,
     cluster: ClusterDependencies,
     context: &PodContext,
-    runtime_view: &watch::Receiver<RuntimeView>,
+    views: ClusterViews<'_>,
 ) {
+    let ClusterViews { runtime_view, wanted } = views;
+    let api = cluster.api.clone();
+    let node_name = cluster.settings.node.node_name.clone();
     let inputs = ClusterNodeInputs {
         clock: context.clock.clone(),
         status_store: context.status_store.clone(),
@@ -224,7 +237,18 @@ fn start_cluster_node(
         observed: context.observed.clone(),
         admissions: context.admissions.clone(),
     };
-    cluster_node::start(tree, cluster, inputs);
+    let node_feed = cluster_node::start(tree, cluster, inputs);
+    let Some(reports) = context.reports.clone() else { return };
+    let inputs = ClusterPodInputs {
+        api,
+        node_name,
+        node_feed,
+        store: context.api_pods.clone(),
+        reports,
+        status_store: context.status_store.clone(),
+        wanted,
+    };
+    cluster_pods::start(tree, inputs);
 }
 
 /// What admission knows of the node before its Node object has come: as it would be registered.
@@ -308,15 +332,14 @@ fn start_sources(
     reading: pod_desired::ManifestOptions,
     loop_heartbeats: &LoopHeartbeats,
 ) -> watch::Receiver<WantedPods> {
-    let kinds = sources.iter().map(|source| match source.kind() {
-        "http" => SourceKind::Url,
-        _ => SourceKind::File,
-    });
-    let kinds: Vec<SourceKind> = kinds.collect();
+    let kinds: Vec<SourceKind> = sources.iter().map(|source| source.kind()).collect();
     let (snapshot_sender, snapshots) = mpsc::channel(SNAPSHOT_CAPACITY);
     let (wanted_sender, wanted) = watch::channel(WantedPods::default());
     for (at, source) in sources.into_iter().enumerate() {
-        let name = if source.kind() == "http" { "source-url" } else { "source-file" };
+        let name = match source.kind() {
+            SourceKind::Url => "source-url",
+            SourceKind::File => "source-file",
+        };
         let source = Arc::new(Mutex::new(source));
         let snapshot_sender = snapshot_sender.clone();
         tree.start(name, move || sources::listen(at, source.clone(), snapshot_sender.clone()));

@@ -293,7 +293,7 @@ impl SourceMerger {
             !has_listed || self.merge_context.observed.is_unread(&meta.namespace, &meta.name);
         if may_lend && self.identities.may_adopt_running_uid(&offer) {
             let origin =
-                PodOrigin { source: offer.source.to_owned(), manifest: offer.manifest.clone() };
+                PodOrigin { source: offer.source.into(), manifest: offer.manifest.clone() };
             let waiting = has_listed.then(waiting_for_same_name);
             merge_result.without_uid.push(PodWithoutUid { pod: offer.pod, origin, waiting });
             return;

@@ -8,8 +8,9 @@
 //! grows.
 
 use crate::metrics::{Metrics, names};
+use pod_desired::API_SOURCE;
 use pod_lifecycle::{EventType, Milestone, PodEvent, PodPlan, PodStage, WaitReason};
-use pod_manifest::static_pod::CONFIG_SEEN_ANNOTATION;
+use pod_manifest::static_pod::{CONFIG_SEEN_ANNOTATION, SourceKind};
 use pod_model::pod::Pod;
 use pod_model::pod::spec::PodPhase;
 use pod_model::pod::status::PodStatus;
@@ -28,11 +29,43 @@ pub(crate) use agent_api::AgentApi;
 const MAX_EVENTS: usize = 100;
 const MAX_MARKS: usize = 200;
 
+/// The kind of a pod's source.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum PodSource {
+    File,
+    Url,
+    Api,
+    /// It runs, and no source has it.
+    #[default]
+    Runtime,
+}
+
+impl PodSource {
+    /// As the source annotation and the local API name it.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::File => SourceKind::File.word(),
+            Self::Url => SourceKind::Url.word(),
+            Self::Api => API_SOURCE,
+            Self::Runtime => "runtime",
+        }
+    }
+}
+
+impl From<SourceKind> for PodSource {
+    fn from(kind: SourceKind) -> Self {
+        match kind {
+            SourceKind::File => Self::File,
+            SourceKind::Url => Self::Url,
+        }
+    }
+}
+
 /// Where a pod comes from.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct PodOrigin {
-    /// `file`, `http`, or `runtime`.
-    pub(crate) source: String,
+    pub(crate) source: PodSource,
+    /// The path or URL; empty where there is none.
     pub(crate) manifest: String,
 }
 
@@ -54,6 +87,8 @@ pub(crate) struct PodStatusEntry {
     pub(crate) stage: Option<PodStage>,
     pub(crate) status: Option<PodStatus>,
     pub(crate) waiting: Option<WaitReason>,
+    /// Why its status cannot be written to the API server.
+    pub(crate) write_error: Option<String>,
     pub(crate) doing: Vec<String>,
     pub(crate) events: VecDeque<CountedEvent>,
     pub(crate) marks: VecDeque<(ApiTime, Milestone)>,
@@ -194,7 +229,7 @@ impl StatusStore {
     pub(crate) fn wanted_pod(&self, uid: &str) -> Option<Arc<Pod>> {
         let pods = self.pods();
         pods.get(uid)
-            .filter(|entry| entry.origin.source != "runtime")
+            .filter(|entry| entry.origin.source != PodSource::Runtime)
             .map(|entry| entry.pod.clone())
     }
 
@@ -206,6 +241,15 @@ impl StatusStore {
         self.change(|pods| {
             if let Some(entry) = pods.get_mut(uid) {
                 entry.waiting = Some(waiting);
+            }
+        });
+    }
+
+    /// Why the pod's status cannot be written to the API server; None once it is.
+    pub(crate) fn set_write_error(&self, uid: &str, why: Option<String>) {
+        self.change(|pods| {
+            if let Some(entry) = pods.get_mut(uid) {
+                entry.write_error = why;
             }
         });
     }

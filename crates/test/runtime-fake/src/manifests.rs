@@ -4,7 +4,9 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use ports::PortFuture;
-use ports::pod_sources::{ManifestContent, ManifestFile, ManifestSource, SourceSnapshot};
+use ports::pod_sources::{
+    ManifestContent, ManifestFile, ManifestSource, SourceKind, SourceSnapshot,
+};
 use tokio::sync::Notify;
 
 /// A source whose manifests a test sets.
@@ -28,18 +30,18 @@ impl ScriptedManifests {
         self.shared.1.notify_one();
     }
 
-    pub fn source(&self, kind: &'static str) -> Box<dyn ManifestSource> {
+    pub fn source(&self, kind: SourceKind) -> Box<dyn ManifestSource> {
         Box::new(ScriptedSource { script: self.clone(), kind })
     }
 }
 
 struct ScriptedSource {
     script: ScriptedManifests,
-    kind: &'static str,
+    kind: SourceKind,
 }
 
 impl ManifestSource for ScriptedSource {
-    fn kind(&self) -> &'static str {
+    fn kind(&self) -> SourceKind {
         self.kind
     }
     fn next(&mut self) -> PortFuture<'_, SourceSnapshot> {

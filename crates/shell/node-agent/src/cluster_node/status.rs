@@ -77,10 +77,14 @@ impl NodeStatusUpdater {
             FeedEvent::Listed(nodes) => {
                 self.listed = nodes.into_iter().next().or(self.listed.take());
             }
-            FeedEvent::ListEnded => match self.listed.take() {
-                Some(node) => return self.take_newer(node),
-                None => return self.lost(),
-            },
+            FeedEvent::ListEnded => {
+                let is_due = match self.listed.take() {
+                    Some(node) => self.take_newer(node),
+                    None => self.lost(),
+                };
+                self.node.is_listed.send_replace(true);
+                return is_due;
+            }
             FeedEvent::Applied(node) => return self.take_newer(node),
             FeedEvent::Deleted(_) => return self.lost(),
             FeedEvent::Unreadable { cause, .. } => {

@@ -4,6 +4,7 @@ use super::PodMemoryStore;
 use crate::admission::Admissions;
 use crate::call_limiter::CallLimiter;
 use crate::clock::AgentClock;
+use crate::cluster_pods::{ApiPodStore, StatusReports};
 use crate::images::{ImagePuller, PullLimits};
 use crate::log_rotation::LogRotation;
 use crate::observed::ObservedPods;
@@ -136,6 +137,9 @@ pub(crate) struct PodContext {
     pub(crate) admissions: Admissions,
     pub(crate) user_namespaces: UserNamespaceAllocator,
     pub(crate) status_store: StatusStore,
+    pub(crate) api_pods: ApiPodStore,
+    /// None for a standalone node.
+    pub(crate) reports: Option<StatusReports>,
     pub(crate) saved: PodMemoryStore,
     pub(crate) node: watch::Receiver<NodeState>,
     pub(crate) call_limiter: CallLimiter,

@@ -2,6 +2,7 @@
 //!
 //! Rule: a fact is the last update; nothing is guessed.
 
+use super::worker::ExternalStatus;
 use super::{NodeState, PodContext};
 use crate::images::ImageUpdate;
 use crate::volumes::{ReadyVolumes, VolumeState, VolumeUpdate, WantedVolumes};
@@ -40,6 +41,11 @@ impl PodFactStore {
         self.facts.network_ready.clone_from(&state.network_ready);
         self.facts.runtime_ready.clone_from(&state.runtime_ready);
         self.facts.settings = state.lifecycle.clone();
+    }
+
+    pub(super) fn external(&mut self, external: &ExternalStatus) {
+        self.facts.external_conditions.clone_from(&external.conditions);
+        self.facts.external_end.clone_from(&external.end);
     }
 
     pub(super) fn admission(&mut self, admission: Admission) {

@@ -1,12 +1,14 @@
 //! Pod workers: started for desired pods, asked to end pods that are not desired any more,
 //! restarted after a panic.
 //!
-//! Rules: one worker per UID. Two pods of the same full name never run at once: the later one waits
-//! until nothing is left of the earlier, in order of arrival. Nothing ends before every source has
-//! been read, nor anything that a pod without a UID may adopt; after that, pods in the runtime that
-//! are not desired end too. Decides nothing else.
+//! Rules: one worker per UID. Two static pods of the same full name never run at once: the later one
+//! waits until nothing is left of the earlier, in order of arrival; pods of the API server are told
+//! apart by their UIDs alone. Nothing ends before every source has been read, nor anything that a pod
+//! without a UID may adopt; after that, pods in the runtime that are not desired end too. A pod of
+//! the API server of which nothing is left here is kept in mind until the API server has removed it,
+//! so that it is not started again. Decides nothing else.
 
-use super::worker::{self, WorkerEnd};
+use super::worker::{self, ExternalStatus, WorkerEnd};
 use super::{PodContext, PodMemoryStore};
 use crate::back_off::ExponentialBackOff;
 use crate::keyed_tasks::{KeyedTasks, Panicked};
@@ -14,14 +16,15 @@ use crate::loop_heartbeats::LoopHeartbeats;
 use crate::metrics::names;
 use crate::observed::{Inventory, RuntimePodName};
 use crate::sources::WantedPods;
-use crate::status_store::PodOrigin;
+use crate::status_store::{PodOrigin, PodSource};
 use node_policy::admission::{PREEMPTED_DISRUPTION, PREEMPTED_MESSAGE, PREEMPTED_REASON};
-use pod_desired::IdentifiedPod;
+use pod_desired::{ApiPodEntry, ApiPods, IdentifiedPod};
 use pod_lifecycle::{
     DesiredPod, DesiredState, Disruption, EventType, PodEvent, PodMemory, TerminationCause,
     TerminationRequest, WaitReason,
 };
 use pod_model::pod::Pod;
+use pod_model::pod::status::PodStatus;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
@@ -44,7 +47,15 @@ pub(crate) struct ActivePods {
 
 struct TrackedPod {
     desired: watch::Sender<DesiredPod>,
+    /// What others have written into its status in the API server.
+    external: watch::Sender<ExternalStatus>,
+    /// The status that `external` was read from.
+    api_status: Option<Arc<PodStatus>>,
     full_name: String,
+    /// Pods with the same key run one after the other.
+    queue: String,
+    /// Nothing is left of it here.
+    is_over: bool,
     restart: ExponentialBackOff,
     /// When to restart after a panic.
     restart_at: Option<Instant>,
@@ -60,7 +71,7 @@ struct PodWorkers {
     context: Arc<PodContext>,
     workers: KeyedTasks<String, WorkerEnd>,
     tracked: BTreeMap<String, TrackedPod>,
-    /// By full name: the running pod comes first.
+    /// By key: the running pod comes first.
     queues: BTreeMap<String, VecDeque<String>>,
     active: watch::Sender<ActivePods>,
 }
@@ -75,6 +86,7 @@ pub(crate) async fn run_pod_workers(
     let saved: PodMemoryStore = context.saved.clone();
     saved.load().await;
     let mut inventory = context.observed.inventory();
+    let mut api_pods = context.api_pods.subscribe();
     let mut node = context.node.clone();
     let mut kill_now = context.kill_now.clone();
     let mut pod_workers = PodWorkers {
@@ -85,18 +97,21 @@ pub(crate) async fn run_pod_workers(
         active,
     };
     loop {
-        let now_wanted = wanted.borrow_and_update().clone();
+        let now_api_pods = api_pods.borrow_and_update().clone();
+        let mut now_wanted = wanted.borrow_and_update().clone();
+        now_wanted.is_complete &= pod_workers.context.api_pods.is_complete();
         let is_runtime_known = node.borrow_and_update().strict_supplemental_groups.is_some();
         let listed = inventory.borrow_and_update().clone();
         if *kill_now.borrow_and_update() {
             pod_workers.kill_ending();
         }
-        pod_workers.reconcile(&now_wanted, listed.as_deref());
+        pod_workers.reconcile(&now_wanted, &now_api_pods, listed.as_deref());
         let restart = pod_workers.next_restart();
         let preemption_deadline = pod_workers.context.admissions.next_preemption_deadline();
         tokio::select! {
             changed = wanted.changed() => if changed.is_err() { return },
             changed = inventory.changed() => if changed.is_err() { return },
+            Ok(()) = api_pods.changed() => {}
             changed = node.changed(), if !is_runtime_known => if changed.is_err() { return },
             (uid, end) = pod_workers.workers.next() => pod_workers.on_worker_ended(&uid, end),
             () = tokio::time::sleep_until(restart.unwrap_or_else(Instant::now)), if restart.is_some() => {
@@ -113,8 +128,10 @@ pub(crate) async fn run_pod_workers(
 
 impl PodWorkers {
     /// Reconciles workers with the desired pods and the runtime's inventory.
-    fn reconcile(&mut self, wanted: &WantedPods, listed: Option<&Inventory>) {
-        let uids: BTreeSet<&str> = wanted.pods.iter().map(|each| &*each.pod.metadata.uid).collect();
+    fn reconcile(&mut self, wanted: &WantedPods, api_pods: &ApiPods, listed: Option<&Inventory>) {
+        let of_manifests = wanted.pods.iter().map(|each| &*each.pod.metadata.uid);
+        let uids: BTreeSet<&str> =
+            of_manifests.chain(api_pods.pods.keys().map(|uid| &**uid)).collect();
         // Before a new pod is started: garbage collection must not remove what it creates.
         self.publish_active(&uids, wanted.is_complete && listed.is_some());
         let is_gone = |(uid, tracked): &(&String, &TrackedPod)| {
@@ -141,10 +158,15 @@ impl PodWorkers {
                 let blocker = unknown.iter().find(|(_, name)| is_named(&identified.pod, name));
                 self.ensure_worker(identified, blocker.map(|(uid, _)| uid.as_str()));
             }
+            self.ensure_api_workers(api_pods);
         } else {
             for identified in &wanted.pods {
                 self.context.status_store.upsert(&identified.pod, &origin(identified));
                 self.wait_for_runtime(&identified.pod.metadata.uid);
+            }
+            for entry in api_pods.pods.values() {
+                self.context.status_store.upsert(&entry.pod, &api_origin());
+                self.wait_for_runtime(&entry.pod.metadata.uid);
             }
         }
         let shown = |uid: &str| self.tracked.contains_key(uid) || uids.contains(uid);
@@ -199,10 +221,67 @@ impl PodWorkers {
                 },
             ),
             None => {
-                self.track(&uid, desired);
+                self.track(&uid, TrackedPod::by_name(desired));
                 self.count_wanted_again(&uid);
             }
         }
+    }
+
+    /// Workers for the pods of the API server: new ones in the order of their creation, in which
+    /// they are admitted.
+    fn ensure_api_workers(&mut self, api_pods: &ApiPods) {
+        let mut new: Vec<&Arc<ApiPodEntry>> = Vec::new();
+        for (uid, entry) in &*api_pods.pods {
+            if self.tracked.contains_key(&**uid) {
+                self.update_api_worker(entry);
+            } else {
+                new.push(entry);
+            }
+        }
+        new.sort_by(|one, other| {
+            let key = |entry: &Arc<ApiPodEntry>| {
+                let meta = &entry.pod.metadata;
+                (meta.creation_timestamp.map(|at| at.0), meta.name.clone())
+            };
+            key(one).cmp(&key(other))
+        });
+        for entry in new {
+            self.add_api_worker(entry);
+        }
+    }
+
+    fn update_api_worker(&mut self, entry: &ApiPodEntry) {
+        let uid = &*entry.pod.metadata.uid;
+        let Some(tracked) = self.tracked.get_mut(uid) else { return };
+        tracked.take_api_status(&entry.status);
+        let asked = DesiredState::of_api_pod(&entry.pod, self.context.clock.now());
+        let next = {
+            let known = tracked.desired.borrow();
+            let desired_state = known.desired_state.followed_by(&asked);
+            let is_same =
+                Arc::ptr_eq(&known.pod, &entry.pod) && desired_state == known.desired_state;
+            (!is_same).then(|| DesiredPod { pod: entry.pod.clone(), desired_state })
+        };
+        let Some(next) = next else { return };
+        if next.is_removal_requested() {
+            self.context.admissions.is_ending(uid);
+        }
+        self.context.status_store.upsert(&entry.pod, &api_origin());
+        tracked.desired.send_replace(next);
+    }
+
+    fn add_api_worker(&mut self, entry: &ApiPodEntry) {
+        let uid = &*entry.pod.metadata.uid;
+        self.context.status_store.upsert(&entry.pod, &api_origin());
+        let is_runtime_known = self.context.node.borrow().strict_supplemental_groups.is_some();
+        if !is_runtime_known && self.context.saved.get(uid).is_none() {
+            self.wait_for_runtime(uid);
+            return;
+        }
+        let desired_state = DesiredState::of_api_pod(&entry.pod, self.context.clock.now());
+        let desired = DesiredPod { pod: entry.pod.clone(), desired_state };
+        let pod = TrackedPod::new(desired, uid.to_owned(), Some(&entry.status));
+        self.track(uid, pod);
     }
 
     /// For a desired pod whose removal an earlier agent began and did not finish: that removal goes
@@ -218,7 +297,8 @@ impl PodWorkers {
         info!(pod = name, pod_uid = uid, "A pod goes on ending before it begins again");
         // The rest of its grace period is in its memory.
         let (cause, requested_at) = (TerminationCause::ManifestRemoved, self.context.clock.now());
-        let end = TerminationRequest { cause, grace_seconds: self.grace_seconds(), requested_at };
+        let grace_seconds = self.grace_seconds();
+        let end = TerminationRequest { cause, is_removal: true, grace_seconds, requested_at };
         Some(DesiredPod {
             pod: removed.unwrap_or_else(|| pod.clone()),
             desired_state: DesiredState::End(end),
@@ -244,9 +324,8 @@ impl PodWorkers {
         self.context.status_store.set_waiting(uid, WaitReason { why, next_step });
     }
 
-    fn track(&mut self, uid: &str, desired: DesiredPod) {
-        let full_name = desired.pod.full_name();
-        let queue = self.queues.entry(full_name.clone()).or_default();
+    fn track(&mut self, uid: &str, mut tracked: TrackedPod) {
+        let queue = self.queues.entry(tracked.queue.clone()).or_default();
         queue.push_back(uid.to_owned());
         let is_queued = queue.len() > 1;
         if is_queued {
@@ -257,15 +336,7 @@ impl PodWorkers {
             };
             self.context.status_store.set_waiting(uid, waiting);
         }
-        let tracked = TrackedPod {
-            desired: watch::Sender::new(desired),
-            full_name,
-            restart: ExponentialBackOff::new(FIRST_RESTART, LONGEST_RESTART),
-            restart_at: None,
-            is_queued,
-            has_begun: false,
-            is_wanted_again: false,
-        };
+        tracked.is_queued = is_queued;
         self.tracked.insert(uid.to_owned(), tracked);
         if !is_queued {
             self.start_worker(uid);
@@ -284,12 +355,15 @@ impl PodWorkers {
             metrics.observe(&names::CONTAINERS_PER_POD, &[], containers);
         }
         let desired = tracked.desired.subscribe();
+        let external = tracked.external.subscribe();
         let (pod, desired_state) = {
             let known = tracked.desired.borrow();
             (known.pod.clone(), known.desired_state.clone())
         };
-        if desired_state == DesiredState::Run {
-            if is_first {
+        // A pod that has ended according to the API server takes no resources and never runs again.
+        let has_ended = tracked.external.borrow().end.is_some();
+        if desired_state == DesiredState::Run && !has_ended {
+            if is_first && pod.is_static() {
                 self.forget_rejection(uid);
             }
             let was_here = self.context.saved.get(uid).is_some();
@@ -301,6 +375,7 @@ impl PodWorkers {
                 self.preempt(&victim, &pod);
             }
         }
+        let desired = worker::PodReceivers { desired, external };
         let task = worker::run(self.context.clone(), uid.to_owned(), desired, is_first);
         self.workers.start(uid.to_owned(), format!("pod {}", pod.full_name()), task);
     }
@@ -333,7 +408,8 @@ impl PodWorkers {
         let (because, words) = PREEMPTED_DISRUPTION;
         let disruption = Disruption { reason: because.to_owned(), message: words.to_owned() };
         let cause = TerminationCause::Evicted { reason, message, disruption: Some(disruption) };
-        let end = TerminationRequest { cause, grace_seconds: None, requested_at: now };
+        let end =
+            TerminationRequest { cause, is_removal: false, grace_seconds: None, requested_at: now };
         tracked.desired.send_if_modified(|desired| {
             let runs = desired.desired_state == DesiredState::Run;
             if runs {
@@ -354,19 +430,24 @@ impl PodWorkers {
         let Some(tracked) = self.tracked.get(uid) else { return };
         self.context.status_store.mark_unwanted(uid);
         self.context.admissions.is_ending(uid);
-        if tracked.is_queued {
+        if tracked.is_queued || tracked.is_over {
             self.untrack(uid);
             return;
         }
-        let end = TerminationRequest {
-            cause: TerminationCause::ManifestRemoved,
+        let is_static = tracked.desired.borrow().pod.is_static();
+        let end = DesiredState::End(TerminationRequest {
+            cause: match is_static {
+                true => TerminationCause::ManifestRemoved,
+                false => TerminationCause::Deleted,
+            },
+            is_removal: true,
             grace_seconds: self.grace_seconds(),
             requested_at: self.context.clock.now(),
-        };
+        });
         tracked.desired.send_if_modified(|desired| {
             let is_wanted = !desired.is_removal_requested();
             if is_wanted {
-                desired.desired_state = DesiredState::End(end);
+                desired.desired_state = desired.desired_state.followed_by(&end);
             }
             is_wanted
         });
@@ -392,16 +473,17 @@ impl PodWorkers {
 
     fn end_orphan(&mut self, uid: &str, name: &RuntimePodName) {
         let RuntimePodName { namespace, name, .. } = name;
-        let origin = PodOrigin { source: "runtime".to_owned(), manifest: String::new() };
+        let origin = PodOrigin::default();
         let requested_at = self.context.clock.now();
         if let Some(pod) = self.context.saved.ending_pod(uid) {
             info!(pod = name, namespace, pod_uid = uid, "A pod goes on ending");
             self.context.status_store.upsert(&pod, &origin);
             // The rest of its grace period is in its memory.
             let cause = TerminationCause::ManifestRemoved;
-            let end =
-                TerminationRequest { cause, grace_seconds: self.grace_seconds(), requested_at };
-            self.track(uid, DesiredPod { pod, desired_state: DesiredState::End(end) });
+            let grace_seconds = self.grace_seconds();
+            let end = TerminationRequest { cause, is_removal: true, grace_seconds, requested_at };
+            let desired = DesiredPod { pod, desired_state: DesiredState::End(end) };
+            self.track(uid, TrackedPod::by_name(desired));
             return;
         }
         info!(pod = name, namespace, pod_uid = uid, "Ending a pod that is not desired");
@@ -414,15 +496,17 @@ impl PodWorkers {
         self.context.status_store.upsert(&pod, &origin);
         let end = TerminationRequest {
             cause: TerminationCause::Orphan,
+            is_removal: true,
             grace_seconds: Some(ORPHAN_GRACE_SECONDS),
             requested_at,
         };
-        self.track(uid, DesiredPod { pod, desired_state: DesiredState::End(end) });
+        let desired = DesiredPod { pod, desired_state: DesiredState::End(end) };
+        self.track(uid, TrackedPod::by_name(desired));
     }
 
     fn on_worker_ended(&mut self, uid: &str, end: Result<WorkerEnd, Panicked>) {
         match end {
-            Ok(WorkerEnd::Finished) => self.untrack(uid),
+            Ok(WorkerEnd::Finished) => self.on_finished(uid),
             Ok(WorkerEnd::Restart) => self.start_worker(uid),
             Err(Panicked(why)) => {
                 let Some(tracked) = self.tracked.get_mut(uid) else { return };
@@ -439,16 +523,34 @@ impl PodWorkers {
         }
     }
 
+    /// Nothing is left of the pod here. One that the API server still has is deleted there first.
+    fn on_finished(&mut self, uid: &str) {
+        if self.context.api_pods.entry(uid).is_none() {
+            self.untrack(uid);
+            return;
+        }
+        self.context.admissions.release(uid);
+        if let Some(tracked) = self.tracked.get_mut(uid) {
+            tracked.is_over = true;
+        }
+        if let Some(reports) = &self.context.reports {
+            reports.finish(uid);
+        }
+    }
+
     /// Nothing is left of the pod; the next one of its name may start.
     fn untrack(&mut self, uid: &str) {
         let Some(tracked) = self.tracked.remove(uid) else { return };
         self.context.admissions.release(uid);
-        let Some(queue) = self.queues.get_mut(&tracked.full_name) else { return };
+        if let Some(reports) = &self.context.reports {
+            reports.forget(uid);
+        }
+        let Some(queue) = self.queues.get_mut(&tracked.queue) else { return };
         queue.retain(|queued| queued != uid);
         let next = queue.front().cloned();
         match next {
             None => {
-                self.queues.remove(&tracked.full_name);
+                self.queues.remove(&tracked.queue);
             }
             Some(next) if self.tracked.get(&next).is_some_and(|tracked| tracked.is_queued) => {
                 self.start_worker(&next);
@@ -476,9 +578,50 @@ impl PodWorkers {
     }
 }
 
+impl TrackedPod {
+    fn new(desired: DesiredPod, queue: String, api_status: Option<&Arc<PodStatus>>) -> Self {
+        let external = api_status.map(|status| ExternalStatus::of(status)).unwrap_or_default();
+        Self {
+            full_name: desired.pod.full_name(),
+            desired: watch::Sender::new(desired),
+            external: watch::Sender::new(external),
+            api_status: api_status.cloned(),
+            queue,
+            is_over: false,
+            restart: ExponentialBackOff::new(FIRST_RESTART, LONGEST_RESTART),
+            restart_at: None,
+            is_queued: false,
+            has_begun: false,
+            is_wanted_again: false,
+        }
+    }
+
+    /// One that waits for earlier pods of its name.
+    fn by_name(desired: DesiredPod) -> Self {
+        let queue = desired.pod.full_name();
+        Self::new(desired, queue, None)
+    }
+
+    fn take_api_status(&mut self, status: &Arc<PodStatus>) {
+        if self.api_status.as_ref().is_some_and(|known| Arc::ptr_eq(known, status)) {
+            return;
+        }
+        self.api_status = Some(status.clone());
+        let next = ExternalStatus::of(status);
+        self.external.send_if_modified(|known| {
+            let changed = *known != next;
+            *known = next;
+            changed
+        });
+    }
+}
+
 fn origin(identified: &IdentifiedPod) -> PodOrigin {
-    let source = identified.source.to_owned();
-    PodOrigin { source, manifest: identified.manifest.clone() }
+    PodOrigin { source: identified.source.into(), manifest: identified.manifest.clone() }
+}
+
+fn api_origin() -> PodOrigin {
+    PodOrigin { source: PodSource::Api, manifest: String::new() }
 }
 
 fn is_named(pod: &Pod, name: &RuntimePodName) -> bool {

@@ -19,11 +19,12 @@ use crate::probes::ProbeUpdate;
 use crate::status_store::first_seen;
 use crate::worker_events::{WorkerEvent, WorkerEventSender};
 use pod_lifecycle::{
-    Action, ActionKey, ActionOutcome, Admission, DesiredPod, DesiredState, ObservedPod, PodEffects,
-    PodEvent, PodInput, PodMemory, PodPlan, PodStage, PodView, RequiredImage, SaveUrgency, plan,
+    Action, ActionKey, ActionOutcome, Admission, DesiredPod, DesiredState, ExternalEnd,
+    ObservedPod, PodEffects, PodEvent, PodInput, PodMemory, PodPlan, PodStage, PodView,
+    RequiredImage, SaveUrgency, api_status, plan,
 };
 use pod_model::pod::Pod;
-use pod_model::pod::status::{ConditionStatus, PodCondition};
+use pod_model::pod::status::{ConditionStatus, PodCondition, PodStatus};
 use ports::runtime_objects::ContainerState;
 use service_tasks::ServiceTask;
 use std::collections::BTreeMap;
@@ -47,10 +48,30 @@ pub(super) enum WorkerEnd {
     Restart,
 }
 
+/// What others have written into a pod's status in the API server.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub(super) struct ExternalStatus {
+    pub(super) conditions: Vec<PodCondition>,
+    pub(super) end: Option<ExternalEnd>,
+}
+
+impl ExternalStatus {
+    pub(super) fn of(status: &PodStatus) -> Self {
+        Self { conditions: api_status::external_conditions(status), end: ExternalEnd::of(status) }
+    }
+}
+
+/// What the owner of the workers sends to one.
+pub(super) struct PodReceivers {
+    pub(super) desired: watch::Receiver<DesiredPod>,
+    pub(super) external: watch::Receiver<ExternalStatus>,
+}
+
 /// Channels a pod worker selects on.
 struct WorkerInputs {
     observed: watch::Receiver<Observation>,
     desired: watch::Receiver<DesiredPod>,
+    external: watch::Receiver<ExternalStatus>,
     admission: watch::Receiver<Admission>,
     node: watch::Receiver<NodeState>,
     jumps: watch::Receiver<u64>,
@@ -62,10 +83,11 @@ struct WorkerInputs {
 pub(super) async fn run(
     context: Arc<PodContext>,
     uid: String,
-    desired: watch::Receiver<DesiredPod>,
+    receivers: PodReceivers,
     is_first: bool,
 ) -> WorkerEnd {
-    let Some((mut worker, mut worker_inputs)) = open(context, uid, desired, is_first).await else {
+    let Some((mut worker, mut worker_inputs)) = open(context, uid, receivers, is_first).await
+    else {
         return WorkerEnd::Finished;
     };
     worker.count_start(is_first);
@@ -74,6 +96,7 @@ pub(super) async fn run(
     loop {
         worker.fact_store.admission(worker_inputs.admission.borrow_and_update().clone());
         worker.fact_store.node(&worker_inputs.node.borrow_and_update());
+        worker.fact_store.external(&worker_inputs.external.borrow_and_update());
         let plan = worker.plan_and_act().await;
         if worker.is_over(&plan) {
             worker.finish().await;
@@ -87,6 +110,8 @@ pub(super) async fn run(
             () = sleep_until(wake_at) => {}
             Ok(()) = worker_inputs.admission.changed() => {}
             Ok(()) = worker_inputs.node.changed() => {}
+            Ok(()) = worker_inputs.external.changed() => {}
+            () = worker.reported.written() => {}
             Ok(()) = worker_inputs.jumps.changed() => return worker.save_and_restart().await,
             (key, outcome) = worker.actions.next() => worker.on_action_ended(key, outcome).await,
             observation = next_value(&mut worker_inputs.observed) => worker.on_observed(observation).await,
@@ -103,22 +128,26 @@ pub(super) async fn run(
 async fn open(
     context: Arc<PodContext>,
     uid: String,
-    mut desired: watch::Receiver<DesiredPod>,
+    receivers: PodReceivers,
     is_first: bool,
 ) -> Option<(Worker, WorkerInputs)> {
+    let PodReceivers { mut desired, external } = receivers;
     let mut jumps = context.clock.jumps();
     let mut observed = context.observed.watch(&uid);
     let first = first_observation(&context, &uid, &mut observed, &mut jumps, is_first).await?;
     let desired_pod = desired.borrow_and_update().clone();
     let saved = context.saved.get(&uid);
     let now = context.clock.now();
-    let memory = PodMemory::recover(
+    let mut memory = PodMemory::recover(
         &desired_pod,
         &first,
         saved.as_deref(),
         &context.settings.lifecycle,
         now,
     );
+    if let Some(entry) = context.api_pods.entry(&uid).filter(|_| is_first) {
+        memory.adopt_api_status(&entry.status);
+    }
     let fact_store = PodFactStore::open(&context, &desired_pod.pod).await;
     let (worker_events_sender, worker_events) = mpsc::channel(WORKER_EVENT_CAPACITY);
     let admission = context.admissions.watch(&uid);
@@ -138,9 +167,11 @@ async fn open(
         save_at: None,
         has_unsaved_probe_result: false,
         reported_ready: None,
+        reported: ReportedStatus::default(),
         sync_timer,
     };
-    let worker_inputs = WorkerInputs { observed, desired, admission, node, jumps, worker_events };
+    let worker_inputs =
+        WorkerInputs { observed, desired, external, admission, node, jumps, worker_events };
     Some((worker, worker_inputs))
 }
 
@@ -204,7 +235,38 @@ struct Worker {
     has_unsaved_probe_result: bool,
     /// The Ready condition that was last published.
     reported_ready: Option<PodCondition>,
+    /// The status that was last reported to the API server.
+    reported: ReportedStatus,
     sync_timer: SyncTimer,
+}
+
+/// The newest report of a worker to the API server.
+#[derive(Default)]
+struct ReportedStatus {
+    version: u64,
+    /// Nothing of the pod runs or will.
+    is_final: bool,
+    /// The version that was written last.
+    written: Option<watch::Receiver<u64>>,
+}
+
+impl ReportedStatus {
+    fn is_final_written(&self) -> bool {
+        let written = self.written.as_ref().map_or(0, |written| *written.borrow());
+        self.is_final && written >= self.version
+    }
+
+    /// Waits until the last status of the pod was written; for ever where it was.
+    async fn written(&mut self) {
+        let is_awaited = self.is_final && !self.is_final_written();
+        let version = self.version;
+        let Some(written) = self.written.as_mut().filter(|_| is_awaited) else {
+            return std::future::pending().await;
+        };
+        if written.wait_for(|known| *known >= version).await.is_err() {
+            std::future::pending::<()>().await;
+        }
+    }
 }
 
 impl Worker {
@@ -279,6 +341,7 @@ impl Worker {
     /// Plans, starts the planned actions, and publishes the status.
     async fn plan_and_act(&mut self) -> PodPlan {
         self.fact_store.facts.host_ips = self.context.host_ips();
+        self.fact_store.facts.final_status_reported = self.is_final_status_written();
         let view = PodView {
             desired: &self.desired,
             observed: &self.observed,
@@ -319,10 +382,28 @@ impl Worker {
         self.publish_recorded();
         let in_flight = self.memory.actions_in_flight().map(describe).collect();
         self.context.status_store.set_plan(&self.uid, &plan, in_flight, self.context.clock.now());
+        self.report_status(&plan);
         if self.actions.is_empty() && !self.is_over(&plan) {
             self.sync_timer.ends();
         }
         plan
+    }
+
+    /// Whether the API server has the pod's last status. A static pod waits for no API server.
+    fn is_final_status_written(&self) -> bool {
+        let is_reported = self.context.reports.is_some() && !self.pod().is_static();
+        !is_reported || self.reported.is_final_written()
+    }
+
+    fn report_status(&mut self, plan: &PodPlan) {
+        let Some(reports) = &self.context.reports else { return };
+        let may_run = plan.stage < PodStage::Ended;
+        let version = reports.report(&self.desired.pod, &plan.status, may_run);
+        self.reported = ReportedStatus {
+            version,
+            is_final: !may_run && plan.status.is_terminal(),
+            written: self.reported.written.take().or_else(|| reports.written(&self.uid)),
+        };
     }
 
     /// Publishes which containers garbage collection may remove: those whose exits are on disk.

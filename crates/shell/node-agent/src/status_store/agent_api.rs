@@ -3,7 +3,7 @@
 //! Rule: reads only what is published. A stop of a pod that has a manifest is refused with the
 //! manifest's name: the pod would be started again at once.
 
-use super::{CountedEvent, PodStatusEntry, pod_gauges};
+use super::{CountedEvent, PodSource, PodStatusEntry, pod_gauges};
 use crate::pods::PodContext;
 use crate::runtime_watch::RuntimeView;
 use pod_lifecycle::{EventType, Milestone, ObservedContainer, PodStage};
@@ -33,7 +33,7 @@ impl LocalApi for AgentApi {
         LocalNode {
             node_name: self.context.settings.lifecycle.node_name.clone(),
             runtime: self.runtime.borrow().summary(),
-            all_sources_reported: sources.all_have_spoken,
+            all_sources_reported: sources.all_have_spoken && self.context.api_pods.is_complete(),
             source_errors,
             events: status_store.node_events().iter().map(local_event).collect(),
             agent_log: String::new(),
@@ -76,6 +76,16 @@ impl LocalApi for AgentApi {
         })
     }
 
+    fn pod_by_name(&self, namespace: &str, name: &str, uid: Option<&str>) -> Option<LocalPod> {
+        let pods = self.entries_named(namespace, name).into_iter();
+        let pods = pods.map(|(uid, entry)| self.local_pod(&uid, &entry));
+        pods.filter(LocalPod::is_desired).max_by_key(|pod| pod.precedence(uid))
+    }
+
+    fn containers(&self, uid: &str) -> Vec<LocalContainer> {
+        self.local_containers(uid)
+    }
+
     fn changed(&self, since: u64) -> PortFuture<'_, u64> {
         Box::pin(self.context.status_store.changed(since))
     }
@@ -101,6 +111,12 @@ impl LocalApi for AgentApi {
                 return Err(LocalApiError::NotFound { message });
             };
             let name = entry.pod.full_name();
+            if entry.origin.source == PodSource::Api && !entry.is_unwanted {
+                let message = format!(
+                    "pod {name} comes from the API server and would stay there; delete it with kubectl"
+                );
+                return Err(LocalApiError::TemporarilyUnavailable { message });
+            }
             if entry.origin.manifest.is_empty() {
                 let message = format!("pod {name} is ending already");
                 return Err(LocalApiError::TemporarilyUnavailable { message });
@@ -115,7 +131,29 @@ impl LocalApi for AgentApi {
 }
 
 impl AgentApi {
-    fn local_pod(&self, uid: &str, entry: &PodStatusEntry) -> LocalPod {
+    /// The pods of this name, those without a UID only if there are no others.
+    fn entries_named(&self, namespace: &str, name: &str) -> Vec<(String, PodStatusEntry)> {
+        let status_store = &self.context.status_store;
+        let is_named = |entry: &PodStatusEntry| {
+            let meta = &entry.pod.metadata;
+            *meta.namespace == *namespace && *meta.name == *name
+        };
+        let found: Vec<(String, PodStatusEntry)> = status_store
+            .pods()
+            .iter()
+            .filter(|(_, entry)| is_named(entry))
+            .map(|(uid, entry)| (uid.clone(), PodStatusEntry::clone(entry)))
+            .collect();
+        if !found.is_empty() {
+            return found;
+        }
+        let without = status_store.without_uid();
+        let without = without.iter().filter(|(_, entry)| is_named(entry));
+        without.map(|(key, entry)| (key.clone(), entry.clone())).collect()
+    }
+
+    /// Newest first for each name.
+    fn local_containers(&self, uid: &str) -> Vec<LocalContainer> {
         let observed = self.context.observed.latest(uid);
         let mut containers: Vec<LocalContainer> =
             observed.iter().flat_map(|pod| &pod.containers).map(local_container).collect();
@@ -126,17 +164,21 @@ impl AgentApi {
                 one.created_at,
             ))
         });
+        containers
+    }
+
+    fn local_pod(&self, uid: &str, entry: &PodStatusEntry) -> LocalPod {
         let meta = &entry.pod.metadata;
         LocalPod {
             uid: uid.to_owned(),
             namespace: meta.namespace.to_string(),
             name: meta.name.to_string(),
-            source: entry.origin.source.clone(),
+            source: entry.origin.source.name().to_owned(),
             manifest: entry.origin.manifest.clone(),
             stage: stage_name(entry.stage).to_owned(),
             waiting_on: self.waiting(entry),
             doing: entry.doing.clone(),
-            containers,
+            containers: self.local_containers(uid),
             object: object(entry),
         }
     }
@@ -146,6 +188,12 @@ impl AgentApi {
         if let Some(waiting) = &entry.waiting {
             let (why, next_step) = (waiting.why.clone(), waiting.next_step.clone());
             return Some(LocalWaiting { why, next_step });
+        }
+        if let Some(why) = &entry.write_error {
+            return Some(LocalWaiting {
+                why: format!("its status cannot be written to the API server: {why}"),
+                next_step: "it is tried again by itself; the pod goes on meanwhile".to_owned(),
+            });
         }
         entry.stage.is_none().then(|| LocalWaiting {
             why: format!("nothing is known of it yet: {}", self.runtime.borrow().summary()),

@@ -1,11 +1,10 @@
 //! Gauges of pods and containers, computed at each scrape.
 //!
 //! Rule: gauges are computed from the store, not kept beside it, so that they cannot drift from it.
-//! No pod comes from an API server yet, so `static` is always true.
 //!
 //! upstream: pkg/kubelet/kubelet_pods.go (HandlePodCleanups), pkg/kubelet/pleg/generic.go
 
-use super::PodStatusEntry;
+use super::{PodSource, PodStatusEntry};
 use crate::metrics::names;
 use crate::pods::PodContext;
 use pod_lifecycle::PodStage;
@@ -21,7 +20,7 @@ pub(super) fn families(context: &PodContext) -> Vec<MetricFamily> {
     for (state, count) in containers {
         metrics.set(&names::RUNNING_CONTAINERS, &[state], count);
     }
-    let (mut desired, mut ephemeral) = (0.0, 0_usize);
+    let (mut desired, mut ephemeral) = (BTreeMap::from([("", 0.0), ("true", 0.0)]), 0_usize);
     let mut working: BTreeMap<(&str, &str, &str), f64> = BTreeMap::new();
     for (config, is_static) in WORKING_POD_CONFIGS {
         for lifecycle in ["sync", "terminating", "terminated"] {
@@ -32,13 +31,13 @@ pub(super) fn families(context: &PodContext) -> Vec<MetricFamily> {
         let (config, is_static) = config(entry);
         ephemeral += entry.pod.spec.ephemeral_containers.len();
         if config == "desired" {
-            desired += 1.0;
+            *desired.entry(is_static).or_default() += 1.0;
         }
         *working.entry((config, lifecycle(entry), is_static)).or_default() += 1.0;
     }
     for entry in context.status_store.without_uid().values() {
         ephemeral += entry.pod.spec.ephemeral_containers.len();
-        desired += 1.0;
+        *desired.entry("true").or_default() += 1.0;
         *working.entry(("desired", "sync", "true")).or_default() += 1.0;
     }
     for ((config, lifecycle, is_static), count) in working {
@@ -46,11 +45,17 @@ pub(super) fn families(context: &PodContext) -> Vec<MetricFamily> {
     }
     let ephemeral = u32::try_from(ephemeral).unwrap_or(u32::MAX);
     metrics.set(&names::MANAGED_EPHEMERAL, &[], f64::from(ephemeral));
-    let active: f64 = context.admissions.admitted().iter().map(|_| 1.0).sum();
-    for (metric, of_static) in [(&names::DESIRED_PODS, desired), (&names::ACTIVE_PODS, active)] {
-        metrics.set(metric, &[""], 0.0);
-        metrics.set(metric, &["true"], of_static);
+    let mut active = BTreeMap::from([("", 0.0), ("true", 0.0)]);
+    for pod in context.admissions.admitted() {
+        *active.entry(if pod.is_static() { "true" } else { "" }).or_default() += 1.0;
     }
+    for (metric, counts) in [(&names::DESIRED_PODS, desired), (&names::ACTIVE_PODS, active)] {
+        for (is_static, count) in counts {
+            metrics.set(metric, &[is_static], count);
+        }
+    }
+    let mirrors = context.api_pods.snapshot().mirrors.len();
+    metrics.set(&names::MIRROR_PODS, &[], f64::from(u32::try_from(mirrors).unwrap_or(u32::MAX)));
     metrics.families(names::ALL)
 }
 
@@ -60,10 +65,11 @@ const WORKING_POD_CONFIGS: [(&str, &str); 5] =
 const RUNTIME_ONLY: (&str, &str) = ("runtime_only", "unknown");
 
 fn config(entry: &PodStatusEntry) -> (&'static str, &'static str) {
-    if entry.origin.source == "runtime" {
+    if entry.origin.source == PodSource::Runtime {
         return RUNTIME_ONLY;
     }
-    (if entry.is_unwanted { "orphan" } else { "desired" }, "true")
+    let is_static = if entry.origin.source == PodSource::Api { "" } else { "true" };
+    (if entry.is_unwanted { "orphan" } else { "desired" }, is_static)
 }
 
 fn lifecycle(entry: &PodStatusEntry) -> &'static str {

@@ -18,6 +18,7 @@ use pod_desired::ManifestOptions;
 use pod_lifecycle::PodLifecycleSettings;
 use pod_manifest::PodGates;
 use ports::local_api::{LocalApi, LocalEndpoint, LocalPod, LocalPodDetail};
+use ports::pod_sources::SourceKind;
 use ports::{ApiTime, EventSink, PortFuture};
 use runtime_fake::{
     FakeContents, FakeCredentialPrograms, FakeHost, FakeKernelLog, FakePeriodicTasks, FakeRuntime,
@@ -146,7 +147,7 @@ impl AgentBench {
         let parts = PodDependencies {
             ports,
             settings,
-            sources: vec![self.script.source("file")],
+            sources: vec![self.script.source(SourceKind::File)],
             oom_kills: self.kernel_log.as_ref().map(FakeKernelLog::read),
             events: cluster.as_ref().map(|cluster| cluster.events.clone() as Arc<dyn EventSink>),
             metric_sources: Vec::new(),

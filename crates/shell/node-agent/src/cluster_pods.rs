@@ -1,0 +1,62 @@
+//! The pods of the API server: their feed, what is written of them, mirrors of static pods.
+//!
+//! Rules: the feed is level-triggered and decides nothing; one task writes statuses, another mirror
+//! pods. Without an API server nothing here runs: no pod comes from it, and no status is reported.
+
+mod api_pod_store;
+mod mirror_writer;
+mod status_reports;
+mod status_writer;
+
+pub(crate) use api_pod_store::ApiPodStore;
+pub(crate) use mirror_writer::MirrorInputs;
+pub(crate) use status_reports::StatusReports;
+
+use crate::cluster_node::NodeFeed;
+use crate::sources::WantedPods;
+use crate::status_store::StatusStore;
+use crate::task_tree::TaskTree;
+use ports::ClusterApi;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::watch;
+
+/// Timeout of a request, whatever implements the port.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// What the tasks share.
+pub(crate) struct ClusterPodInputs {
+    pub(crate) api: Arc<dyn ClusterApi>,
+    pub(crate) node_name: String,
+    pub(crate) node_feed: NodeFeed,
+    pub(crate) store: ApiPodStore,
+    pub(crate) reports: StatusReports,
+    pub(crate) status_store: StatusStore,
+    pub(crate) wanted: watch::Receiver<WantedPods>,
+}
+
+/// Starts the tasks.
+pub(crate) fn start(tree: &mut TaskTree, inputs: ClusterPodInputs) {
+    let ClusterPodInputs { api, node_name, node_feed, store, reports, status_store, wanted } =
+        inputs;
+    let (feed_api, feed_store, listed) = (api.clone(), store.clone(), node_feed.clone());
+    let feed_name = node_name.clone();
+    tree.start("source-api", move || {
+        let (api, store, listed) = (feed_api.clone(), feed_store.clone(), listed.clone());
+        api_pod_store::follow(api, feed_name.clone(), store, listed)
+    });
+    let (write_api, write_store) = (api.clone(), store.clone());
+    tree.start("pod-statuses", move || {
+        let (api, store) = (write_api.clone(), write_store.clone());
+        status_writer::write_statuses(api, store, reports.clone(), status_store.clone())
+    });
+    tree.start("mirror-pods", move || {
+        mirror_writer::keep_mirrors(MirrorInputs {
+            api: api.clone(),
+            node_name: node_name.clone(),
+            node_object: node_feed.node_object.clone(),
+            store: store.clone(),
+            wanted: wanted.clone(),
+        })
+    });
+}
