@@ -131,13 +131,13 @@ pub trait DevicePlugins: Send + Sync {
     fn options<'a>(&'a self, endpoint: &'a str) -> PluginFuture<'a, DevicePluginOptions>;
     /// Connects within 10 s; the listing lasts.
     fn listing<'a>(&'a self, endpoint: &'a str) -> PluginFuture<'a, Box<dyn DeviceListing>>;
-    /// For one container, within `limit`.
+    /// For one container, within a minute.
     fn allocate<'a>(
         &'a self,
         endpoint: &'a str,
         devices: &'a [String],
     ) -> PluginFuture<'a, DeviceAllocation>;
-    /// The devices that the plugin prefers.
+    /// The devices that the plugin prefers, within a minute.
     fn preferred<'a>(
         &'a self,
         endpoint: &'a str,
@@ -196,6 +196,8 @@ pub struct ReportedDevices {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ReportedContainer {
     pub name: String,
+    /// A restartable init container, which the first version of the API does not know.
+    pub sidecar: bool,
     pub devices: Vec<ReportedDevices>,
 }
 

@@ -174,8 +174,8 @@ impl World {
         self.run(actions);
     }
 
-    fn happen(&mut self, event: HistoryEvent) {
-        match event {
+    fn happen(&mut self, event: &HistoryEvent) {
+        match *event {
             HistoryEvent::Create(which) => {
                 self.inode += 1;
                 let identity = SocketIdentity { inode: self.inode, created: 0 };
@@ -234,7 +234,7 @@ proptest! {
     ) {
         let mut world = World::default();
         for event in history {
-            world.happen(event);
+            world.happen(&event);
         }
         world.settle();
         let live: BTreeSet<String> =
