@@ -3,10 +3,11 @@
 //! Rule: every step has a limit; a process that has not exited by then is killed and left to the
 //! kernel, a thread is abandoned (at most as many as there are slots).
 
+use std::collections::HashMap;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 use host_paths::{BlockingPool, OpenDir, SymlinkPolicy};
@@ -41,7 +42,26 @@ pub struct HostVolumes {
     root: Arc<PathBuf>,
     program: Option<Arc<StepProgram>>,
     blocking_pool: BlockingPool,
+    locks: PodLocks,
     limit: Duration,
+}
+
+/// One step of a pod at a time: a write that its caller has given up must not go on beside the
+/// removal of the volume.
+#[derive(Debug, Clone, Default)]
+struct PodLocks(Arc<Mutex<HashMap<String, Weak<tokio::sync::Mutex<()>>>>>);
+
+impl PodLocks {
+    fn of(&self, uid: &str) -> Arc<tokio::sync::Mutex<()>> {
+        let mut locks = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(lock) = locks.get(uid).and_then(Weak::upgrade) {
+            return lock;
+        }
+        locks.retain(|_, lock| lock.strong_count() > 0);
+        let lock = Arc::new(tokio::sync::Mutex::new(()));
+        locks.insert(uid.to_owned(), Arc::downgrade(&lock));
+        lock
+    }
 }
 
 impl HostVolumes {
@@ -51,6 +71,7 @@ impl HostVolumes {
             root: Arc::new(root.to_owned()),
             program: program.map(Arc::new),
             blocking_pool: BlockingPool::new("volumes", MAX_THREADS, STEP_TIMEOUT),
+            locks: PodLocks::default(),
             limit: STEP_TIMEOUT,
         }
     }
@@ -70,12 +91,22 @@ impl HostVolumes {
         };
         let step = VolumeStep { root: self.root.as_ref().clone(), uid: uid.to_owned(), operation };
         let what = step_path(&step);
+        let lock = self.locks.of(uid);
         Box::pin(async move {
+            let turn = tokio::time::timeout(limit, lock.lock_owned()).await.map_err(|_| {
+                HostError::Transient(format!(
+                    "{what}: another step of the pod's volumes has not ended after {limit:?}"
+                ))
+            })?;
             let answer = match &self.program {
                 Some(program) if step.is_foreign() => in_process(program, &step, limit).await?,
                 _ => self
                     .blocking_pool
-                    .run_within(limit, move || step.perform())
+                    .run_within(limit, move || {
+                        // The thread goes on when its caller has given up; so does its turn.
+                        let _turn = turn;
+                        step.perform()
+                    })
                     .await
                     .map_err(|error| HostError::Transient(format!("{what}: {error}")))?,
             };

@@ -14,7 +14,7 @@ use rustix::fs::Mode;
 
 use crate::layout::{EMPTY_DIR_PLUGIN, PodDirPath, check_dir_name, if_exists};
 use crate::mounting::{NewFileSystem, file_system, mount_new};
-use crate::ownership::give_to_group;
+use crate::ownership::{READ_WRITE_MODES, give_to_group};
 use crate::step_error::StepError;
 
 #[cfg(test)]
@@ -60,7 +60,7 @@ pub(crate) fn set_up(
     // The mount hides the directory that was opened before.
     let volume = volumes.dir(name)?;
     if let Some(group) = ownership.group {
-        give_to_group(&volume, group)?;
+        give_to_group(&volume, group, READ_WRITE_MODES)?;
     }
     set_ready(&dir, name)?;
     Ok(path)
@@ -83,7 +83,12 @@ fn is_there(volumes: &OpenDir, name: &str, medium: &Medium) -> Result<bool, Path
     Ok(matches!(medium, Medium::Memory { .. }) && mounted && kind_of(&volume)? == TMPFS)
 }
 
-fn mount_memory(volume: &OpenDir, size: Option<u64>) -> Result<(), PathError> {
+/// Whether an open directory is on a tmpfs.
+pub(crate) fn is_memory_mount(dir: &OpenDir) -> Result<bool, PathError> {
+    Ok(kind_of(dir)? == TMPFS)
+}
+
+pub(crate) fn mount_memory(volume: &OpenDir, size: Option<u64>) -> Result<(), PathError> {
     let options: Vec<(&str, String)> =
         size.filter(|size| *size > 0).map(|size| ("size", size.to_string())).into_iter().collect();
     let new = NewFileSystem {

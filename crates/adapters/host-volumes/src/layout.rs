@@ -5,9 +5,16 @@
 use std::path::{Path, PathBuf};
 
 use host_paths::{OpenDir, PathError, check_name};
+use ports::pod_host::PayloadVolumeKind;
 
 /// The directory name of upstream's emptyDir plugin.
 pub(crate) const EMPTY_DIR_PLUGIN: &str = "kubernetes.io~empty-dir";
+
+/// The directory names of the plugins whose volumes this crate makes.
+pub(crate) fn own_plugin_dirs() -> impl Iterator<Item = &'static str> {
+    let payloads = PayloadVolumeKind::ALL.into_iter().map(PayloadVolumeKind::plugin_dir);
+    std::iter::once(EMPTY_DIR_PLUGIN).chain(payloads)
+}
 
 pub(crate) const SUB_PATHS: &str = "volume-subpaths";
 

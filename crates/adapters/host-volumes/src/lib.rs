@@ -1,5 +1,5 @@
 //! Volumes that the machine itself provides: emptyDir on disk, in memory and on huge pages,
-//! hostPath, and the sub-paths of any volume.
+//! hostPath, files that the agent writes, and the sub-paths of any volume.
 //!
 //! Rule: paths and files are laid out as upstream lays them out, so that either agent can adopt the
 //! other's volumes. Nothing below a volume is trusted: the kernel resolves beneath it, and what was
@@ -16,6 +16,7 @@ mod host_path;
 mod layout;
 mod mounting;
 mod ownership;
+mod payload;
 mod step_error;
 mod steps;
 mod sub_path;

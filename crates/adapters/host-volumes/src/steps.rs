@@ -9,9 +9,10 @@ use ports::pod_host::{HostVolume, SubPath, VolumeOwnership};
 use serde::{Deserialize, Serialize};
 
 use crate::empty_dir::{self, Medium};
-use crate::layout::{EMPTY_DIR_PLUGIN, PodDirPath};
+use crate::layout::{PodDirPath, own_plugin_dirs};
+use crate::payload::PayloadVolume;
 use crate::step_error::StepError;
-use crate::{host_path, mounting, sub_path, tear_down};
+use crate::{host_path, mounting, payload, sub_path, tear_down};
 
 #[cfg(test)]
 mod tests;
@@ -51,6 +52,9 @@ pub(crate) enum VolumeOperation {
         path: String,
         kind: String,
     },
+    /// Never sent to another process: it touches only the agent's own directories.
+    #[serde(skip)]
+    Payload(PayloadVolume),
     Pin {
         volume: String,
         volume_path: PathBuf,
@@ -76,6 +80,9 @@ impl VolumeOperation {
                 None => Self::Memory { name, size, group },
             },
             HostVolume::HostPath { path, kind, .. } => Self::HostPath { path, kind },
+            HostVolume::Payload { name, kind, size, files, mount_points } => {
+                Self::Payload(PayloadVolume { name, kind, size, files, mount_points, group })
+            }
         }
     }
 
@@ -92,10 +99,12 @@ impl VolumeStep {
         match &self.operation {
             VolumeOperation::EmptyDir { .. }
             | VolumeOperation::Memory { .. }
-            | VolumeOperation::HugePages { .. } => false,
+            | VolumeOperation::HugePages { .. }
+            | VolumeOperation::Payload(_) => false,
             VolumeOperation::HostPath { kind, .. } => !kind.is_empty(),
             VolumeOperation::Pin { volume_path, .. } => {
-                !volume_path.starts_with(pod.join("volumes").join(EMPTY_DIR_PLUGIN))
+                let volumes = pod.join("volumes");
+                !own_plugin_dirs().any(|plugin| volume_path.starts_with(volumes.join(plugin)))
             }
             // What is bind-mounted below may be from anywhere; the mount table shows it without
             // touching it.
@@ -120,6 +129,7 @@ impl VolumeStep {
                 made(name, Medium::HugePages { page_size: page_size.clone() }, *group)
             }
             VolumeOperation::HostPath { path, kind } => host_path::set_up(path, kind),
+            VolumeOperation::Payload(volume) => payload::set_up(&pod, volume),
             VolumeOperation::Pin { volume, volume_path, sub_path, container, index } => {
                 let request = SubPath {
                     volume: volume.clone(),

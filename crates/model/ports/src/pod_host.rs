@@ -6,7 +6,9 @@
 //! exhaust a thread pool.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use crate::PortFuture;
 use crate::runtime_objects::CgroupDriver;
@@ -157,6 +159,18 @@ pub enum HostVolume {
     MemoryDirectory { name: String, size: Option<u64>, huge_page_size: Option<String> },
     /// A path of the host; the kind as the API names it (`DirectoryOrCreate`, empty, ...).
     HostPath { name: String, path: String, kind: String },
+    /// Files that the agent writes. Setting it up again replaces all of them at once; a container
+    /// sees the old files or the new ones, never some of each.
+    Payload {
+        name: String,
+        kind: PayloadVolumeKind,
+        /// Limit in bytes where it is in memory.
+        size: Option<u64>,
+        files: Arc<Vec<PayloadFile>>,
+        /// Directories in it on which other volumes are mounted, relative: it is mounted read-only,
+        /// so a runtime could not create them.
+        mount_points: Vec<String>,
+    },
 }
 
 impl HostVolume {
@@ -164,8 +178,58 @@ impl HostVolume {
         match self {
             Self::EmptyDirectory { name }
             | Self::MemoryDirectory { name, .. }
-            | Self::HostPath { name, .. } => name,
+            | Self::HostPath { name, .. }
+            | Self::Payload { name, .. } => name,
         }
+    }
+}
+
+/// The kinds of volumes whose content comes from the API.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PayloadVolumeKind {
+    ConfigMap,
+    Secret,
+    DownwardApi,
+    Projected,
+}
+
+impl PayloadVolumeKind {
+    pub const ALL: [Self; 4] = [Self::ConfigMap, Self::Secret, Self::DownwardApi, Self::Projected];
+
+    /// The name of its directory among a pod's volumes.
+    pub fn plugin_dir(self) -> &'static str {
+        match self {
+            Self::ConfigMap => "kubernetes.io~configmap",
+            Self::Secret => "kubernetes.io~secret",
+            Self::DownwardApi => "kubernetes.io~downward-api",
+            Self::Projected => "kubernetes.io~projected",
+        }
+    }
+
+    /// Whether its files never reach a disk.
+    pub fn is_in_memory(self) -> bool {
+        self != Self::ConfigMap
+    }
+}
+
+/// A file of such a volume. Its content may be secret, so its debug form shows only the length.
+#[derive(Clone, PartialEq, Eq)]
+pub struct PayloadFile {
+    /// Relative to the volume; may have several components.
+    pub path: String,
+    pub mode: u32,
+    pub owner: Option<u32>,
+    pub content: Vec<u8>,
+}
+
+impl fmt::Debug for PayloadFile {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_struct("PayloadFile")
+            .field("path", &self.path)
+            .field("mode", &self.mode)
+            .field("owner", &self.owner)
+            .field("bytes", &self.content.len())
+            .finish()
     }
 }
 
