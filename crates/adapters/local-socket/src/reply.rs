@@ -69,6 +69,7 @@ impl RequestRouter {
                     error_reply(&LocalApiError::NotFound { message })
                 }
             },
+            ["plugins"] => json(StatusCode::OK, &api.plugins()),
             ["usage"] => match self.runtime(path) {
                 Ok(runtime) => ok_or_error(runtime.usage().await),
                 Err(error) => error,
@@ -166,7 +167,7 @@ fn is_known(parts: &[&str]) -> bool {
         parts,
         ["metrics"]
             | ["metrics", "probes"]
-            | ["v1", "node" | "pods" | "usage" | "images"]
+            | ["v1", "node" | "pods" | "plugins" | "usage" | "images"]
             | ["v1", "pods" | "changes", _]
             | ["v1", "pods", _, "stop" | "forward"]
             | ["v1", "containers", _, "exec" | "attach" | "process"]

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use ports::plugins::{PluginDescription, PluginDirScan};
+use ports::plugins::{PluginDescription, PluginDirScan, SocketIdentity};
 
 use crate::machine::{
     PluginPhase, RegistrationStep, SocketEffect, SocketInput, SocketMachine, StepOutcome,
@@ -54,6 +54,22 @@ pub struct PluginRegistry {
 }
 
 impl PluginRegistry {
+    /// After the registry was lost while handlers held these plugins, by their sockets: the first
+    /// scan takes them back, and registers again what is there.
+    pub fn resume(held: impl IntoIterator<Item = (String, PluginDescription)>) -> Self {
+        let unknown = SocketIdentity { inode: 0, created: 0 };
+        let entry = |description: PluginDescription| RegistryEntry {
+            machine: SocketMachine {
+                phase: PluginPhase::Registered(description),
+                ..SocketMachine::new(unknown).0
+            },
+            next_try: None,
+            introduced: None,
+        };
+        let held = held.into_iter().map(|(socket, description)| (socket, entry(description)));
+        Self { entries: held.collect() }
+    }
+
     /// The sockets that are there now: all of them.
     pub fn scanned(&mut self, scan: &PluginDirScan, now: Duration) -> Vec<RegistryAction> {
         let mut actions = Vec::new();

@@ -17,6 +17,7 @@ pub mod host_addresses;
 pub mod host_text_files;
 pub mod kubelet_endpoint;
 pub mod local_api;
+pub mod local_plugins;
 pub mod local_runtime;
 pub mod log_files;
 pub mod machine_facts;

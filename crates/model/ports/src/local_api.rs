@@ -15,6 +15,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::PortFuture;
+use crate::local_plugins::LocalPlugins;
 
 #[cfg(test)]
 mod tests;
@@ -208,6 +209,10 @@ pub trait LocalApi: Send + Sync {
     /// Waits until the published state is newer than version `since`, and returns its version. The
     /// first version is 0.
     fn changed(&self, since: u64) -> PortFuture<'_, u64>;
+    /// The node's plugins.
+    fn plugins(&self) -> LocalPlugins {
+        LocalPlugins::default()
+    }
     /// The metrics, as text in the form of [`crate::metrics`].
     fn metrics(&self) -> String {
         String::new()

@@ -97,6 +97,8 @@ enum HistoryEvent {
     Elapse(u64),
     /// The agent is started again: the machine and its steps are lost, the handlers too.
     Restart,
+    /// The registry's task is started again: the machine and its steps are lost.
+    Resume,
 }
 
 fn history_event() -> impl Strategy<Value = HistoryEvent> {
@@ -108,6 +110,7 @@ fn history_event() -> impl Strategy<Value = HistoryEvent> {
             .prop_map(|(which, fails)| HistoryEvent::Finish { which, fails }),
         2 => (0_u64..200_000).prop_map(HistoryEvent::Elapse),
         1 => Just(HistoryEvent::Restart),
+        1 => Just(HistoryEvent::Resume),
     ]
 }
 
@@ -118,7 +121,7 @@ struct World {
     dir: BTreeMap<String, SocketIdentity>,
     in_flight: BTreeMap<String, RegistrationStep>,
     /// Name and inode of what the handler holds: each plugin introduces itself by both.
-    held: BTreeSet<String>,
+    held: BTreeMap<String, (String, PluginDescription)>,
     inode: u64,
     now: Duration,
 }
@@ -153,11 +156,13 @@ impl World {
                 None => StepOutcome::Failed("nothing listens".to_owned()),
             },
             (RegistrationStep::Register(plugin), false) => {
-                assert!(self.held.insert(plugin.name.clone()), "{plugin:?} registered twice");
+                let entry = (socket.to_owned(), plugin.clone());
+                let earlier = self.held.insert(plugin.name.clone(), entry);
+                assert_eq!(earlier, None, "registered twice");
                 StepOutcome::Succeeded
             }
             (RegistrationStep::Deregister(plugin), false) => {
-                assert!(self.held.remove(&plugin.name), "{plugin:?} was not registered");
+                assert!(self.held.remove(&plugin.name).is_some(), "{plugin:?} was not registered");
                 StepOutcome::Succeeded
             }
             (RegistrationStep::Validate(_) | RegistrationStep::Notify(_), false) => {
@@ -202,6 +207,11 @@ impl World {
                 self.held.clear();
                 self.scan();
             }
+            HistoryEvent::Resume => {
+                self.registry = PluginRegistry::resume(self.held.values().cloned());
+                self.in_flight.clear();
+                self.scan();
+            }
         }
     }
 
@@ -239,7 +249,8 @@ proptest! {
         world.settle();
         let live: BTreeSet<String> =
             world.dir.iter().map(|(path, it)| format!("{path}-{}", it.inode)).collect();
-        prop_assert_eq!(&world.held, &live);
+        let held: BTreeSet<String> = world.held.keys().cloned().collect();
+        prop_assert_eq!(&held, &live);
         let registered: BTreeSet<String> = world
             .registry
             .plugins()
