@@ -67,7 +67,7 @@ pub(crate) async fn pod_dependencies(
     let node = node(config).await;
     let cluster = cluster_dependencies(config, &node.name, &node.machine, proxies)?;
     let reviews = cluster.as_ref().map(|cluster| cluster.api.clone());
-    let port = kubelet_port(config, &node.name, reviews)?;
+    let port = kubelet_port(config, &node.name, reviews, runtime)?;
     let port = port.map(|port| Arc::new(port) as Arc<dyn KubeletEndpoint>);
     let ports = PodPorts { contents: contents(cluster.as_ref()), ..ports };
     if cluster.is_none() {

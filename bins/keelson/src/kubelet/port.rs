@@ -3,6 +3,8 @@
 //! Rule: wiring only. upstream: cmd/kubelet/app/server.go InitializeTLS, auth.go
 
 use anyhow::{Context, Result};
+use container_logs::HostContainerLogs;
+use cri_client::CriClient;
 use node_api::{
     AuthorizationMode, CertificateSource, KubeletPort, KubeletPortSettings, ReviewTimes,
     TlsSettings,
@@ -19,14 +21,21 @@ use tracing::warn;
 /// Certificate and key in one file, once the cluster has signed them.
 const SIGNED_PAIR: &str = "kubelet-server-current.pem";
 
+/// Below the root directory, as upstream's.
+const CHECKPOINTS: &str = "checkpoints";
+
 /// None if `enableServer` is off. `api`: authenticates and authorizes callers; None on a node
-/// without a cluster.
+/// without a cluster. `runtime` opens streams and runs commands.
 pub(super) fn kubelet_port(
     config: &NodeConfig,
     node_name: &str,
     api: Option<Arc<dyn ClusterApi>>,
+    runtime: &Arc<CriClient>,
 ) -> Result<Option<KubeletPort>> {
-    Ok(port_settings(config, node_name)?.map(|settings| KubeletPort::new(settings, api)))
+    let logs = Arc::new(HostContainerLogs::default());
+    Ok(port_settings(config, node_name)?.map(|settings| {
+        KubeletPort::new(settings, api).with_runtime(runtime.clone()).with_logs(logs)
+    }))
 }
 
 fn port_settings(config: &NodeConfig, node_name: &str) -> Result<Option<KubeletPortSettings>> {
@@ -72,6 +81,8 @@ fn port_settings(config: &NodeConfig, node_name: &str) -> Result<Option<KubeletP
             refused: duration(authorization.webhook.cache_unauthorized_ttl),
         },
         debugging_handlers: settings.enable_debugging_handlers,
+        stream_idle: duration(settings.streaming_connection_idle_timeout),
+        checkpoint_dir: Path::new(&config.flags().root_dir).join(CHECKPOINTS),
         configuration,
     }))
 }
@@ -139,6 +150,8 @@ mod tests {
         assert_eq!(port.configuration["kind"], "KubeletConfiguration");
         assert_eq!(port.configuration["tlsCertFile"], "/pki/kubelet.crt");
         assert_eq!(port.tls.client_authorities, None);
+        assert_eq!(port.stream_idle, Duration::from_hours(4));
+        assert!(port.checkpoint_dir.ends_with("kubelet/checkpoints"), "{:?}", port.checkpoint_dir);
     }
 
     #[test]

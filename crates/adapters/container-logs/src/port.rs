@@ -88,7 +88,7 @@ impl OpenContainerLog for HostContainerLog {
 }
 
 enum LogFiles {
-    Written(WrittenLog, LogSelection),
+    Written(Box<WrittenLog>, LogSelection),
     Followed(Box<FollowedLog>),
 }
 
@@ -99,7 +99,7 @@ impl LogFiles {
         if wanted.follow {
             return Ok(Self::Followed(Box::new(FollowedLog::open(path, &selection)?)));
         }
-        Ok(Self::Written(WrittenLog::start(path, &selection, None)?, selection))
+        Ok(Self::Written(Box::new(WrittenLog::start(path, &selection, None)?), selection))
     }
 
     fn read_part(&mut self) -> Result<Vec<ContainerLogLine>, LogError> {

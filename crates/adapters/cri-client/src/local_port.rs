@@ -7,8 +7,8 @@ use cri_wire::v1;
 use ports::container_runtime::ContainerRuntimeError;
 use ports::local_api::LocalApiError;
 use ports::local_runtime::{
-    LocalImage, LocalImageName, LocalImages, LocalProcess, LocalRuntime, LocalRuntimeResult,
-    LocalStream, LocalStreamRequest, LocalUsage, LocalUsages, StreamEndpoint,
+    LocalCommandOutput, LocalImage, LocalImageName, LocalImages, LocalProcess, LocalRuntime,
+    LocalRuntimeResult, LocalStream, LocalStreamRequest, LocalUsage, LocalUsages, StreamEndpoint,
 };
 
 use crate::client::CriClient;
@@ -99,6 +99,36 @@ impl LocalRuntime for CriClient {
                 CriClient::remove_image(self, v1::RemoveImageRequest { image: Some(image) });
             removed.await.map_err(|error| self.to_local_error(&error))?;
             Ok(LocalImageName { name: name.to_owned() })
+        })
+    }
+
+    fn run_command<'a>(
+        &'a self,
+        container: &'a str,
+        command: Vec<String>,
+    ) -> LocalRuntimeResult<'a, LocalCommandOutput> {
+        Box::pin(async move {
+            let container_id = container.to_owned();
+            let request = v1::ExecSyncRequest { container_id, cmd: command, timeout: 0 };
+            let ended = self.exec_sync(request).await;
+            let v1::ExecSyncResponse { stdout, stderr, exit_code } =
+                ended.map_err(|error| self.to_local_error(&error))?;
+            Ok(LocalCommandOutput { stdout, stderr, exit_code })
+        })
+    }
+
+    fn checkpoint<'a>(
+        &'a self,
+        container: &'a str,
+        path: String,
+        seconds: i64,
+    ) -> LocalRuntimeResult<'a, ()> {
+        Box::pin(async move {
+            let container_id = container.to_owned();
+            let request =
+                v1::CheckpointContainerRequest { container_id, location: path, timeout: seconds };
+            let written = self.checkpoint_container(request).await;
+            written.map(drop).map_err(|error| self.to_local_error(&error))
         })
     }
 }

@@ -83,7 +83,7 @@ fn all_checks(page: &str, query: &str, checks: &[Arc<dyn HealthCheck>]) -> Healt
 }
 
 /// The query's names and values, decoded. A pair that cannot be decoded is skipped.
-fn parameters(query: &str) -> Vec<(String, String)> {
+pub(crate) fn parameters(query: &str) -> Vec<(String, String)> {
     query
         .split('&')
         .filter(|pair| !pair.is_empty())

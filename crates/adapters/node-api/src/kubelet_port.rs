@@ -1,24 +1,40 @@
 //! The kubelet's authenticated port (10250).
 //!
 //! Rule: nothing is answered, a missing path included, before the caller is authenticated and
-//! authorized. Health checks, other requests, and the reviews of new callers each have a limit of
-//! their own, so that none of them blocks another. Streams (logs, exec, port-forward) and
-//! statistics are not here yet. upstream: pkg/kubelet/server
+//! authorized. Health checks, pages, logs, streams, commands and the reviews of new callers each
+//! have a limit of their own, so that none of them blocks another. Statistics are not here yet.
+//! upstream: pkg/kubelet/server
 
 mod access;
 pub(crate) mod attributes;
+mod commands;
 mod credentials;
 mod listener;
+mod log_request;
+mod log_status;
+mod log_text;
+mod logs;
+mod pods;
+mod query;
+mod relay;
 mod reply;
+mod route;
+mod streams;
+mod upgrade;
 
 use std::future::Future;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use http_server::{HandlerResponse, HttpRequestHandler, Request, ServerLimits, WorkPermits, serve};
-use ports::{ClusterApi, KubeletApi, KubeletEndpoint, KubeletEndpointError, PortFuture};
+use hyper::http::request::Parts;
+use ports::kubelet_endpoint::container_log_reader::ContainerLogReader;
+use ports::{
+    ClusterApi, KubeletApi, KubeletEndpoint, KubeletEndpointError, LocalRuntime, PortFuture,
+};
 use tokio::net::TcpListener;
 use tokio::task::spawn_blocking;
 use tokio::time::{MissedTickBehavior, interval};
@@ -26,17 +42,26 @@ use tracing::{info, warn};
 
 use self::access::AccessControl;
 pub use self::access::AuthorizationMode;
+use self::commands::PortCommands;
 use self::credentials::PortCredentials;
 use self::listener::{Peer, TlsListener};
+use self::logs::PortLogs;
 use self::reply::{KubeletReply, RequestKind, StaticPages, kind};
+use self::route::{PortRoute, route};
+use self::streams::{PortStreams, StreamRoute};
 use crate::review::{ReviewTimes, Reviews};
 use crate::serving_certificate::{TlsSettings, known_suites};
 
-const CONNECTIONS: usize = 512;
+/// More than the requests of all kinds that are allowed at the same time.
+const CONNECTIONS: usize = 768;
 /// Tokens are long, and so are the headers that proxies add.
 const HEAD_BYTES: usize = 64 * 1024;
 const HEALTH_PERMITS: usize = 32;
 const QUERY_PERMITS: usize = 64;
+/// For a response that is in memory, until the client has read it.
+const PAGE_TIME: Duration = Duration::from_secs(60);
+/// For a command to end. upstream: the server's WriteTimeout
+const WORK_TIME: Duration = Duration::from_hours(4);
 /// How often files are checked; only changed ones are read.
 const RELOAD_PERIOD: Duration = Duration::from_secs(10);
 
@@ -55,6 +80,10 @@ pub struct KubeletPortSettings {
     pub times: ReviewTimes,
     /// `enableDebuggingHandlers`
     pub debugging_handlers: bool,
+    /// `streamingConnectionIdleTimeout`; zero for none.
+    pub stream_idle: Duration,
+    /// The directory of checkpoints.
+    pub checkpoint_dir: PathBuf,
     /// The KubeletConfiguration in effect, with apiVersion and kind.
     pub configuration: serde_json::Value,
 }
@@ -63,20 +92,33 @@ pub struct KubeletPortSettings {
 pub struct KubeletPort {
     settings: KubeletPortSettings,
     api: Option<Arc<dyn ClusterApi>>,
+    runtime: Option<Arc<dyn LocalRuntime>>,
+    logs: Option<Arc<dyn ContainerLogReader>>,
 }
 
 /// The port, bound.
 pub struct ListeningKubeletPort {
     listener: TcpListener,
     credentials: Arc<PortCredentials>,
-    access: AccessControl,
-    pages: StaticPages,
+    handlers: PortHandlers,
 }
 
 impl KubeletPort {
     /// `api` reviews callers; `None` on a standalone node.
     pub fn new(settings: KubeletPortSettings, api: Option<Arc<dyn ClusterApi>>) -> Self {
-        Self { settings, api }
+        Self { settings, api, runtime: None, logs: None }
+    }
+
+    /// With exec, attach, port-forward, run and checkpoint.
+    #[must_use]
+    pub fn with_runtime(self, runtime: Arc<dyn LocalRuntime>) -> Self {
+        Self { runtime: Some(runtime), ..self }
+    }
+
+    /// With the logs of containers.
+    #[must_use]
+    pub fn with_logs(self, logs: Arc<dyn ContainerLogReader>) -> Self {
+        Self { logs: Some(logs), ..self }
     }
 
     /// Loads the certificate and binds the address.
@@ -95,10 +137,14 @@ impl KubeletPort {
             cause: error.to_string(),
         };
         let listener = TcpListener::bind(settings.address).await.map_err(listen)?;
+        let handlers = self.handlers(credentials.clone());
+        Ok(ListeningKubeletPort { listener, credentials, handlers })
+    }
+
+    fn handlers(&self, credentials: Arc<PortCredentials>) -> PortHandlers {
+        let settings = &self.settings;
         let configz = serde_json::json!({"kubeletconfig": settings.configuration}).to_string();
-        Ok(ListeningKubeletPort {
-            listener,
-            credentials: credentials.clone(),
+        PortHandlers {
             access: AccessControl {
                 credentials,
                 reviews: Reviews::new(self.api.clone(), self.api.clone(), settings.times),
@@ -111,7 +157,12 @@ impl KubeletPort {
                 configz: Bytes::from(configz),
                 debugging_handlers: settings.debugging_handlers,
             },
-        })
+            logs: PortLogs::new(self.logs.clone()),
+            streams: PortStreams::new(self.runtime.clone(), settings.stream_idle),
+            commands: PortCommands::new(self.runtime.clone(), settings.checkpoint_dir.clone()),
+            health: WorkPermits::new(HEALTH_PERMITS),
+            queries: WorkPermits::new(QUERY_PERMITS),
+        }
     }
 }
 
@@ -154,22 +205,17 @@ impl ListeningKubeletPort {
 
     /// Serves until `end`, and then finishes the requests in flight.
     pub async fn serve(self, api: KubeletApi, end: impl Future<Output = ()>) {
-        let Self { listener, credentials, access, pages } = self;
+        let Self { listener, credentials, handlers } = self;
         if let Ok(address) = listener.local_addr() {
             info!(address = %address.ip(), port = address.port(), "Starting to listen");
         }
         let limits = ServerLimits {
             connections: CONNECTIONS,
             head_bytes: HEAD_BYTES,
+            response_timeout: WORK_TIME,
             ..ServerLimits::default()
         };
-        let requests = KubeletPortHandler {
-            access,
-            pages,
-            api,
-            health: WorkPermits::new(HEALTH_PERMITS),
-            queries: WorkPermits::new(QUERY_PERMITS),
-        };
+        let requests = KubeletPortHandler { handlers, api };
         let listener = TlsListener { listener, credentials: credentials.clone() };
         let reloads = async {
             let mut reload_tick = interval(RELOAD_PERIOD);
@@ -188,12 +234,20 @@ impl ListeningKubeletPort {
     }
 }
 
-struct KubeletPortHandler {
+/// Answers the requests of each kind.
+struct PortHandlers {
     access: AccessControl,
     pages: StaticPages,
-    api: KubeletApi,
+    logs: PortLogs,
+    streams: PortStreams,
+    commands: PortCommands,
     health: WorkPermits,
     queries: WorkPermits,
+}
+
+struct KubeletPortHandler {
+    handlers: PortHandlers,
+    api: KubeletApi,
 }
 
 impl HttpRequestHandler<Peer> for KubeletPortHandler {
@@ -201,21 +255,50 @@ impl HttpRequestHandler<Peer> for KubeletPortHandler {
         let (head, _) = request.into_parts();
         let path = attributes::decoded(head.uri.path());
         let method = head.method.as_str();
-        let checked = self.access.check(&peer.certificates, &head.headers, method, &path).await;
-        if let Err(reply) = checked {
-            return HandlerResponse::new(reply.into_response());
-        }
-        let permits = match kind(&path) {
-            RequestKind::Health => &self.health,
-            RequestKind::Query => &self.queries,
+        let access = &self.handlers.access;
+        let checked = access.check(&peer.certificates, &head.headers, method, &path).await;
+        let answered = match checked {
+            Ok(()) => self.authorized(&head, &path).await,
+            Err(reply) => Err(reply),
         };
-        let Some(permit) = permits.try_acquire() else {
-            return HandlerResponse::new(KubeletReply::too_many().into_response());
-        };
-        let query = head.uri.query().unwrap_or_default();
-        let reply = self.pages.reply(&self.api, method, &path, query);
-        HandlerResponse::new(reply.into_response()).with_permit(permit)
+        answered.unwrap_or_else(page)
     }
+}
+
+impl KubeletPortHandler {
+    /// The answer to a caller who may do this; `path` is decoded.
+    async fn authorized(&self, head: &Parts, path: &str) -> Result<HandlerResponse, KubeletReply> {
+        let (method, query) = (head.method.as_str(), head.uri.query().unwrap_or_default());
+        let PortHandlers { pages, logs, streams, commands, .. } = &self.handlers;
+        let local = &self.api.local;
+        let route = pages.debugging_handlers.then(|| route(method, path)).flatten();
+        let stream = |route| streams.answer(&**local, route, head);
+        match route.transpose()? {
+            Some(PortRoute::ContainerLogs(path)) => logs.answer(local, path, query).await,
+            Some(PortRoute::Exec(path)) => stream(StreamRoute::Exec(path)).await,
+            Some(PortRoute::Attach(path)) => stream(StreamRoute::Attach(path)).await,
+            Some(PortRoute::PortForward(path)) => stream(StreamRoute::PortForward(path)).await,
+            Some(PortRoute::Run(path)) => commands.run(&**local, path, query).await.map(page),
+            Some(PortRoute::Checkpoint(path)) => {
+                commands.checkpoint(&**local, path, query).await.map(page)
+            }
+            Some(PortRoute::SystemLogs(_)) | None => self.page(method, path, query),
+        }
+    }
+
+    fn page(&self, method: &str, path: &str, query: &str) -> Result<HandlerResponse, KubeletReply> {
+        let permits = match kind(path) {
+            RequestKind::Health => &self.handlers.health,
+            RequestKind::Query => &self.handlers.queries,
+        };
+        let permit = permits.try_acquire().ok_or_else(KubeletReply::too_many)?;
+        let reply = self.handlers.pages.reply(&self.api, method, path, query);
+        Ok(page(reply).with_permit(permit))
+    }
+}
+
+fn page(reply: KubeletReply) -> HandlerResponse {
+    HandlerResponse::new(reply.into_response()).within(PAGE_TIME)
 }
 
 #[cfg(test)]

@@ -69,6 +69,22 @@ pub struct LocalPod {
     pub object: serde_json::Value,
 }
 
+impl LocalPod {
+    /// The source of a pod that only the runtime knows.
+    pub const RUNTIME_SOURCE: &str = "runtime";
+
+    /// Whether a source of pods lists it, or did.
+    pub fn is_desired(&self) -> bool {
+        self.source != Self::RUNTIME_SOURCE
+    }
+
+    /// The greatest one is meant where several pods have the same name.
+    pub fn precedence(&self, uid: Option<&str>) -> (bool, bool) {
+        let is_ending = matches!(self.stage.as_str(), "Ending" | "Ended" | "Finished");
+        (uid == Some(self.uid.as_str()), !is_ending)
+    }
+}
+
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct LocalWaiting {
@@ -204,6 +220,18 @@ pub trait LocalApi: Send + Sync {
     fn node(&self) -> LocalNode;
     fn pods(&self) -> LocalPods;
     fn pod(&self, uid: &str) -> Option<LocalPodDetail>;
+    /// The pod of this name that a source wants to run, not one that only the runtime still has. Of
+    /// several (a new pod beside the one that it replaces) the one with this UID; else one that is
+    /// not ending.
+    fn pod_by_name(&self, namespace: &str, name: &str, uid: Option<&str>) -> Option<LocalPod> {
+        let pods = self.pods().pods.into_iter();
+        let same = pods.filter(|pod| pod.namespace == namespace && pod.name == name);
+        same.filter(LocalPod::is_desired).max_by_key(|pod| pod.precedence(uid))
+    }
+    /// The containers of a pod, as in [`LocalPod::containers`]; empty if there is no such pod.
+    fn containers(&self, uid: &str) -> Vec<LocalContainer> {
+        self.pod(uid).map(|detail| detail.pod.containers).unwrap_or_default()
+    }
     fn stop<'a>(&'a self, uid: &'a str)
     -> PortFuture<'a, Result<LocalStopAccepted, LocalApiError>>;
     /// Waits until the published state is newer than version `since`, and returns its version. The

@@ -139,6 +139,14 @@ pub struct LocalImageName {
     pub name: String,
 }
 
+/// What a command wrote before it ended.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct LocalCommandOutput {
+    pub stdout: Vec<u8>,
+    pub stderr: Vec<u8>,
+    pub exit_code: i32,
+}
+
 /// The runtime, as local clients see it through the agent.
 pub trait LocalRuntime: Send + Sync {
     /// For clients that can only connect to another address.
@@ -149,6 +157,31 @@ pub trait LocalRuntime: Send + Sync {
     fn usage(&self) -> LocalRuntimeResult<'_, LocalUsages>;
     fn images(&self) -> LocalRuntimeResult<'_, LocalImages>;
     fn remove_image<'a>(&'a self, name: &'a str) -> LocalRuntimeResult<'a, LocalImageName>;
+    /// Runs a command in a container to its end, without input.
+    fn run_command<'a>(
+        &'a self,
+        container: &'a str,
+        command: Vec<String>,
+    ) -> LocalRuntimeResult<'a, LocalCommandOutput> {
+        drop(command);
+        unsupported(container, "run a command")
+    }
+    /// Writes a checkpoint of a container to an absolute path. `seconds` of 0 leaves the time limit
+    /// to the runtime.
+    fn checkpoint<'a>(
+        &'a self,
+        container: &'a str,
+        path: String,
+        seconds: i64,
+    ) -> LocalRuntimeResult<'a, ()> {
+        drop((path, seconds));
+        unsupported(container, "write a checkpoint")
+    }
+}
+
+fn unsupported<T: Send + 'static>(container: &str, what: &str) -> LocalRuntimeResult<'static, T> {
+    let message = format!("container {container}: this runtime cannot {what}");
+    Box::pin(std::future::ready(Err(LocalApiError::TemporarilyUnavailable { message })))
 }
 
 pub type LocalRuntimeResult<'a, T> = PortFuture<'a, Result<T, LocalApiError>>;

@@ -8,12 +8,13 @@ use http_server::Body;
 use hyper::header::{ALLOW, CONTENT_TYPE, HeaderName, HeaderValue, LOCATION};
 use hyper::{Response, StatusCode};
 use ports::KubeletApi;
+use ports::local_api::LocalPod;
 use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::health_reply;
 
-const TEXT: &str = "text/plain; charset=utf-8";
+pub(super) const TEXT: &str = "text/plain; charset=utf-8";
 const JSON: &str = "application/json";
 const METRICS: &str = "text/plain; version=0.0.4; charset=utf-8";
 
@@ -58,6 +59,19 @@ impl KubeletReply {
         Self::text(404, "404 page not found\n")
     }
 
+    /// Upstream's router knows the beginning of the path only.
+    pub(super) fn no_route() -> Self {
+        Self::text(404, "404: Page Not Found")
+    }
+
+    pub(super) fn method_not_allowed(allow: &'static str) -> Self {
+        Self { header: Some((ALLOW, allow)), ..Self::text(405, "405: Method Not Allowed") }
+    }
+
+    pub(super) fn json(body: impl Into<Bytes>) -> Self {
+        Self::new(200, JSON, body)
+    }
+
     pub(super) fn into_response(self) -> Response<Body> {
         let mut response = Response::new(Body::whole(self.body));
         *response.status_mut() =
@@ -91,7 +105,7 @@ impl StaticPages {
             "/pods" | "/pods/" => get_only(method, || pod_list(pods(api))),
             "/metrics" => KubeletReply::new(200, METRICS, api.local.metrics()),
             "/metrics/probes" => KubeletReply::new(200, METRICS, api.local.probe_metrics()),
-            _ if path.starts_with("/pods/") => KubeletReply::text(404, "404: Page Not Found"),
+            _ if path.starts_with("/pods/") => KubeletReply::no_route(),
             _ if kind(path) == RequestKind::Health => {
                 let reply = health_reply::answer(path, query, &api.checks);
                 KubeletReply::text(reply.status, reply.body)
@@ -110,9 +124,7 @@ impl StaticPages {
                 let moved = KubeletReply::new(301, "text/html; charset=utf-8", body);
                 KubeletReply { header: Some((LOCATION, "/runningpods/")), ..moved }
             }
-            _ if path.starts_with("/runningpods/") => {
-                KubeletReply::text(404, "404: Page Not Found")
-            }
+            _ if path.starts_with("/runningpods/") => KubeletReply::no_route(),
             _ => KubeletReply::not_found(),
         }
     }
@@ -137,10 +149,7 @@ fn get_only(method: &str, reply: impl FnOnce() -> KubeletReply) -> KubeletReply 
     if method == "GET" {
         return reply();
     }
-    KubeletReply {
-        header: Some((ALLOW, "GET")),
-        ..KubeletReply::text(405, "405: Method Not Allowed")
-    }
+    KubeletReply::method_not_allowed("GET")
 }
 
 #[derive(Serialize)]
@@ -165,12 +174,9 @@ fn pod_list(items: Vec<Value>) -> KubeletReply {
     }
 }
 
-/// The source of a pod that only the runtime knows.
-const RUNTIME_SOURCE: &str = "runtime";
-
 /// The pods that came from a pod source (such as the API server), with their status.
 fn pods(api: &KubeletApi) -> Vec<Value> {
-    let pods = api.local.pods().pods.into_iter().filter(|pod| pod.source != RUNTIME_SOURCE);
+    let pods = api.local.pods().pods.into_iter().filter(LocalPod::is_desired);
     let objects = pods.map(|pod| pod.object).filter(Value::is_object);
     objects
         .map(|mut object| {

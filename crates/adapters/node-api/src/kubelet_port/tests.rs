@@ -25,6 +25,10 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 mod access;
+mod commands;
+mod logs;
+mod pod_api;
+mod streams;
 
 /// How the scripted API server answers.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -35,8 +39,8 @@ enum ReviewerBehaviour {
     Refuses,
 }
 
-/// Knows the tokens `good` and `reader`; `good` and `admin` may `get` on nodes/proxy, `reader` on
-/// nodes/healthz. Records the requests.
+/// Knows the tokens `good`, `reader` and `operator`; `good` and `admin` may `get` on nodes/proxy,
+/// `reader` on nodes/healthz, `operator` does anything with containers. Records the requests.
 #[derive(Default)]
 struct Reviewer {
     requests: Mutex<Vec<Value>>,
@@ -59,7 +63,7 @@ impl Reviewer {
         let spec = &review["spec"];
         if review["kind"] == "TokenReview" {
             return match spec["token"].as_str() {
-                Some(name @ ("good" | "reader")) => {
+                Some(name @ ("good" | "reader" | "operator")) => {
                     json!({"authenticated": true, "user": {"username": name, "groups": ["g"]}})
                 }
                 Some("passing") => json!({"user": {}, "error": "not now"}),
@@ -72,6 +76,7 @@ impl Reviewer {
         assert_eq!(attributes["name"], "node-1");
         let allowed = match (spec["user"].as_str(), attributes["subresource"].as_str()) {
             (Some("good" | "admin"), Some("proxy" | "metrics")) => attributes["verb"] == "get",
+            (Some("operator"), Some("proxy" | "checkpoint" | "log")) => true,
             (Some("reader"), Some("healthz")) => true,
             _ => false,
         };
@@ -95,6 +100,12 @@ impl ClusterApi for Reviewer {
         unreachable!("reviews watch nothing")
     }
     fn watch_node_pods(&self, _: &str) -> Box<dyn ObjectFeed<ports::ApiPod>> {
+        unreachable!("reviews watch nothing")
+    }
+    fn watch_services(&self) -> Box<dyn ObjectFeed<ports::cluster_objects::Service>> {
+        unreachable!("reviews watch nothing")
+    }
+    fn watch_runtime_classes(&self) -> Box<dyn ObjectFeed<ports::cluster_objects::RuntimeClass>> {
         unreachable!("reviews watch nothing")
     }
     fn watch_renewals(&self, _: ObjectSelector) -> Box<dyn ObjectFeed<Renewal>> {
@@ -243,6 +254,8 @@ fn settings(dir: &Path) -> KubeletPortSettings {
             refused: Duration::from_secs(30),
         },
         debugging_handlers: true,
+        stream_idle: Duration::from_secs(600),
+        checkpoint_dir: dir.join("checkpoints"),
         configuration: json!({"kind": "KubeletConfiguration"}),
     }
 }
@@ -253,6 +266,15 @@ impl KubeletPortFixture {
     }
 
     async fn with_api(cluster: bool, change: impl FnOnce(&mut KubeletPortSettings)) -> Self {
+        Self::with_port(cluster, change, |port| (port, Arc::new(EmptyLocalApi))).await
+    }
+
+    /// Of the settings, `change` sets some; `complete` adds what the port answers from.
+    async fn with_port(
+        cluster: bool,
+        change: impl FnOnce(&mut KubeletPortSettings),
+        complete: impl FnOnce(KubeletPort) -> (KubeletPort, Arc<dyn LocalApi>),
+    ) -> Self {
         let dir = tempfile::tempdir().expect("dir");
         let authority = PortTestAuthority::new("authority");
         fs::write(dir.path().join("ca.crt"), &authority.pem).expect("written");
@@ -260,10 +282,11 @@ impl KubeletPortFixture {
         change(&mut settings);
         let reviewer = Arc::new(Reviewer::default());
         let api = cluster.then(|| reviewer.clone() as Arc<dyn ClusterApi>);
-        let port = KubeletPort::new(settings, api).listen().await.expect("listens");
+        let (port, local) = complete(KubeletPort::new(settings, api));
+        let port = port.listen().await.expect("listens");
         let address = port.address().expect("address");
         let checks: Vec<Arc<dyn HealthCheck>> = vec![Arc::new(AlwaysHealthy)];
-        let api = KubeletApi { checks: checks.into(), local: Arc::new(EmptyLocalApi) };
+        let api = KubeletApi { checks: checks.into(), local };
         tokio::spawn(port.serve(api, std::future::pending()));
         Self { dir, authority, reviewer, address }
     }

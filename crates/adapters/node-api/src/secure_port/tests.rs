@@ -49,6 +49,12 @@ impl ClusterApi for ScriptedReviewApi {
     fn watch_node_pods(&self, _: &str) -> Box<dyn ObjectFeed<ports::ApiPod>> {
         unreachable!("reviews watch nothing")
     }
+    fn watch_services(&self) -> Box<dyn ObjectFeed<ports::cluster_objects::Service>> {
+        unreachable!("reviews watch nothing")
+    }
+    fn watch_runtime_classes(&self) -> Box<dyn ObjectFeed<ports::cluster_objects::RuntimeClass>> {
+        unreachable!("reviews watch nothing")
+    }
     fn watch_renewals(&self, _: ObjectSelector) -> Box<dyn ObjectFeed<Renewal>> {
         unreachable!("reviews watch nothing")
     }
