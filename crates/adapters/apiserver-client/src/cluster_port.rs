@@ -11,7 +11,7 @@ use ports::cluster_api::{
     ApiFuture, ClusterEvent, Deletion, ObjectPath, ObjectSelector, Patch, PatchKind, Repetition,
     Resource, StoredEvent, StoredObject,
 };
-use ports::cluster_objects::{Lease, Node, Pod, Renewal};
+use ports::cluster_objects::{Lease, Node, Pod, Renewal, RuntimeClass, Service};
 use ports::node_object::NodeObject;
 use ports::{ApiPod, ClusterApi, ClusterApiError, ObjectFeed, ObjectWatch};
 use serde::Deserialize;
@@ -37,7 +37,10 @@ struct StoredMeta {
 }
 
 impl ApiClient {
-    pub(crate) async fn request_stored(&self, request: ApiRequest) -> Result<StoredObject, ClusterApiError> {
+    pub(crate) async fn request_stored(
+        &self,
+        request: ApiRequest,
+    ) -> Result<StoredObject, ClusterApiError> {
         let json = self.request_object(&request).await?;
         let stored: Stored = decode(&json, &request.description)?;
         Ok(StoredObject {
@@ -83,6 +86,14 @@ impl ClusterApi for ApiClient {
     fn watch_node_pods(&self, node: &str) -> Box<dyn ObjectFeed<ApiPod>> {
         let selection = ObjectSelector::by_fields(&format!("spec.nodeName={node}"));
         Box::new(Watch::start(self, selection))
+    }
+
+    fn watch_services(&self) -> Box<dyn ObjectFeed<Service>> {
+        Box::new(Watch::start(self, ObjectSelector::default()))
+    }
+
+    fn watch_runtime_classes(&self) -> Box<dyn ObjectFeed<RuntimeClass>> {
+        Box::new(Watch::start(self, ObjectSelector::default()))
     }
 
     fn watch_renewals(&self, selection: ObjectSelector) -> Box<dyn ObjectFeed<Renewal>> {

@@ -10,9 +10,9 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use ports::{ApiPod, ApiTime};
 use ports::cluster_objects as api;
 use ports::node_object::NodeObject;
+use ports::{ApiPod, ApiTime};
 use prost::Message;
 
 /// Precedes every object and every list.
@@ -60,6 +60,22 @@ impl WatchedObject for NodeObject {
     const IN_PROTOBUF: bool = false;
     fn from_protobuf(_: Bytes) -> Result<Self, String> {
         Err("a Node in protobuf; JSON was requested".to_owned())
+    }
+}
+
+/// Few of them change, and rarely.
+impl WatchedObject for api::Service {
+    const IN_PROTOBUF: bool = false;
+    fn from_protobuf(_: Bytes) -> Result<Self, String> {
+        Err("a Service in protobuf; JSON was requested".to_owned())
+    }
+}
+
+/// Few of them exist.
+impl WatchedObject for api::RuntimeClass {
+    const IN_PROTOBUF: bool = false;
+    fn from_protobuf(_: Bytes) -> Result<Self, String> {
+        Err("a RuntimeClass in protobuf; JSON was requested".to_owned())
     }
 }
 

@@ -39,6 +39,7 @@ pub mod resolv_conf;
 pub mod resource_fields;
 pub mod resources;
 pub mod sandbox;
+pub mod service_environment;
 pub mod security;
 pub mod swap;
 pub mod sysctls;

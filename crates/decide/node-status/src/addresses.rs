@@ -10,6 +10,7 @@ use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 use ports::cluster_objects::NodeAddress;
+use ports::node_object::NodeObject;
 
 /// Tells an external cloud provider which address the node was given.
 pub const PROVIDED_ADDRESS: &str = "alpha.kubernetes.io/provided-node-ip";
@@ -126,6 +127,21 @@ fn usable(address: IpAddr, of_host: &BTreeSet<IpAddr>) -> Result<(), NodeAddress
 
 fn address(kind: &str, address: &str) -> NodeAddress {
     NodeAddress { kind: kind.to_owned(), address: address.to_owned() }
+}
+
+/// The addresses that pods report as their host's: the first internal one, else the first external
+/// one, and the next of the other family.
+///
+/// upstream: pkg/util/node/node.go (GetNodeHostIPs)
+pub fn host_ips(node: &NodeObject) -> Vec<String> {
+    let of_kind = |kind: &'static str| {
+        let addresses = node.status.addresses.iter().filter(move |address| address.kind == kind);
+        addresses.filter_map(|address| pod_model::parse_ip(&address.address).ok())
+    };
+    let all: Vec<IpAddr> = of_kind("InternalIP").chain(of_kind("ExternalIP")).collect();
+    let Some(first) = all.first() else { return Vec::new() };
+    let second = all.iter().find(|ip| ip.is_ipv6() != first.is_ipv6());
+    [Some(first), second].into_iter().flatten().map(ToString::to_string).collect()
 }
 
 #[cfg(test)]

@@ -185,9 +185,10 @@ impl ApiPods {
         self.named(object).is_some_and(|uid| self.remove(&uid))
     }
 
-    /// The UID of the pod `namespace/name`: nothing else can be read of one that cannot be decoded.
+    /// The UID of the pod `pods/NAMESPACE/NAME`, which is all that is known of one that cannot be
+    /// decoded.
     fn named(&self, object: &str) -> Option<Box<str>> {
-        let (namespace, name) = object.split_once('/')?;
+        let (namespace, name) = object.strip_prefix("pods/")?.split_once('/')?;
         let metas = self.pods.values().map(|entry| &entry.pod.metadata);
         let is_named = |meta: &&ObjectMeta| *meta.namespace == *namespace && *meta.name == *name;
         metas.filter(is_named).map(|meta| meta.uid.clone()).next()

@@ -13,7 +13,7 @@ use std::time::Duration;
 use crate::PortFuture;
 use crate::api_pod::ApiPod;
 use crate::api_time::ApiTime;
-use crate::cluster_objects::{Lease, Node, Pod, Renewal};
+use crate::cluster_objects::{Lease, Node, Pod, Renewal, RuntimeClass, Service};
 use crate::node_object::NodeObject;
 
 /// A kind of object, as the API's paths name it.
@@ -31,6 +31,9 @@ impl Resource {
     pub const EVENTS: Self = Self { group: "", version: "v1", plural: "events" };
     pub const CONFIG_MAPS: Self = Self { group: "", version: "v1", plural: "configmaps" };
     pub const SECRETS: Self = Self { group: "", version: "v1", plural: "secrets" };
+    pub const SERVICES: Self = Self { group: "", version: "v1", plural: "services" };
+    pub const RUNTIME_CLASSES: Self =
+        Self { group: "node.k8s.io", version: "v1", plural: "runtimeclasses" };
     pub const SERVICE_ACCOUNTS: Self = Self { group: "", version: "v1", plural: "serviceaccounts" };
     pub const LEASES: Self = Self { group: "coordination.k8s.io", version: "v1", plural: "leases" };
 }
@@ -267,6 +270,9 @@ pub trait ClusterApi: Send + Sync {
     fn watch_pods(&self, selection: ObjectSelector) -> Box<dyn ObjectFeed<Pod>>;
     /// The pods that are bound to a node, whole.
     fn watch_node_pods(&self, node: &str) -> Box<dyn ObjectFeed<ApiPod>>;
+    /// The services of all namespaces.
+    fn watch_services(&self) -> Box<dyn ObjectFeed<Service>>;
+    fn watch_runtime_classes(&self) -> Box<dyn ObjectFeed<RuntimeClass>>;
     fn watch_renewals(&self, selection: ObjectSelector) -> Box<dyn ObjectFeed<Renewal>>;
 
     /// Watches one object by name.

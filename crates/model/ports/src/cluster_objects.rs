@@ -257,6 +257,71 @@ impl From<RenewalDocument> for Renewal {
     }
 }
 
+/// A service, as far as containers get its address in their environment.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+pub struct Service {
+    pub metadata: NamedMeta,
+    pub spec: ServiceSpec,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ServiceSpec {
+    /// `None` for a headless service.
+    #[serde(rename = "clusterIP")]
+    pub cluster_ip: String,
+    #[serde(deserialize_with = "null_is_default")]
+    pub ports: Vec<ServicePort>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+pub struct ServicePort {
+    pub name: String,
+    pub protocol: String,
+    pub port: i32,
+}
+
+/// A runtime class: the name of a handler of the container runtime.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+pub struct RuntimeClass {
+    pub metadata: NamedMeta,
+    pub handler: String,
+}
+
+/// Names and version alone.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct NamedMeta {
+    pub namespace: String,
+    pub name: String,
+    pub uid: String,
+    pub resource_version: String,
+}
+
+impl NamedMeta {
+    fn identity(&self) -> ObjectIdentity<'_> {
+        let Self { namespace, name, uid, resource_version } = self;
+        ObjectIdentity { namespace, name, uid, resource_version }
+    }
+}
+
+impl ApiObject for Service {
+    const RESOURCE: Resource = Resource::SERVICES;
+    fn identity(&self) -> ObjectIdentity<'_> {
+        self.metadata.identity()
+    }
+}
+
+impl ApiObject for RuntimeClass {
+    const RESOURCE: Resource = Resource::RUNTIME_CLASSES;
+    fn identity(&self) -> ObjectIdentity<'_> {
+        self.metadata.identity()
+    }
+}
+
 impl ApiObject for Node {
     const RESOURCE: Resource = Resource::NODES;
     fn identity(&self) -> ObjectIdentity<'_> {

@@ -18,12 +18,13 @@ use crate::pods::PodContext;
 use crate::volumes::ReadyVolumes;
 use crate::worker_events::{WorkerEvent, WorkerEventSender};
 use container_setup::inputs::{NodeSetupInputs, PodSetupInputs, SetupWarning};
-use container_setup::resolv_conf;
+use container_setup::{resolv_conf, service_environment};
 use pod_lifecycle::{
     Action, ActionOutcome, EventType, ObservedPod, PodEvent, StartFailure, StartStage,
 };
 use pod_model::pod::Pod;
 use ports::runtime_objects::{HandlerFeatures, ImageRecord};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch;
@@ -171,15 +172,24 @@ impl ActionInputs {
         Ok(PodSetupInputs { handler, cgroup_parent, user_namespace, ..PodSetupInputs::default() })
     }
 
-    /// Runtime classes are API objects; without an API server only the default handler is known.
+    /// The handler of the pod's runtime class, with its features.
     fn handler(&self) -> Result<HandlerFeatures, String> {
-        if let Some(class) = self.pod.spec.runtime_class_name.as_deref().filter(|it| !it.is_empty())
-        {
-            return Err(format!("runtimeclass.node.k8s.io {class:?} not found"));
-        }
+        let name = self.context.handler_name(&self.pod)?;
         let handlers = self.context.node.borrow().handlers.clone();
-        let default = handlers.iter().find(|handler| handler.name.is_empty());
-        Ok(default.cloned().unwrap_or_default())
+        let known = handlers.iter().find(|handler| *handler.name == *name);
+        // A runtime that lists no handlers decides itself whether it has this one.
+        Ok(known.cloned().unwrap_or(HandlerFeatures { name, ..HandlerFeatures::default() }))
+    }
+
+    /// The variables of services. Static pods do not wait for them.
+    fn service_environment(&self) -> Result<BTreeMap<String, String>, String> {
+        let Some(objects) = &self.context.objects else { return Ok(BTreeMap::new()) };
+        let services = objects.services.snapshot();
+        if !services.is_listed && !self.pod.is_static() {
+            let why = "services have not yet been read at least once, cannot construct envvars";
+            return Err(why.to_owned());
+        }
+        Ok(service_environment::variables(services.iter(), &self.pod))
     }
 
     /// Waits until the memory of this action is on disk; an error if it cannot be written.

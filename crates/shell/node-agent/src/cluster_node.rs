@@ -127,6 +127,7 @@ pub(crate) struct ClusterNodeInputs {
     pub(crate) node_state: watch::Receiver<NodeState>,
     pub(crate) observed: ObservedPods,
     pub(crate) admissions: Admissions,
+    pub(crate) node_object: watch::Sender<Option<Arc<NodeObject>>>,
 }
 
 /// The Node as the API server has it.
@@ -152,10 +153,11 @@ pub(crate) fn start(
         node_state,
         observed,
         admissions,
+        node_object,
     } = inputs;
     let machine = dependencies.machine.clone();
     let facts = FactsReader::new(machine, ports.clone(), runtime_view, node_state, observed);
-    let (node_object, object_receiver) = watch::channel(None);
+    let object_receiver = node_object.subscribe();
     let (is_listed, listed_receiver) = watch::channel(false);
     let node = Arc::new(ClusterNode {
         dependencies,

@@ -5,11 +5,13 @@
 
 mod api_pod_store;
 mod mirror_writer;
+mod object_cache;
 mod status_reports;
 mod status_writer;
 
 pub(crate) use api_pod_store::ApiPodStore;
 pub(crate) use mirror_writer::MirrorInputs;
+pub(crate) use object_cache::ObjectCache;
 pub(crate) use status_reports::StatusReports;
 
 use crate::cluster_node::NodeFeed;
@@ -17,6 +19,7 @@ use crate::sources::WantedPods;
 use crate::status_store::StatusStore;
 use crate::task_tree::TaskTree;
 use ports::ClusterApi;
+use ports::cluster_objects::{RuntimeClass, Service};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch;
@@ -31,14 +34,34 @@ pub(crate) struct ClusterPodInputs {
     pub(crate) node_feed: NodeFeed,
     pub(crate) store: ApiPodStore,
     pub(crate) reports: StatusReports,
+    pub(crate) objects: ClusterObjectCaches,
     pub(crate) status_store: StatusStore,
     pub(crate) wanted: watch::Receiver<WantedPods>,
 }
 
+/// Objects of the API server that every pod may need.
+#[derive(Clone)]
+pub(crate) struct ClusterObjectCaches {
+    pub(crate) services: ObjectCache<Service>,
+    pub(crate) runtime_classes: ObjectCache<RuntimeClass>,
+}
+
+impl ClusterObjectCaches {
+    pub(crate) fn new() -> Self {
+        Self { services: ObjectCache::new(), runtime_classes: ObjectCache::new() }
+    }
+}
+
 /// Starts the tasks.
 pub(crate) fn start(tree: &mut TaskTree, inputs: ClusterPodInputs) {
-    let ClusterPodInputs { api, node_name, node_feed, store, reports, status_store, wanted } =
-        inputs;
+    let ClusterPodInputs { api, node_name, node_feed, store, reports, .. } = inputs;
+    let ClusterPodInputs { objects, status_store, wanted, .. } = inputs;
+    let (services, services_api) = (objects.services, api.clone());
+    tree.start("services", move || services.clone().follow(services_api.watch_services()));
+    let (classes, classes_api) = (objects.runtime_classes, api.clone());
+    tree.start("runtime-classes", move || {
+        classes.clone().follow(classes_api.watch_runtime_classes())
+    });
     let (feed_api, feed_store, listed) = (api.clone(), store.clone(), node_feed.clone());
     let feed_name = node_name.clone();
     tree.start("source-api", move || {

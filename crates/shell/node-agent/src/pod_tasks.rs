@@ -6,7 +6,9 @@ use crate::admission::Admissions;
 use crate::call_limiter::CallLimiter;
 use crate::clock::AgentClock;
 use crate::cluster_node::{self, ClusterDependencies, ClusterNodeInputs};
-use crate::cluster_pods::{self, ApiPodStore, ClusterPodInputs, StatusReports};
+use crate::cluster_pods::{
+    self, ApiPodStore, ClusterObjectCaches, ClusterPodInputs, StatusReports,
+};
 use crate::images::{
     ImagePuller, ImagePullerParts, NodeLogins, PullJobReceiver, PullLimits, PullSandboxes,
     PulledImageStore,
@@ -28,6 +30,7 @@ use crate::{
     cgroup_tree, garbage, images, log_rotation, node_checks, node_state, oom_counts, oom_kills,
 };
 use node_policy::admission::NodeCapacity;
+use node_status::NodeObject;
 use node_status::registration::node_without_status;
 use pod_manifest::static_pod::SourceKind;
 use ports::pod_host::{OomKillLog, PodCgroups};
@@ -140,6 +143,7 @@ pub(crate) fn start(tree: &mut TaskTree, dependencies: PodDependencies, inputs: 
     let settings = Arc::new(settings);
     let PullerSetup { puller, jobs, pulled_images } =
         image_puller(&ports, &settings, clock, &status_store);
+    let node_object = watch::Sender::new(None);
     let (node_sender, node) = watch::channel(node_state::initial_state(&settings.lifecycle));
     let probes = Probes::new(ports.runtime.clone(), ports.prober.clone(), clock.now());
     set_lasting_metrics(&status_store, &settings.lifecycle.node_name, &*ports.cgroups);
@@ -163,6 +167,8 @@ pub(crate) fn start(tree: &mut TaskTree, dependencies: PodDependencies, inputs: 
         status_store: status_store.clone(),
         api_pods: ApiPodStore::new(clock.clone(), cluster.is_some()),
         reports: cluster.as_ref().map(|_| StatusReports::default()),
+        objects: cluster.as_ref().map(|_| ClusterObjectCaches::new()),
+        node_object: node_object.subscribe(),
         saved: PodMemoryStore::new(ports.records.clone(), status_store.clone()),
         call_limiter: CallLimiter::new(
             std::thread::available_parallelism().map_or(1, NonZero::get),
@@ -193,7 +199,7 @@ pub(crate) fn start(tree: &mut TaskTree, dependencies: PodDependencies, inputs: 
     let garbage_context = context.clone();
     tree.start("garbage", move || garbage::collect(garbage_context.clone(), active.clone()));
     if let Some(cluster) = cluster {
-        start_cluster(tree, cluster, &context, ClusterViews { runtime_view, wanted });
+        start_cluster(tree, cluster, &context, ClusterViews { runtime_view, wanted, node_object });
     }
     let runtime = runtime_view.clone();
     let api = Arc::new(AgentApi { context: context.clone(), runtime, metric_sources });
@@ -217,6 +223,7 @@ fn start_image_pulls(
 struct ClusterViews<'a> {
     runtime_view: &'a watch::Receiver<RuntimeView>,
     wanted: watch::Receiver<WantedPods>,
+    node_object: watch::Sender<Option<Arc<NodeObject>>>,
 }
 
 fn start_cluster(
@@ -225,7 +232,7 @@ fn start_cluster(
     context: &PodContext,
     views: ClusterViews<'_>,
 ) {
-    let ClusterViews { runtime_view, wanted } = views;
+    let ClusterViews { runtime_view, wanted, node_object } = views;
     let api = cluster.api.clone();
     let node_name = cluster.settings.node.node_name.clone();
     let inputs = ClusterNodeInputs {
@@ -236,15 +243,19 @@ fn start_cluster(
         node_state: context.node.clone(),
         observed: context.observed.clone(),
         admissions: context.admissions.clone(),
+        node_object,
     };
     let node_feed = cluster_node::start(tree, cluster, inputs);
-    let Some(reports) = context.reports.clone() else { return };
+    let (Some(reports), Some(objects)) = (context.reports.clone(), context.objects.clone()) else {
+        return;
+    };
     let inputs = ClusterPodInputs {
         api,
         node_name,
         node_feed,
         store: context.api_pods.clone(),
         reports,
+        objects,
         status_store: context.status_store.clone(),
         wanted,
     };

@@ -8,7 +8,7 @@ use ports::cluster_api::{
     ApiFuture, ClusterEvent, Deletion, ObjectPath, ObjectSelector, Patch, PatchKind, Repetition,
     StoredEvent, StoredObject,
 };
-use ports::cluster_objects::{Lease, Node, Pod, Renewal};
+use ports::cluster_objects::{Lease, Node, Pod, Renewal, RuntimeClass, Service};
 use ports::node_object::NodeObject;
 use ports::{ApiPod, ClusterApi, ClusterApiError, ObjectFeed};
 use serde_json::{Value, json};
@@ -244,6 +244,16 @@ impl ClusterApi for FakeClient {
 
     fn watch_node_pods(&self, node: &str) -> Box<dyn ObjectFeed<ApiPod>> {
         let selection = ObjectSelector::by_fields(&format!("spec.nodeName={node}"));
+        Box::new(FakeFeed::new(self.cluster.clone(), self.faults.clone(), selection))
+    }
+
+    fn watch_services(&self) -> Box<dyn ObjectFeed<Service>> {
+        let selection = ObjectSelector::default();
+        Box::new(FakeFeed::new(self.cluster.clone(), self.faults.clone(), selection))
+    }
+
+    fn watch_runtime_classes(&self) -> Box<dyn ObjectFeed<RuntimeClass>> {
+        let selection = ObjectSelector::default();
         Box::new(FakeFeed::new(self.cluster.clone(), self.faults.clone(), selection))
     }
 

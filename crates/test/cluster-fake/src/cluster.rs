@@ -294,7 +294,9 @@ impl FakeCluster {
         path: &ObjectPath,
         deletion: &Deletion,
     ) -> Result<(), ClusterApiError> {
-        let until = self.wall_in(Duration::from_secs(30)).to_seconds_text();
+        let grace = deletion.grace_seconds.unwrap_or(30);
+        let span = Duration::from_secs(u64::try_from(grace).unwrap_or(0));
+        let until = self.wall_in(span).to_seconds_text();
         {
             let mut store = self.lock();
             let guards = (deletion.uid.as_deref(), deletion.resource_version.as_deref());
@@ -305,9 +307,10 @@ impl FakeCluster {
                 && deletion.grace_seconds != Some(0);
             if graceful {
                 let mut object = (*object).clone();
-                if object.pointer("/metadata/deletionTimestamp").is_none() {
+                let known = object["metadata"]["deletionGracePeriodSeconds"].as_i64();
+                if known.is_none_or(|known| grace < known) {
                     object["metadata"]["deletionTimestamp"] = json!(until);
-                    object["metadata"]["deletionGracePeriodSeconds"] = json!(30);
+                    object["metadata"]["deletionGracePeriodSeconds"] = json!(grace);
                     store.store_object(path, object);
                 }
             } else {

@@ -52,8 +52,11 @@ impl<T: ApiObject> FakeFeed<T> {
         let namespace = object.pointer("/metadata/namespace").and_then(Value::as_str);
         let name = object.pointer("/metadata/name").and_then(Value::as_str);
         let by_name = self.selection.fields.strip_prefix("metadata.name=");
+        let node = object.pointer("/spec/nodeName").and_then(Value::as_str);
+        let by_node = self.selection.fields.strip_prefix("spec.nodeName=");
         self.selection.namespace.as_deref().is_none_or(|wanted| namespace == Some(wanted))
             && by_name.is_none_or(|wanted| name == Some(wanted))
+            && by_node.is_none_or(|wanted| node == Some(wanted))
     }
 
     fn read(object: &Value, deleted: bool) -> Result<T, FeedEvent<T>> {

@@ -112,3 +112,26 @@ fn a_cloud_provider_sets_the_addresses_and_the_flag_is_an_annotation() {
     let facts = HostAddressSources { node_ips: ips(&["10.0.0.5"]), ..host() };
     assert_eq!(choose(REQUEST, &facts).expect("addresses").annotation, None);
 }
+
+#[test]
+fn pods_report_an_internal_address_and_one_of_the_other_family() {
+    let table: &[(&[(&str, &str)], &[&str])] = &[
+        (&[("Hostname", "n"), ("InternalIP", "10.0.0.5")], &["10.0.0.5"]),
+        (&[("ExternalIP", "192.0.2.1"), ("InternalIP", "10.0.0.5")], &["10.0.0.5"]),
+        (&[("ExternalIP", "192.0.2.1")], &["192.0.2.1"]),
+        (&[("InternalIP", "fd00::5"), ("InternalIP", "10.0.0.5")], &["fd00::5", "10.0.0.5"]),
+        (&[("InternalIP", "10.0.0.5"), ("InternalIP", "10.0.0.6")], &["10.0.0.5"]),
+        (&[("InternalIP", "none")], &[]),
+    ];
+    for (addresses, expected) in table {
+        let mut node = NodeObject::default();
+        node.status.addresses = addresses
+            .iter()
+            .map(|(kind, address)| NodeAddress {
+                kind: (*kind).to_owned(),
+                address: (*address).to_owned(),
+            })
+            .collect();
+        assert_eq!(host_ips(&node), *expected, "{addresses:?}");
+    }
+}

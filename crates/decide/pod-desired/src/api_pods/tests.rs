@@ -107,7 +107,7 @@ fn an_answer_counts_only_for_a_known_pod_and_a_later_version() {
 fn a_deleted_pod_that_cannot_be_read_is_gone() {
     let mut known = listed(vec![api_pod("a", "5", PodPhase::Pending)]);
     let unreadable = |deleted| FeedEvent::Unreadable {
-        object: "default/pod-a".to_owned(),
+        object: "pods/default/pod-a".to_owned(),
         deleted,
         cause: "too new".to_owned(),
     };
@@ -120,7 +120,7 @@ fn a_deleted_pod_that_cannot_be_read_is_gone() {
 fn a_pod_that_a_list_has_and_that_cannot_be_read_stays() {
     let mut known = listed(vec![api_pod("a", "5", PodPhase::Pending)]);
     known.apply(FeedEvent::ListBegun, at(2));
-    let object = "default/pod-a".to_owned();
+    let object = "pods/default/pod-a".to_owned();
     let cause = "too new".to_owned();
     known.apply(FeedEvent::Unreadable { object, deleted: false, cause }, at(2));
     known.apply(FeedEvent::ListEnded, at(2));

@@ -137,6 +137,7 @@ async fn set_up(
         target_id: start.target_id.cloned(),
         volumes: action_inputs.volumes.clone(),
         contents,
+        service_environment: action_inputs.service_environment().map_err(config_failure)?,
         ..ContainerSetupInputs::default()
     };
     let (termination_file, hosts_file, env_files) = tokio::join!(

@@ -1,6 +1,7 @@
 //! Pods on a runtime and a host in memory, on paused time: the whole of the shell, with faults.
 
 mod again;
+mod api_pods;
 mod bench;
 mod cluster;
 mod contents;

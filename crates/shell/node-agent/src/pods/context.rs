@@ -4,7 +4,7 @@ use super::PodMemoryStore;
 use crate::admission::Admissions;
 use crate::call_limiter::CallLimiter;
 use crate::clock::AgentClock;
-use crate::cluster_pods::{ApiPodStore, StatusReports};
+use crate::cluster_pods::{ApiPodStore, ClusterObjectCaches, StatusReports};
 use crate::images::{ImagePuller, PullLimits};
 use crate::log_rotation::LogRotation;
 use crate::observed::ObservedPods;
@@ -18,6 +18,8 @@ use node_policy::credential_providers::CredentialPlugin;
 use node_policy::garbage::DeadContainerLimits;
 use node_policy::image_access::Verification;
 use node_policy::user_namespace_ranges::UserNamespaceRangeAllocator;
+use node_status::NodeObject;
+use node_status::addresses::host_ips;
 use pod_desired::ManifestOptions;
 use pod_lifecycle::PodLifecycleSettings;
 use pod_model::pod::Pod;
@@ -140,6 +142,10 @@ pub(crate) struct PodContext {
     pub(crate) api_pods: ApiPodStore,
     /// None for a standalone node.
     pub(crate) reports: Option<StatusReports>,
+    /// None for a standalone node.
+    pub(crate) objects: Option<ClusterObjectCaches>,
+    /// The Node as the API server has it; None for a standalone node, and before there is one.
+    pub(crate) node_object: watch::Receiver<Option<Arc<NodeObject>>>,
     pub(crate) saved: PodMemoryStore,
     pub(crate) node: watch::Receiver<NodeState>,
     pub(crate) call_limiter: CallLimiter,
@@ -148,8 +154,28 @@ pub(crate) struct PodContext {
 }
 
 impl PodContext {
-    /// The machine's current addresses.
+    /// The handler of the pod's runtime class; empty for the runtime's default.
+    pub(crate) fn handler_name(&self, pod: &Pod) -> Result<String, String> {
+        let class = pod.spec.runtime_class_name.as_deref().unwrap_or_default();
+        if class.is_empty() {
+            return Ok(String::new());
+        }
+        let classes = self.objects.as_ref().map(|objects| objects.runtime_classes.snapshot());
+        let found = classes.as_ref().and_then(|classes| classes.get("", class));
+        let found = found.map(|class| class.handler.clone());
+        // upstream: pkg/kubelet/runtimeclass/runtimeclass_manager.go
+        found.ok_or_else(|| {
+            format!(
+                "failed to lookup RuntimeClass {class}: runtimeclass.node.k8s.io {class:?} not found"
+            )
+        })
+    }
+
+    /// The node's addresses: those of its Node object, else the machine's current ones.
     pub(crate) fn host_ips(&self) -> Vec<String> {
-        self.ports.addresses.now().iter().map(ToString::to_string).collect()
+        let of_node = self.node_object.borrow().as_ref().map(|node| host_ips(node));
+        of_node
+            .filter(|ips| !ips.is_empty())
+            .unwrap_or_else(|| self.ports.addresses.now().iter().map(ToString::to_string).collect())
     }
 }

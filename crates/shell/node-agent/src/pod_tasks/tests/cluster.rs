@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-const NODE: &str = "n";
+pub(super) const NODE: &str = "n";
 
 /// A machine whose facts the test sets.
 #[derive(Clone)]
@@ -33,7 +33,7 @@ impl MachineInfo for ScriptedMachine {
 /// A cluster, this node's clients of it, and its configuration.
 pub(super) struct ClusterFixture {
     pub(super) cluster: FakeCluster,
-    api: FakeClient,
+    pub(super) api: FakeClient,
     heartbeats: FakeClient,
     machine: ScriptedMachine,
     settings: ClusterSettings,
@@ -116,7 +116,7 @@ impl ClusterFixture {
     }
 }
 
-fn cluster_fixture(change: impl FnOnce(&mut ClusterFixture)) -> AgentBench {
+pub(super) fn cluster_fixture(change: impl FnOnce(&mut ClusterFixture)) -> AgentBench {
     let mut bench = AgentBench::new();
     let mut cluster = ClusterFixture::new();
     change(&mut cluster);
@@ -124,7 +124,7 @@ fn cluster_fixture(change: impl FnOnce(&mut ClusterFixture)) -> AgentBench {
     bench
 }
 
-fn cluster(bench: &AgentBench) -> &ClusterFixture {
+pub(super) fn cluster(bench: &AgentBench) -> &ClusterFixture {
     bench.cluster.as_ref().unwrap()
 }
 
@@ -132,7 +132,7 @@ fn is_ready(bench: &AgentBench) -> bool {
     cluster(bench).condition("Ready")["status"] == "True"
 }
 
-async fn seconds(count: u64) {
+pub(super) async fn seconds(count: u64) {
     tokio::time::sleep(Duration::from_secs(count)).await;
 }
 
