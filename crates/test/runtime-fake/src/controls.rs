@@ -211,6 +211,11 @@ impl FakeRuntime {
         self.shared.state().pull_sandbox_configs.clone()
     }
 
+    /// The variables of the container of that name that was created last.
+    pub fn environment(&self, container: &str) -> Vec<(String, String)> {
+        self.shared.state().environments.get(container).cloned().unwrap_or_default()
+    }
+
     pub fn containers(&self) -> Vec<ContainerRecord> {
         let mut state = self.shared.state();
         state.advance_to_now(&self.shared);

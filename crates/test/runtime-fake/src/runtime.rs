@@ -46,6 +46,8 @@ pub(crate) struct FakeRuntimeState {
     pub(crate) pullable: bool,
     /// The sandbox configurations that pulls were made for, in order.
     pub(crate) pull_sandbox_configs: Vec<Option<SandboxConfig>>,
+    /// By container name: the variables of the one that was created last.
+    pub(crate) environments: BTreeMap<String, Vec<(String, String)>>,
     pub(crate) behaviours: BTreeMap<String, Behaviour>,
     pub(crate) execs: BTreeMap<String, ExecOutput>,
     pub(crate) faults: BTreeMap<String, VecDeque<Fault>>,
@@ -376,6 +378,7 @@ impl PodRuntime for FakeRuntime {
             if !state.images.values().any(|image| image.id == config.image.image) {
                 return Err(not_found("create_container", &config.image.image));
             }
+            state.environments.insert(config.name.clone(), config.env.clone());
             state.created += 1;
             // As long as containerd's.
             let id = format!("{:064x}", state.created);

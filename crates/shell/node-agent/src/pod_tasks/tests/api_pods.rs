@@ -95,11 +95,11 @@ async fn a_finished_pod_stays_finished() {
     bench.runtime.crash("main", 0);
     bench.until("it has succeeded", is_phase("job", "Succeeded")).await;
     assert_eq!(status(&bench, "job", "/containerStatuses/0/state/terminated/exitCode"), 0);
-    let starts = bench.calls_of("StartContainer").len();
+    let starts = bench.calls_of("start_container").len();
     bench.kill().await;
     bench.begin();
     seconds(30).await;
-    assert_eq!(bench.calls_of("StartContainer").len(), starts);
+    assert_eq!(bench.calls_of("start_container").len(), starts);
     assert_eq!(status(&bench, "job", "/phase"), "Succeeded");
     assert_eq!(status(&bench, "job", "/containerStatuses/0/state/terminated/exitCode"), 0);
     delete(&bench, "job", 30).await;
@@ -215,13 +215,13 @@ async fn a_static_pod_has_a_mirror_with_its_status() {
         annotations["kubernetes.io/config.hash"]
     );
     assert_eq!(mirror["metadata"]["ownerReferences"][0]["kind"], "Node");
-    let starts = bench.calls_of("StartContainer").len();
+    let starts = bench.calls_of("start_container").len();
     cluster(&bench).cluster.remove(&path("a-n"));
     bench.until("the mirror is back", is_phase("a-n", "Running")).await;
     delete(&bench, "a-n", 30).await;
     seconds(60).await;
     assert_eq!(status(&bench, "a-n", "/phase"), "Running");
-    assert_eq!(bench.calls_of("StartContainer").len(), starts, "the static pod goes on");
+    assert_eq!(bench.calls_of("start_container").len(), starts, "the static pod goes on");
     bench.script.emit(&[]);
     bench.until("the mirror is gone", |bench| stored(bench, "a-n").is_none()).await;
 }
@@ -248,7 +248,7 @@ async fn a_runtime_class_names_the_handler_and_a_missing_one_is_reported() {
         reasons.iter().any(|reason| reason == "FailedCreatePodSandBox")
     };
     bench.until("the missing class is reported", reported).await;
-    assert!(bench.calls_of("RunPodSandbox").is_empty());
+    assert!(bench.calls_of("run_sandbox").is_empty());
     let class = ObjectPath {
         resource: Resource::RUNTIME_CLASSES,
         namespace: None,
@@ -257,7 +257,7 @@ async fn a_runtime_class_names_the_handler_and_a_missing_one_is_reported() {
     cluster(&bench).cluster.put(&class, json!({ "handler": "fast-handler" }));
     bench.until("it runs", is_phase("web", "Running")).await;
     let handlers = bench.runtime.sandboxes();
-    assert!(handlers.iter().all(|sandbox| sandbox.handler == "fast-handler"), "{handlers:?}");
+    assert!(handlers.iter().all(|sandbox| sandbox.runtime_handler == "fast-handler"), "{handlers:?}");
 }
 
 #[tokio::test(start_paused = true)]
