@@ -20,7 +20,7 @@ use host_process::{kernel_tunables, limits, shared_mount};
 use local_socket::AgentSocket;
 use machine_claims::HeldClaim;
 use node_agent::{AgentDependencies, AgentExit};
-use node_api::HttpHealthEndpoint;
+use node_api::{HealthCheckCounts, HttpHealthEndpoint};
 use node_config::{KubeletConfiguration, NodeConfig};
 use node_policy::StartupRequirements;
 use ports::{HealthEndpoint, ServiceNotifier};
@@ -188,7 +188,8 @@ async fn agent_dependencies(
     let settings = config.settings();
     let runtime = Arc::new(runtime_client(settings)?);
     let idle_memory = IdleMemory::default();
-    let mut pods = pod_dependencies(config, &runtime, &idle_memory, &environment.proxies).await?;
+    let (proxies, health) = (&environment.proxies, Arc::new(HealthCheckCounts::default()));
+    let mut pods = pod_dependencies(config, &runtime, &idle_memory, proxies, &health).await?;
     let socket = local_socket_path(Path::new(&config.flags().root_dir)).await;
     let local = Arc::new(AgentSocket::new(socket).with_runtime(runtime.clone()));
     pods.local = Some(Arc::new(IdleEndpoint { local, idle_memory }));
@@ -197,7 +198,7 @@ async fn agent_dependencies(
         runtime,
         notifier: notifier.map(|socket| Arc::new(socket) as Arc<dyn ServiceNotifier>),
         watchdog_timeout: None,
-        health_endpoint: health_endpoint(settings),
+        health_endpoint: health_endpoint(settings, health),
         log_check: Some(Arc::new(LogCheck)),
         sync_frequency: settings.sync_frequency.as_std().unwrap_or_default(),
         end_requests: Box::new(end_requests),
@@ -242,10 +243,13 @@ fn endpoint(field: &str, text: &str) -> Result<Endpoint> {
 }
 
 /// None if the port is 0, or if the address is not usable.
-fn health_endpoint(settings: &KubeletConfiguration) -> Option<Arc<dyn HealthEndpoint>> {
+fn health_endpoint(
+    settings: &KubeletConfiguration,
+    counts: Arc<HealthCheckCounts>,
+) -> Option<Arc<dyn HealthEndpoint>> {
     let port = u16::try_from(settings.healthz_port).ok().filter(|port| *port > 0)?;
     match health_address(&settings.healthz_bind_address, port) {
-        Ok(address) => Some(Arc::new(HttpHealthEndpoint::new(address))),
+        Ok(address) => Some(Arc::new(HttpHealthEndpoint::new(address, counts))),
         Err(why) => {
             let host = settings.healthz_bind_address.as_str();
             error!(err = why, healthz_bind_address = host, "Failed to start healthz server");

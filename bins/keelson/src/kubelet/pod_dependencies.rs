@@ -20,12 +20,13 @@ use host_process::process_metrics::ProcessMetrics;
 use host_volumes::{HostVolumes, StepProgram};
 use network_probe::HostNetworkProber;
 use node_agent::{ClusterDependencies, PodDependencies, PodPorts};
+use node_api::{HealthCheckCounts, KubeletPort};
 use node_config::{KubeletConfiguration, NodeConfig};
 use pod_model::GoDuration;
 use pod_sources::{FileSource, UrlSource};
 use ports::pod_host::OomKillLog;
 use ports::pod_sources::ManifestSource;
-use ports::{EventSink, KubeletEndpoint, PodContents};
+use ports::{EventSink, KubeletEndpoint, MetricSource, PodContents};
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -42,6 +43,7 @@ pub(crate) async fn pod_dependencies(
     runtime: &Arc<CriClient>,
     idle_memory: &IdleMemory,
     proxies: &ProxyEnvironment,
+    health_counts: &Arc<HealthCheckCounts>,
 ) -> Result<PodDependencies> {
     let settings = config.settings();
     let root = Path::new(&config.flags().root_dir);
@@ -68,6 +70,10 @@ pub(crate) async fn pod_dependencies(
     let cluster = cluster_dependencies(config, &node.name, &node.machine, proxies)?;
     let reviews = cluster.as_ref().map(|cluster| cluster.api.clone());
     let port = kubelet_port(config, &node.name, reviews, runtime)?;
+    let port = port.map(|port| port.with_health_counts(health_counts.clone()));
+    let mut metric_sources: Vec<Arc<dyn MetricSource>> =
+        vec![runtime.clone(), cgroups, Arc::new(ProcessMetrics::default())];
+    metric_sources.extend(port.as_ref().map(KubeletPort::metrics));
     let port = port.map(|port| Arc::new(port) as Arc<dyn KubeletEndpoint>);
     let ports = PodPorts { contents: contents(cluster.as_ref()), ..ports };
     if cluster.is_none() {
@@ -79,7 +85,7 @@ pub(crate) async fn pod_dependencies(
         sources: sources(settings, idle_memory),
         oom_kills: oom_kills(),
         events: cluster.as_ref().map(|cluster| cluster.events.clone() as Arc<dyn EventSink>),
-        metric_sources: vec![runtime.clone(), cgroups, Arc::new(ProcessMetrics::default())],
+        metric_sources,
         local: None,
         port,
         cluster,

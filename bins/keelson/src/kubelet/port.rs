@@ -6,8 +6,8 @@ use anyhow::{Context, Result};
 use container_logs::HostContainerLogs;
 use cri_client::CriClient;
 use node_api::{
-    AuthorizationMode, CertificateSource, KubeletPort, KubeletPortSettings, ReviewTimes,
-    TlsSettings,
+    AuthorizationMode, CertificateSource, DisabledHandler, KubeletPort, KubeletPortSettings,
+    ReviewTimes, TlsSettings,
 };
 use node_config::{KubeletConfiguration, NodeConfig};
 use pod_model::GoDuration;
@@ -16,11 +16,12 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
-use tracing::warn;
 
 /// Certificate and key in one file, once the cluster has signed them.
 const SIGNED_PAIR: &str = "kubelet-server-current.pem";
 
+/// The directory of the node's logs. upstream: nodeLogDir
+const LOG_DIR: &str = "/var/log";
 /// Below the root directory, as upstream's.
 const CHECKPOINTS: &str = "checkpoints";
 
@@ -40,9 +41,6 @@ pub(super) fn kubelet_port(
 
 fn port_settings(config: &NodeConfig, node_name: &str) -> Result<Option<KubeletPortSettings>> {
     let settings = config.settings();
-    if settings.read_only_port > 0 {
-        warn!(port = settings.read_only_port, "readOnlyPort: the read-only port is not served");
-    }
     if !settings.enable_server {
         return Ok(None);
     }
@@ -62,6 +60,7 @@ fn port_settings(config: &NodeConfig, node_name: &str) -> Result<Option<KubeletP
     }
     Ok(Some(KubeletPortSettings {
         address: SocketAddr::new(address, port),
+        read_only: read_only_port(settings).map(|port| SocketAddr::new(address, port)),
         node_name: node_name.to_owned(),
         tls: TlsSettings {
             source,
@@ -81,10 +80,29 @@ fn port_settings(config: &NodeConfig, node_name: &str) -> Result<Option<KubeletP
             refused: duration(authorization.webhook.cache_unauthorized_ttl),
         },
         debugging_handlers: settings.enable_debugging_handlers,
+        disabled_handlers: disabled_handlers(settings),
+        log_dir: LOG_DIR.into(),
         stream_idle: duration(settings.streaming_connection_idle_timeout),
         checkpoint_dir: Path::new(&config.flags().root_dir).join(CHECKPOINTS),
         configuration,
     }))
+}
+
+/// None unless it is configured, which it is not by default.
+fn read_only_port(settings: &KubeletConfiguration) -> Option<u16> {
+    u16::try_from(settings.read_only_port).ok().filter(|port| *port > 0)
+}
+
+/// upstream: pkg/kubelet/server/server.go (InstallSystemLogHandler, InstallProfilingHandler,
+/// InstallDebugFlagsHandler)
+fn disabled_handlers(settings: &KubeletConfiguration) -> Vec<DisabledHandler> {
+    let off = |enabled: bool, path, text| (!enabled).then_some(DisabledHandler { path, text });
+    let logs = off(settings.enable_system_log_handler, "/logs/", "logs endpoint is disabled.");
+    let profiling =
+        off(settings.enable_profiling_handler, "/debug/pprof/", "profiling endpoint is disabled.");
+    let flags =
+        off(settings.enable_debug_flags_handler, "/debug/flags/v", "flags endpoint is disabled.");
+    [logs, profiling, flags].into_iter().flatten().collect()
 }
 
 fn certificate_source(
@@ -150,6 +168,8 @@ mod tests {
         assert_eq!(port.configuration["kind"], "KubeletConfiguration");
         assert_eq!(port.configuration["tlsCertFile"], "/pki/kubelet.crt");
         assert_eq!(port.tls.client_authorities, None);
+        assert_eq!((port.read_only, port.disabled_handlers), (None, Vec::new()));
+        assert_eq!(port.log_dir, Path::new("/var/log"));
         assert_eq!(port.stream_idle, Duration::from_hours(4));
         assert!(port.checkpoint_dir.ends_with("kubelet/checkpoints"), "{:?}", port.checkpoint_dir);
     }
@@ -169,8 +189,17 @@ mod tests {
             },
             "authorization": {"mode": "AlwaysAllow"},
             "enableDebuggingHandlers": false,
+            "readOnlyPort": 10255,
+            "enableSystemLogHandler": false,
+            "enableProfilingHandler": false,
+            "enableDebugFlagsHandler": false,
+            "streamingConnectionIdleTimeout": "5m",
         }));
         assert_eq!(port.address.to_string(), "[::1]:10251");
+        assert_eq!(port.read_only.map(|port| port.to_string()), Some("[::1]:10255".to_owned()));
+        let paths: Vec<&str> = port.disabled_handlers.iter().map(|off| off.path).collect();
+        assert_eq!(paths, ["/logs/", "/debug/pprof/", "/debug/flags/v"]);
+        assert_eq!(port.stream_idle, Duration::from_mins(5));
         let files = CertificateSource::Files { certificate: "/a.crt".into(), key: "/a.key".into() };
         assert_eq!(port.tls.source, files);
         assert_eq!(port.tls.client_authorities, Some("/ca.crt".into()));

@@ -172,7 +172,8 @@ pub(super) async fn monitor_pods(
     };
     // No API server, so no proxy either.
     let proxies = ProxyEnvironment::default();
-    let mut base = pod_dependencies(&config, &client, &IdleMemory::default(), &proxies).await?;
+    let (idle, health) = (IdleMemory::default(), Arc::default());
+    let mut base = pod_dependencies(&config, &client, &idle, &proxies, &health).await?;
     // Pods from the command line are not recreated by a controller.
     base.settings.room.waits_for_terminating_pods = true;
     let parts = PodDependencies {

@@ -4,6 +4,7 @@
 //! must arrive in time, replies are small. Connections live inside the `serve` future and end with
 //! it; nothing is spawned separately.
 
+use crate::health_counts::HealthCheckCounts;
 use crate::health_reply;
 use hyper::body::Incoming;
 use hyper::header::{CONTENT_TYPE, HeaderValue};
@@ -14,6 +15,7 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use ports::{HealthChecks, HealthEndpoint, HealthEndpointError, PortFuture};
 use std::convert::Infallible;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
@@ -31,11 +33,13 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
 #[derive(Debug, Clone)]
 pub struct HttpHealthEndpoint {
     address: SocketAddr,
+    counts: Arc<HealthCheckCounts>,
 }
 
 impl HttpHealthEndpoint {
-    pub fn new(address: SocketAddr) -> HttpHealthEndpoint {
-        HttpHealthEndpoint { address }
+    /// `counts` gets the results.
+    pub fn new(address: SocketAddr, counts: Arc<HealthCheckCounts>) -> HttpHealthEndpoint {
+        HttpHealthEndpoint { address, counts }
     }
 }
 
@@ -47,7 +51,7 @@ impl HealthEndpoint for HttpHealthEndpoint {
     fn serve(&self, checks: HealthChecks) -> PortFuture<'_, HealthEndpointError> {
         Box::pin(async move {
             match TcpListener::bind(self.address).await {
-                Ok(listener) => serve_connections(listener, checks).await,
+                Ok(listener) => serve_connections(listener, checks, &self.counts).await,
                 Err(error) => HealthEndpointError::Listen {
                     address: self.address.to_string(),
                     cause: error.to_string(),
@@ -58,7 +62,11 @@ impl HealthEndpoint for HttpHealthEndpoint {
 }
 
 /// Accepts for ever.
-async fn serve_connections(listener: TcpListener, checks: HealthChecks) -> HealthEndpointError {
+async fn serve_connections(
+    listener: TcpListener,
+    checks: HealthChecks,
+    counts: &Arc<HealthCheckCounts>,
+) -> HealthEndpointError {
     let mut connections = JoinSet::new();
     loop {
         while connections.len() >= MAX_CONNECTIONS {
@@ -68,7 +76,7 @@ async fn serve_connections(listener: TcpListener, checks: HealthChecks) -> Healt
         tokio::select! {
             accepted = listener.accept() => match accepted {
                 Ok((stream, _)) => {
-                    connections.spawn(serve_connection(stream, checks.clone()));
+                    connections.spawn(serve_connection(stream, checks.clone(), counts.clone()));
                 }
                 Err(_) => tokio::time::sleep(ACCEPT_PAUSE).await,
             },
@@ -77,10 +85,10 @@ async fn serve_connections(listener: TcpListener, checks: HealthChecks) -> Healt
     }
 }
 
-async fn serve_connection(stream: TcpStream, checks: HealthChecks) {
+async fn serve_connection(stream: TcpStream, checks: HealthChecks, counts: Arc<HealthCheckCounts>) {
     let service = service_fn(move |request: Request<Incoming>| {
-        let checks = checks.clone();
-        async move { Ok::<_, Infallible>(reply(&request, &checks)) }
+        let (checks, counts) = (checks.clone(), counts.clone());
+        async move { Ok::<_, Infallible>(reply(&request, &checks, &counts)) }
     });
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
@@ -91,9 +99,13 @@ async fn serve_connection(stream: TcpStream, checks: HealthChecks) {
     let _ = tokio::time::timeout(CONNECTION_TIMEOUT, connection).await;
 }
 
-fn reply(request: &Request<Incoming>, checks: &HealthChecks) -> Response<String> {
-    let uri = request.uri();
-    let answer = health_reply::answer(uri.path(), uri.query().unwrap_or_default(), checks);
+fn reply(
+    request: &Request<Incoming>,
+    checks: &HealthChecks,
+    counts: &HealthCheckCounts,
+) -> Response<String> {
+    let (path, query) = (request.uri().path(), request.uri().query().unwrap_or_default());
+    let answer = health_reply::answer(path, query, checks, counts);
     let mut response = Response::new(answer.body);
     *response.status_mut() =
         StatusCode::from_u16(answer.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);

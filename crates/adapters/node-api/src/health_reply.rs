@@ -4,6 +4,7 @@
 //! `/healthz/NAME` for one, nothing else; `?verbose` lists the checks, `?exclude=NAME` leaves one
 //! out; reasons are withheld in the list and given for a single check. Any method is answered.
 
+use crate::health_counts::HealthCheckCounts;
 use percent_encoding::percent_decode_str;
 use ports::HealthCheck;
 use std::borrow::Cow;
@@ -17,9 +18,14 @@ pub(crate) struct HealthReply {
     pub(crate) body: String,
 }
 
-/// Answers a request for `path` with the query string `query`.
-pub(crate) fn answer(path: &str, query: &str, checks: &[Arc<dyn HealthCheck>]) -> HealthReply {
-    answer_named("healthz", path, query, checks)
+/// Answers a request for `path` with the query string `query`; `counts` gets the results.
+pub(crate) fn answer(
+    path: &str,
+    query: &str,
+    checks: &[Arc<dyn HealthCheck>],
+    counts: &HealthCheckCounts,
+) -> HealthReply {
+    answer_named("healthz", path, query, checks, Some(counts))
 }
 
 /// The same under another name than `healthz`.
@@ -28,10 +34,11 @@ pub(crate) fn answer_named(
     path: &str,
     query: &str,
     checks: &[Arc<dyn HealthCheck>],
+    counts: Option<&HealthCheckCounts>,
 ) -> HealthReply {
     let below = path.strip_prefix('/').and_then(|path| path.strip_prefix(page));
     if below == Some("") {
-        return all_checks(page, query, checks);
+        return all_checks(page, query, checks, counts);
     }
     let one = below
         .and_then(|below| below.strip_prefix('/'))
@@ -45,7 +52,12 @@ pub(crate) fn answer_named(
     }
 }
 
-fn all_checks(page: &str, query: &str, checks: &[Arc<dyn HealthCheck>]) -> HealthReply {
+fn all_checks(
+    page: &str,
+    query: &str,
+    checks: &[Arc<dyn HealthCheck>],
+    counts: Option<&HealthCheckCounts>,
+) -> HealthReply {
     let parameters = parameters(query);
     let excluded: BTreeSet<&str> = parameters
         .iter()
@@ -60,7 +72,13 @@ fn all_checks(page: &str, query: &str, checks: &[Arc<dyn HealthCheck>]) -> Healt
         if excluded.contains(name) {
             unmatched.remove(name);
             list.push_str(&format!("[+]{name} excluded: ok\n"));
-        } else if check.check().is_ok() {
+            continue;
+        }
+        let is_healthy = check.check().is_ok();
+        if let Some(counts) = counts {
+            counts.observe(name, is_healthy);
+        }
+        if is_healthy {
             list.push_str(&format!("[+]{name} ok\n"));
         } else {
             failed = true;

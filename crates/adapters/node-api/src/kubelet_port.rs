@@ -1,4 +1,4 @@
-//! The kubelet's authenticated port (10250).
+//! The kubelet's authenticated port (10250), and its read-only port (10255) where it is configured.
 //!
 //! Rule: nothing is answered, a missing path included, before the caller is authenticated and
 //! authorized. Health checks, pages, logs, streams, commands and the reviews of new callers each
@@ -16,10 +16,13 @@ mod log_text;
 mod logs;
 mod pods;
 mod query;
+mod read_only;
 mod relay;
 mod reply;
+mod request_metrics;
 mod route;
 mod streams;
+mod system_logs;
 mod upgrade;
 
 use std::future::Future;
@@ -33,7 +36,8 @@ use http_server::{HandlerResponse, HttpRequestHandler, Request, ServerLimits, Wo
 use hyper::http::request::Parts;
 use ports::kubelet_endpoint::container_log_reader::ContainerLogReader;
 use ports::{
-    ClusterApi, KubeletApi, KubeletEndpoint, KubeletEndpointError, LocalRuntime, PortFuture,
+    ClusterApi, KubeletApi, KubeletEndpoint, KubeletEndpointError, LocalRuntime, MetricSource,
+    PortFuture,
 };
 use tokio::net::TcpListener;
 use tokio::task::spawn_blocking;
@@ -46,9 +50,14 @@ use self::commands::PortCommands;
 use self::credentials::PortCredentials;
 use self::listener::{Peer, TlsListener};
 use self::logs::PortLogs;
+use self::read_only::ReadOnlyHandler;
+pub use self::reply::DisabledHandler;
 use self::reply::{KubeletReply, RequestKind, StaticPages, kind};
+use self::request_metrics::PortRequestMetrics;
 use self::route::{PortRoute, route};
 use self::streams::{PortStreams, StreamRoute};
+use self::system_logs::{SystemLogs, moved};
+use crate::health_counts::HealthCheckCounts;
 use crate::review::{ReviewTimes, Reviews};
 use crate::serving_certificate::{TlsSettings, known_suites};
 
@@ -69,6 +78,8 @@ const RELOAD_PERIOD: Duration = Duration::from_secs(10);
 #[derive(Debug, Clone)]
 pub struct KubeletPortSettings {
     pub address: SocketAddr,
+    /// Of the read-only port, which is served without TLS and authorization.
+    pub read_only: Option<SocketAddr>,
     pub node_name: String,
     pub tls: TlsSettings,
     /// `authentication.webhook.enabled`
@@ -80,6 +91,10 @@ pub struct KubeletPortSettings {
     pub times: ReviewTimes,
     /// `enableDebuggingHandlers`
     pub debugging_handlers: bool,
+    /// Those of the debugging handlers that have a switch of their own.
+    pub disabled_handlers: Vec<DisabledHandler>,
+    /// The directory of the node's logs.
+    pub log_dir: PathBuf,
     /// `streamingConnectionIdleTimeout`; zero for none.
     pub stream_idle: Duration,
     /// The directory of checkpoints.
@@ -94,11 +109,14 @@ pub struct KubeletPort {
     api: Option<Arc<dyn ClusterApi>>,
     runtime: Option<Arc<dyn LocalRuntime>>,
     logs: Option<Arc<dyn ContainerLogReader>>,
+    health: Arc<HealthCheckCounts>,
+    metrics: Arc<PortRequestMetrics>,
 }
 
 /// The port, bound.
 pub struct ListeningKubeletPort {
     listener: TcpListener,
+    read_only: Option<TcpListener>,
     credentials: Arc<PortCredentials>,
     handlers: PortHandlers,
 }
@@ -106,7 +124,8 @@ pub struct ListeningKubeletPort {
 impl KubeletPort {
     /// `api` reviews callers; `None` on a standalone node.
     pub fn new(settings: KubeletPortSettings, api: Option<Arc<dyn ClusterApi>>) -> Self {
-        Self { settings, api, runtime: None, logs: None }
+        let (health, metrics) = (Arc::default(), Arc::default());
+        Self { settings, api, runtime: None, logs: None, health, metrics }
     }
 
     /// With exec, attach, port-forward, run and checkpoint.
@@ -121,6 +140,17 @@ impl KubeletPort {
         Self { logs: Some(logs), ..self }
     }
 
+    /// Counts the results of health checks there.
+    #[must_use]
+    pub fn with_health_counts(self, health: Arc<HealthCheckCounts>) -> Self {
+        Self { health, ..self }
+    }
+
+    /// The metrics of its requests.
+    pub fn metrics(&self) -> Arc<dyn MetricSource> {
+        self.metrics.clone()
+    }
+
     /// Loads the certificate and binds the address.
     ///
     /// # Errors
@@ -132,13 +162,13 @@ impl KubeletPort {
         let loaded = loaded.unwrap_or_else(|error| Err(error.to_string()));
         let credentials =
             Arc::new(loaded.map_err(|cause| KubeletEndpointError::Credentials { cause })?);
-        let listen = |error: std::io::Error| KubeletEndpointError::Listen {
-            address: self.address(),
-            cause: error.to_string(),
+        let listener = bind(settings.address).await?;
+        let read_only = match settings.read_only {
+            Some(address) => Some(bind(address).await?),
+            None => None,
         };
-        let listener = TcpListener::bind(settings.address).await.map_err(listen)?;
         let handlers = self.handlers(credentials.clone());
-        Ok(ListeningKubeletPort { listener, credentials, handlers })
+        Ok(ListeningKubeletPort { listener, read_only, credentials, handlers })
     }
 
     fn handlers(&self, credentials: Arc<PortCredentials>) -> PortHandlers {
@@ -156,7 +186,11 @@ impl KubeletPort {
             pages: StaticPages {
                 configz: Bytes::from(configz),
                 debugging_handlers: settings.debugging_handlers,
+                disabled: settings.disabled_handlers.clone(),
+                health: self.health.clone(),
             },
+            metrics: self.metrics.clone(),
+            system_logs: SystemLogs::new(settings.log_dir.clone()),
             logs: PortLogs::new(self.logs.clone()),
             streams: PortStreams::new(self.runtime.clone(), settings.stream_idle),
             commands: PortCommands::new(self.runtime.clone(), settings.checkpoint_dir.clone()),
@@ -164,6 +198,13 @@ impl KubeletPort {
             queries: WorkPermits::new(QUERY_PERMITS),
         }
     }
+}
+
+async fn bind(address: SocketAddr) -> Result<TcpListener, KubeletEndpointError> {
+    TcpListener::bind(address).await.map_err(|error| KubeletEndpointError::Listen {
+        address: address.to_string(),
+        cause: error.to_string(),
+    })
 }
 
 /// Unknown suites are skipped, so that a hardening guide's list can be used.
@@ -203,9 +244,14 @@ impl ListeningKubeletPort {
         self.listener.local_addr().ok()
     }
 
+    /// The same of the read-only port.
+    pub fn read_only_address(&self) -> Option<SocketAddr> {
+        self.read_only.as_ref()?.local_addr().ok()
+    }
+
     /// Serves until `end`, and then finishes the requests in flight.
     pub async fn serve(self, api: KubeletApi, end: impl Future<Output = ()>) {
-        let Self { listener, credentials, handlers } = self;
+        let Self { listener, read_only, credentials, handlers } = self;
         if let Ok(address) = listener.local_addr() {
             info!(address = %address.ip(), port = address.port(), "Starting to listen");
         }
@@ -215,6 +261,10 @@ impl ListeningKubeletPort {
             response_timeout: WORK_TIME,
             ..ServerLimits::default()
         };
+        let read_only = read_only::serve_read_only(
+            read_only,
+            ReadOnlyHandler::new(&handlers.pages, &handlers.metrics, api.clone()),
+        );
         let requests = KubeletPortHandler { handlers, api };
         let listener = TlsListener { listener, credentials: credentials.clone() };
         let reloads = async {
@@ -230,6 +280,7 @@ impl ListeningKubeletPort {
         tokio::select! {
             () = serve(listener, Arc::new(requests), limits, end) => {}
             () = reloads => {}
+            () = read_only => {}
         }
     }
 }
@@ -241,6 +292,8 @@ struct PortHandlers {
     logs: PortLogs,
     streams: PortStreams,
     commands: PortCommands,
+    system_logs: SystemLogs,
+    metrics: Arc<PortRequestMetrics>,
     health: WorkPermits,
     queries: WorkPermits,
 }
@@ -255,13 +308,14 @@ impl HttpRequestHandler<Peer> for KubeletPortHandler {
         let (head, _) = request.into_parts();
         let path = attributes::decoded(head.uri.path());
         let method = head.method.as_str();
+        let in_flight = self.handlers.metrics.begin(method, &path, "readwrite");
         let access = &self.handlers.access;
         let checked = access.check(&peer.certificates, &head.headers, method, &path).await;
         let answered = match checked {
             Ok(()) => self.authorized(&head, &path).await,
             Err(reply) => Err(reply),
         };
-        answered.unwrap_or_else(page)
+        answered.unwrap_or_else(page).holding(in_flight)
     }
 }
 
@@ -269,8 +323,11 @@ impl KubeletPortHandler {
     /// The answer to a caller who may do this; `path` is decoded.
     async fn authorized(&self, head: &Parts, path: &str) -> Result<HandlerResponse, KubeletReply> {
         let (method, query) = (head.method.as_str(), head.uri.query().unwrap_or_default());
-        let PortHandlers { pages, logs, streams, commands, .. } = &self.handlers;
+        let PortHandlers { pages, logs, streams, commands, system_logs, .. } = &self.handlers;
         let local = &self.api.local;
+        if let Some(disabled) = pages.disabled(path) {
+            return Err(disabled);
+        }
         let route = pages.debugging_handlers.then(|| route(method, path)).flatten();
         let stream = |route| streams.answer(&**local, route, head);
         match route.transpose()? {
@@ -282,7 +339,10 @@ impl KubeletPortHandler {
             Some(PortRoute::Checkpoint(path)) => {
                 commands.checkpoint(&**local, path, query).await.map(page)
             }
-            Some(PortRoute::SystemLogs(_)) | None => self.page(method, path, query),
+            // Upstream's router adds the slash.
+            Some(PortRoute::SystemLogs("")) if path == "/logs" => Ok(moved("/logs/")),
+            Some(PortRoute::SystemLogs(path)) => system_logs.answer(path).await,
+            None => self.page(method, path, query),
         }
     }
 

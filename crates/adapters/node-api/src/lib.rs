@@ -2,10 +2,11 @@
 //!
 //! Rule: an endpoint turns requests into calls of ports and results back into bytes; it decides
 //! nothing about pods. Every listener bounds its connections and the time a peer may take. The
-//! health endpoint; the kubelet's authenticated port, as yet without streams and statistics; and a
-//! secure port and a local socket for pages that other crates supply (the node controller's).
+//! health endpoint; the kubelet's ports, as yet without statistics; and a secure port and a local
+//! socket for pages that other crates supply (the node controller's).
 
 mod caller;
+mod health_counts;
 mod health_endpoint;
 mod health_reply;
 mod kubelet_port;
@@ -17,8 +18,11 @@ mod serving_certificate;
 mod ttl_cache;
 
 pub use caller::Caller;
+pub use health_counts::HealthCheckCounts;
 pub use health_endpoint::HttpHealthEndpoint;
-pub use kubelet_port::{AuthorizationMode, KubeletPort, KubeletPortSettings, ListeningKubeletPort};
+pub use kubelet_port::{
+    AuthorizationMode, DisabledHandler, KubeletPort, KubeletPortSettings, ListeningKubeletPort,
+};
 pub use local_socket::{PageRequestError, PageSocket, PageSocketError, request_page};
 pub use page::{Page, PageRequest, Pages};
 pub use review::{ReviewTimes, Reviews};

@@ -40,7 +40,7 @@ impl Page {
         if !below.is_empty() && !below.starts_with('/') {
             return None;
         }
-        let answer = health_reply::answer_named(name, &request.path, &request.query, checks);
+        let answer = health_reply::answer_named(name, &request.path, &request.query, checks, None);
         Some(Self::text(answer.status, answer.body))
     }
 

@@ -1,8 +1,9 @@
 //! A handler's result: a response, or a connection that becomes a stream.
 //!
-//! Rule: what a result holds (its slot) is held until its last byte is handed to the connection, or
+//! Rule: what a result holds (such as its slot) is held until its last byte is handed to the connection, or
 //! until the stream has ended.
 
+use std::any::Any;
 use std::future::Future;
 use std::pin::Pin;
 use std::time::Duration;
@@ -25,17 +26,25 @@ pub struct HandlerResponse {
     pub(crate) response: Response<Body>,
     pub(crate) upgrade: Option<UpgradeTask>,
     pub(crate) within: Option<Duration>,
-    pub(crate) permit: Option<WorkPermit>,
+    pub(crate) held: Held,
+}
+
+/// Dropped once the last byte is handed to the connection, or the stream has ended.
+#[derive(Debug, Default)]
+pub(crate) struct Held {
+    _permit: Option<WorkPermit>,
+    _other: Option<Box<dyn Any + Send + Sync>>,
 }
 
 impl HandlerResponse {
     pub fn new(response: Response<Body>) -> Self {
-        Self { response, upgrade: None, within: None, permit: None }
+        Self { response, upgrade: None, within: None, held: Held::default() }
     }
 
     /// The response is sent; then the task owns the connection, for at most `within`.
     pub fn upgrade(response: Response<Body>, within: Duration, task: UpgradeTask) -> Self {
-        Self { response, upgrade: Some(task), within: Some(within), permit: None }
+        let (upgrade, within) = (Some(task), Some(within));
+        Self { response, upgrade, within, held: Held::default() }
     }
 
     /// How long it may take from now on; by default the rest of `ServerLimits::response_timeout`.
@@ -47,7 +56,13 @@ impl HandlerResponse {
     /// The slot that it holds.
     #[must_use]
     pub fn with_permit(self, permit: WorkPermit) -> Self {
-        Self { permit: Some(permit), ..self }
+        Self { held: Held { _permit: Some(permit), ..self.held }, ..self }
+    }
+
+    /// Anything else that it holds, such as a count of requests in flight.
+    #[must_use]
+    pub fn holding(self, other: impl Send + Sync + 'static) -> Self {
+        Self { held: Held { _other: Some(Box::new(other)), ..self.held }, ..self }
     }
 }
 

@@ -16,7 +16,7 @@ use tokio::sync::mpsc;
 use tokio::time::timeout;
 
 use crate::activity::ConnectionActivity;
-use crate::permits::WorkPermit;
+use crate::answer::Held;
 
 const BODY_CHUNK_BYTES: usize = 32 * 1024;
 /// Parts queued between a sender and the connection.
@@ -44,7 +44,7 @@ pub struct BodyAborted;
 #[derive(Debug)]
 pub(crate) struct ResponseGuard {
     pub(crate) activity: Arc<ConnectionActivity>,
-    pub(crate) _permit: Option<WorkPermit>,
+    pub(crate) _held: Held,
 }
 
 impl Drop for ResponseGuard {

@@ -199,7 +199,7 @@ impl<H> ConnectionContext<H> {
         if let Some(max_duration) = answer.within {
             self.activity.extend_deadline(max_duration);
         }
-        let guard = ResponseGuard { activity: self.activity.clone(), _permit: answer.permit };
+        let guard = ResponseGuard { activity: self.activity.clone(), _held: answer.held };
         let mut response = answer.response;
         match answer.upgrade {
             None => response.body_mut().guard = Some(guard),

@@ -58,8 +58,9 @@ async fn the_health_endpoint_serves_real_sockets_within_its_limits() {
         assert!(reply.ends_with("ok"), "{reply}");
     };
     let talk = tokio::time::timeout(Duration::from_secs(30), talk);
+    let counts = Arc::default();
     tokio::select! {
-        error = serve_connections(listener, checks()) => panic!("{error}"),
+        error = serve_connections(listener, checks(), &counts) => panic!("{error}"),
         finished = talk => finished.unwrap(),
     }
 }
@@ -68,6 +69,6 @@ async fn the_health_endpoint_serves_real_sockets_within_its_limits() {
 async fn a_port_in_use_is_an_error_with_the_address() {
     let taken = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = taken.local_addr().unwrap();
-    let error = HttpHealthEndpoint::new(address).serve(checks()).await;
+    let error = HttpHealthEndpoint::new(address, Arc::default()).serve(checks()).await;
     assert!(error.to_string().starts_with(&format!("cannot listen on {address}: ")), "{error}");
 }

@@ -16,13 +16,13 @@ impl HealthCheck for Fixed {
 fn reply(path: &str, query: &str) -> (u16, String) {
     let checks: Vec<Arc<dyn HealthCheck>> =
         vec![Arc::new(Fixed("ping", Ok(()))), Arc::new(Fixed("syncloop", Err("stuck for 9m")))];
-    let reply = answer(path, query, &checks);
+    let reply = answer(path, query, &checks, &HealthCheckCounts::default());
     (reply.status, reply.body)
 }
 
 fn healthy(path: &str, query: &str) -> (u16, String) {
     let checks: Vec<Arc<dyn HealthCheck>> = vec![Arc::new(Fixed("ping", Ok(())))];
-    let reply = answer(path, query, &checks);
+    let reply = answer(path, query, &checks, &HealthCheckCounts::default());
     (reply.status, reply.body)
 }
 

@@ -3,6 +3,8 @@
 //! Rule: status codes, headers and texts are those of upstream's handlers and routers. The caller
 //! has authorized the request.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use http_server::Body;
 use hyper::header::{ALLOW, CONTENT_TYPE, HeaderName, HeaderValue, LOCATION};
@@ -12,6 +14,7 @@ use ports::local_api::LocalPod;
 use serde::Serialize;
 use serde_json::{Value, json};
 
+use crate::health_counts::HealthCheckCounts;
 use crate::health_reply;
 
 pub(super) const TEXT: &str = "text/plain; charset=utf-8";
@@ -86,13 +89,35 @@ impl KubeletReply {
     }
 }
 
-/// Content that does not change while the agent runs.
+/// A handler that the configuration switches off.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DisabledHandler {
+    /// The beginning of its paths.
+    pub path: &'static str,
+    /// The text of the response.
+    pub text: &'static str,
+}
+
+/// Content that does not change while the agent runs, and the results of health checks.
+#[derive(Clone)]
 pub(super) struct StaticPages {
     pub(super) configz: Bytes,
     pub(super) debugging_handlers: bool,
+    pub(super) disabled: Vec<DisabledHandler>,
+    pub(super) health: Arc<HealthCheckCounts>,
 }
 
 impl StaticPages {
+    /// The answer of a handler that is switched off.
+    pub(super) fn disabled(&self, path: &str) -> Option<KubeletReply> {
+        if !self.debugging_handlers {
+            let text = "Debug endpoints are disabled.\n";
+            return is_debugging_path(path).then(|| KubeletReply::text(405, text));
+        }
+        let disabled = self.disabled.iter().find(|handler| path.starts_with(handler.path))?;
+        Some(KubeletReply::text(405, format!("{}\n", disabled.text)))
+    }
+
     /// Answers an authorized request; `path` is decoded.
     pub(super) fn reply(
         &self,
@@ -104,18 +129,19 @@ impl StaticPages {
         match path {
             "/pods" | "/pods/" => get_only(method, || pod_list(pods(api))),
             "/metrics" => KubeletReply::new(200, METRICS, api.local.metrics()),
+            "/metrics/slis" if method == "DELETE" => {
+                self.health.reset();
+                KubeletReply::text(200, "metrics reset\n")
+            }
+            "/metrics/slis" => KubeletReply::new(200, METRICS, self.health.text()),
             "/metrics/probes" => KubeletReply::new(200, METRICS, api.local.probe_metrics()),
             _ if path.starts_with("/pods/") => KubeletReply::no_route(),
             _ if kind(path) == RequestKind::Health => {
-                let reply = health_reply::answer(path, query, &api.checks);
+                let reply = health_reply::answer(path, query, &api.checks, &self.health);
                 KubeletReply::text(reply.status, reply.body)
             }
             _ if !self.debugging_handlers => {
-                if is_debugging_path(path) {
-                    KubeletReply::text(405, "Debug endpoints are disabled.\n")
-                } else {
-                    KubeletReply::not_found()
-                }
+                self.disabled(path).unwrap_or_else(KubeletReply::not_found)
             }
             "/configz" => KubeletReply::new(200, JSON, self.configz.clone()),
             "/runningpods/" => get_only(method, || pod_list(running_pods(api))),

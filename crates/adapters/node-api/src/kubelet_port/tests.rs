@@ -27,6 +27,7 @@ use tokio::time::timeout;
 mod access;
 mod commands;
 mod logs;
+mod other_pages;
 mod pod_api;
 mod streams;
 
@@ -233,11 +234,13 @@ struct KubeletPortFixture {
     authority: PortTestAuthority,
     reviewer: Arc<Reviewer>,
     address: SocketAddr,
+    read_only: Option<SocketAddr>,
 }
 
 fn settings(dir: &Path) -> KubeletPortSettings {
     KubeletPortSettings {
         address: "127.0.0.1:0".parse().expect("address"),
+        read_only: None,
         node_name: "node-1".to_owned(),
         tls: TlsSettings {
             source: CertificateSource::SelfSigned { dir: None, names: vec!["node-1".to_owned()] },
@@ -254,6 +257,8 @@ fn settings(dir: &Path) -> KubeletPortSettings {
             refused: Duration::from_secs(30),
         },
         debugging_handlers: true,
+        disabled_handlers: Vec::new(),
+        log_dir: dir.join("log"),
         stream_idle: Duration::from_secs(600),
         checkpoint_dir: dir.join("checkpoints"),
         configuration: json!({"kind": "KubeletConfiguration"}),
@@ -285,10 +290,11 @@ impl KubeletPortFixture {
         let (port, local) = complete(KubeletPort::new(settings, api));
         let port = port.listen().await.expect("listens");
         let address = port.address().expect("address");
+        let read_only = port.read_only_address();
         let checks: Vec<Arc<dyn HealthCheck>> = vec![Arc::new(AlwaysHealthy)];
         let api = KubeletApi { checks: checks.into(), local };
         tokio::spawn(port.serve(api, std::future::pending()));
-        Self { dir, authority, reviewer, address }
+        Self { dir, authority, reviewer, address, read_only }
     }
 
     async fn get(

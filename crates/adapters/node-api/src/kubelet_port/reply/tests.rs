@@ -95,7 +95,12 @@ fn api(local: impl LocalApi + 'static) -> KubeletApi {
 }
 
 fn pages(debugging_handlers: bool) -> StaticPages {
-    StaticPages { configz: Bytes::from_static(b"{\"kubeletconfig\":{}}"), debugging_handlers }
+    StaticPages {
+        configz: Bytes::from_static(b"{\"kubeletconfig\":{}}"),
+        debugging_handlers,
+        disabled: Vec::new(),
+        health: Arc::default(),
+    }
 }
 
 fn ask(debugging_handlers: bool, method: &str, path: &str, query: &str) -> (u16, String) {
@@ -199,4 +204,35 @@ fn responses_have_the_required_headers() {
     assert_eq!(reply("GET", "/runningpods").headers()[LOCATION], "/runningpods/");
     assert_eq!(reply("GET", "/configz").headers()[CONTENT_TYPE], JSON);
     assert_eq!(reply("GET", "/healthz").headers()[CONTENT_TYPE], TEXT);
+}
+
+#[test]
+fn the_results_of_health_checks_are_metrics_until_they_are_reset() {
+    let (pages, api) = (pages(true), api(EmptyLocalApi));
+    let ask = |method: &str, path: &str| {
+        let reply = pages.reply(&api, method, path, "");
+        String::from_utf8(reply.body.to_vec()).expect("text")
+    };
+    assert_eq!(ask("GET", "/metrics/slis"), "");
+    ask("GET", "/healthz");
+    // Not counted in upstream either.
+    ask("GET", "/healthz/ping");
+    let text = ask("GET", "/metrics/slis");
+    let healthy = "kubernetes_healthcheck{name=\"ping\",type=\"healthz\"} 1\n";
+    let failed =
+        "kubernetes_healthchecks_total{name=\"syncloop\",status=\"error\",type=\"healthz\"} 1\n";
+    assert!(text.contains(healthy) && text.contains(failed), "{text}");
+    assert!(!text.contains("} 2"), "{text}");
+    assert_eq!(ask("DELETE", "/metrics/slis"), "metrics reset\n");
+    assert_eq!(ask("GET", "/metrics/slis"), "");
+}
+
+#[test]
+fn a_handler_that_is_switched_off_says_so() {
+    let disabled = DisabledHandler { path: "/logs/", text: "logs endpoint is disabled." };
+    let pages = StaticPages { disabled: vec![disabled], ..pages(true) };
+    let text = |path: &str| pages.disabled(path).map(|reply| (reply.status, reply.body));
+    let off = (405, Bytes::from_static(b"logs endpoint is disabled.\n"));
+    assert_eq!((text("/logs/"), text("/logs/a/b")), (Some(off.clone()), Some(off)));
+    assert_eq!((text("/exec/a/b/c"), text("/configz")), (None, None));
 }
