@@ -10,7 +10,9 @@ use container_setup::cgroups::{PIDS, all_pods_limits, reserved_limits};
 use container_setup::inputs::{
     MachineProperties, NodeDns, NodeLimits, NodeSecurity, NodeSetupInputs, SetupGates, SwapBehavior,
 };
-use node_agent::{CgroupSettings, LogRotation, PodSettings, PullLimits, ReservedCgroup};
+use node_agent::{
+    CgroupSettings, ContentChangeStrategy, LogRotation, PodSettings, PullLimits, ReservedCgroup,
+};
 use node_config::feature_gates::Gate;
 use node_config::{KubeletConfiguration, NodeConfig};
 use node_policy::admission::{
@@ -87,6 +89,7 @@ pub(super) fn pod_settings(config: &NodeConfig, node: &NodeIdentity) -> Result<P
             per_second: u32::try_from(settings.registry_pull_qps).unwrap_or(0),
             burst: u32::try_from(settings.registry_burst).unwrap_or(0),
         },
+        content_changes: content_changes(config.settings()),
         credential_providers: credential_providers::providers(config),
         image_verification: image_verification(config)?,
         dead: dead(config),
@@ -109,6 +112,15 @@ fn abilities(config: &NodeConfig, node: &NodeIdentity) -> Result<NodeSupport> {
         pod_level_resources: enabled(config, Gate::PodLevelResources),
         declared: declared(config),
     })
+}
+
+/// How changes of ConfigMaps and Secrets are noticed; validation knows no other word.
+fn content_changes(settings: &KubeletConfiguration) -> ContentChangeStrategy {
+    match settings.config_map_and_secret_change_detection_strategy.as_str() {
+        "Cache" => ContentChangeStrategy::Cache,
+        "Get" => ContentChangeStrategy::Get,
+        _ => ContentChangeStrategy::Watch,
+    }
 }
 
 /// None if the feature gate is off: then nothing is checked or recorded.

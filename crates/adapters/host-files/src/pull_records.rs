@@ -41,13 +41,12 @@ fn dir(kind: PullRecordKind) -> &'static str {
     }
 }
 
+fn hex_digest(text: &[u8]) -> String {
+    Sha256::digest(text).iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
 fn file_name(subject: &str) -> String {
-    let digest = Sha256::digest(subject.as_bytes());
-    let mut name = PREFIX.to_owned();
-    for byte in digest.iter() {
-        name.push_str(&format!("{byte:02x}"));
-    }
-    name
+    format!("{PREFIX}{}", hex_digest(subject.as_bytes()))
 }
 
 impl PullRecords for HostPullRecords {
@@ -67,6 +66,10 @@ impl PullRecords for HostPullRecords {
                 .retain(|(name, _)| name.starts_with(PREFIX) && !name.ends_with(TEMPORARY_SUFFIX));
             Ok(loaded)
         })
+    }
+
+    fn digest(&self, text: &[u8]) -> String {
+        hex_digest(text)
     }
 
     fn save<'a>(

@@ -17,6 +17,7 @@ pub mod contents;
 pub mod cpu;
 pub mod devices;
 pub mod dns;
+pub mod downward_files;
 pub mod env_file;
 pub mod environment;
 pub mod expansion;

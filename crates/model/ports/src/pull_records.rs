@@ -30,5 +30,7 @@ pub trait PullRecords: Send + Sync {
         subject: &'a str,
         content: Vec<u8>,
     ) -> HostFuture<'a, ()>;
+    /// The SHA-256 of a text, in hex: a record holds credentials by it only.
+    fn digest(&self, text: &[u8]) -> String;
     fn remove<'a>(&'a self, kind: PullRecordKind, subject: &'a str) -> HostFuture<'a, ()>;
 }

@@ -9,6 +9,7 @@
 
 mod ensure_image;
 mod logins;
+mod pod_logins;
 mod providers;
 mod pulled;
 mod queue;
@@ -17,6 +18,8 @@ mod token_bucket;
 
 pub(crate) use ensure_image::{ImageRequest, ImageUpdate, ensure_image};
 pub(crate) use logins::NodeLogins;
+use pod_logins::PodLogin;
+pub(crate) use pod_logins::PodLogins;
 pub(crate) use pulled::PulledImageStore;
 pub(crate) use queue::run_pulls;
 pub(crate) use sandboxes::PullSandboxes;
@@ -68,13 +71,6 @@ struct PullJob {
     answer: oneshot::Sender<Result<Pulled, String>>,
 }
 
-/// A login that a pod brings itself.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct PodLogin {
-    pub(crate) login: RegistryLogin,
-    pub(crate) owner: CredentialOwner,
-}
-
 /// A pull that succeeded.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Pulled {
@@ -90,6 +86,7 @@ pub(crate) struct ImagePuller {
     runtime: Arc<dyn PodRuntime>,
     clock: AgentClock,
     logins: NodeLogins,
+    pod_logins: PodLogins,
     sandboxes: PullSandboxes,
     pulled: PulledImageStore,
     metrics: Metrics,
@@ -106,6 +103,7 @@ pub(crate) struct ImagePullerParts {
     pub(crate) runtime: Arc<dyn PodRuntime>,
     pub(crate) clock: AgentClock,
     pub(crate) logins: NodeLogins,
+    pub(crate) pod_logins: PodLogins,
     pub(crate) sandboxes: PullSandboxes,
     pub(crate) pulled_images: PulledImageStore,
     pub(crate) metrics: Metrics,
@@ -118,6 +116,7 @@ impl ImagePuller {
             runtime: parts.runtime,
             clock: parts.clock,
             logins: parts.logins,
+            pod_logins: parts.pod_logins,
             sandboxes: parts.sandboxes,
             pulled: parts.pulled_images,
             metrics: parts.metrics,
@@ -132,11 +131,12 @@ impl ImagePuller {
         &self,
         image: &ImageSpec,
         request: &ImageRequest,
+        own: &[PodLogin],
     ) -> Result<Pulled, String> {
         let node =
             self.logins.for_image(&image.image, &request.pod.spec.service_account_name).await;
         let mut logins: Vec<(Option<RegistryLogin>, CredentialOwner)> = Vec::new();
-        for own in &request.pod_logins {
+        for own in own {
             logins.push((Some(own.login.clone()), own.owner.clone()));
         }
         logins.extend(node.logins.into_iter().map(|login| (Some(login), CredentialOwner::Node)));

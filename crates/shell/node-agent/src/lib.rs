@@ -19,6 +19,7 @@ mod cgroup_tree;
 mod clock;
 mod cluster_node;
 mod cluster_pods;
+mod contents;
 pub mod crash_points;
 mod garbage;
 mod health;
@@ -50,6 +51,7 @@ mod worker_events;
 
 pub use agent::{AgentDependencies, AgentExit, run};
 pub use cluster_node::{ClusterDependencies, ClusterEventQueue, ClusterSettings};
+pub use contents::ContentChangeStrategy;
 pub use images::PullLimits;
 pub use log_rotation::LogRotation;
 pub use pod_tasks::PodDependencies;

@@ -9,8 +9,9 @@ use crate::cluster_node::{self, ClusterDependencies, ClusterNodeInputs};
 use crate::cluster_pods::{
     self, ApiPodStore, ClusterObjectCaches, ClusterPodInputs, StatusReports,
 };
+use crate::contents::ContentStore;
 use crate::images::{
-    ImagePuller, ImagePullerParts, NodeLogins, PullJobReceiver, PullLimits, PullSandboxes,
+    ImagePuller, ImagePullerParts, NodeLogins, PodLogins, PullJobReceiver, PullLimits, PullSandboxes,
     PulledImageStore,
 };
 use crate::loop_heartbeats::LoopHeartbeats;
@@ -91,6 +92,7 @@ fn image_puller(
     settings: &Arc<PodSettings>,
     clock: &AgentClock,
     status_store: &StatusStore,
+    contents: &ContentStore,
 ) -> PullerSetup {
     let pulled_images = PulledImageStore::new(
         settings.image_verification.clone(),
@@ -111,6 +113,7 @@ fn image_puller(
         logins,
         sandboxes: PullSandboxes::new(settings.clone(), ports.cgroups.clone()),
         pulled_images: pulled_images.clone(),
+        pod_logins: PodLogins::new(contents.clone(), ports.pull_records.clone()),
         metrics: status_store.metrics().clone(),
     });
     PullerSetup { puller, jobs, pulled_images }
@@ -141,8 +144,9 @@ pub(crate) fn start(tree: &mut TaskTree, dependencies: PodDependencies, inputs: 
         status_store.clone(),
     );
     let settings = Arc::new(settings);
+    let contents = ContentStore::new(ports.contents.clone(), settings.content_changes);
     let PullerSetup { puller, jobs, pulled_images } =
-        image_puller(&ports, &settings, clock, &status_store);
+        image_puller(&ports, &settings, clock, &status_store, &contents);
     let node_object = watch::Sender::new(None);
     let (node_sender, node) = watch::channel(node_state::initial_state(&settings.lifecycle));
     let probes = Probes::new(ports.runtime.clone(), ports.prober.clone(), clock.now());
@@ -153,6 +157,7 @@ pub(crate) fn start(tree: &mut TaskTree, dependencies: PodDependencies, inputs: 
         clock: clock.clone(),
         observed: observed.clone(),
         images: puller,
+        contents,
         probes: probes.clone(),
         admissions: Admissions::new(
             initial_capacity(&settings, cluster.as_ref()),

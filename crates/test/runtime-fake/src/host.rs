@@ -406,7 +406,13 @@ impl VolumeDriver for FakeHost {
         self.written(move |disk| {
             disk.panic_if_injected("set_up", volume.name());
             disk.volumes.insert((uid.to_owned(), volume.name().to_owned()));
-            PathBuf::from(format!("/pods/{uid}/volumes/{}", volume.name()))
+            let path = format!("/pods/{uid}/volumes/{}", volume.name());
+            if let HostVolume::Payload { files, .. } = volume {
+                disk.files.retain(|file, _| !file.starts_with(&format!("{path}/")));
+                let files = files.iter().map(|it| (format!("{path}/{}", it.path), it));
+                disk.files.extend(files.map(|(path, file)| (path, file.content.clone())));
+            }
+            PathBuf::from(path)
         })
     }
     fn pin_sub_path<'a>(&'a self, _uid: &'a str, request: &'a SubPath) -> HostFuture<'a, PathBuf> {
@@ -472,6 +478,9 @@ impl AgentRecords for FakeHost {
 
 /// The subject is the name.
 impl PullRecords for FakeHost {
+    fn digest(&self, text: &[u8]) -> String {
+        format!("digest of {} bytes", text.len())
+    }
     fn read<'a>(
         &'a self,
         kind: PullRecordKind,

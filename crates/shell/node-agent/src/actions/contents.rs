@@ -20,12 +20,12 @@ pub(super) async fn read(action_inputs: &ActionInputs, spec: &Container) -> Cont
         let namespace = action_inputs.pod.metadata.namespace.to_string();
         let asked = ContentName { kind, namespace, name };
         let read =
-            tokio::time::timeout_at(until, action_inputs.context.ports.contents.read(&asked)).await;
+            tokio::time::timeout_at(until, action_inputs.context.contents.read(&asked)).await;
         let read = read.unwrap_or_else(|_| {
             let why = format!("{asked} could not be read within {READ_TIMEOUT:?}");
             Err(ContentError::Failed(why))
         });
-        contents.insert((kind, asked.name), read.map(|object| object.data));
+        contents.insert((kind, asked.name), read.map(|object| object.data.clone()));
     }
     contents
 }

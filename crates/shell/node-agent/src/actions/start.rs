@@ -11,7 +11,7 @@ use crate::crash_points::reached;
 use crate::hooks::{self, HookTarget};
 use crate::metrics::names;
 use crate::observed::StartGuard;
-use container_setup::inputs::{ContainerSetupInputs, NodeSetupInputs};
+use container_setup::inputs::{ContainerSetupInputs, NodeSetupInputs, ReadyVolume};
 use container_setup::termination;
 use container_setup::{
     container, env_file, environment, host_name, hosts_file, log_paths, mounts, sandbox,
@@ -135,7 +135,7 @@ async fn set_up(
         restart_count: start.attempt,
         pod_ips: start.pod_ips.to_vec(),
         target_id: start.target_id.cloned(),
-        volumes: action_inputs.volumes.clone(),
+        volumes: volumes(action_inputs, spec).await.map_err(config_failure)?,
         contents,
         service_environment: action_inputs.service_environment().map_err(config_failure)?,
         ..ContainerSetupInputs::default()
@@ -179,6 +179,28 @@ async fn image(action_inputs: &ActionInputs, image_ref: &str) -> Result<ImageRec
     let found = action_inputs.context.ports.runtime.image(&spec).await;
     let found = found.map_err(|error| format!("cannot inspect image {image_ref:?}: {error}"))?;
     found.ok_or_else(|| format!("the runtime has no image {image_ref:?} any more"))
+}
+
+/// The pod's volumes. Those of the container that are images are named by what the runtime has now,
+/// so that a tag that moves cannot change them between the check and the mount.
+async fn volumes(
+    action_inputs: &ActionInputs,
+    spec: &Container,
+) -> Result<BTreeMap<String, ReadyVolume>, String> {
+    let mut volumes = action_inputs.volumes.clone();
+    for mount in &spec.volume_mounts {
+        let Some(image) = volumes.get_mut(&*mount.name).and_then(|volume| volume.image.as_mut())
+        else {
+            continue;
+        };
+        let named = image.user_specified_image.clone();
+        let found = action_inputs.context.ports.runtime.image(image).await;
+        let found = found.map_err(|error| format!("cannot inspect image {named:?}: {error}"))?;
+        let found = found.filter(|record| !record.id.is_empty());
+        image.image =
+            found.ok_or_else(|| format!("the runtime has no image {named:?} any more"))?.id;
+    }
+    Ok(volumes)
 }
 
 /// Creates the log directory and the termination message file; returns the file's path on the host.

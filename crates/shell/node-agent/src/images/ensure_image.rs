@@ -8,6 +8,7 @@
 use super::{ImagePuller, PodLogin, Pulled};
 use crate::clock::later;
 use crate::metrics::names;
+use crate::volumes::RequiredVolumeImage;
 use crate::worker_events::{WorkerEvent, WorkerEventSender};
 use node_policy::image_access::CredentialOwner;
 use pod_lifecycle::{EventType, ImageState, PodEvent};
@@ -43,13 +44,13 @@ pub(crate) struct ImageRequest {
     /// Attempt number of the container's sandbox.
     pub(crate) sandbox_attempt: u32,
     pub(crate) container: String,
-    /// Such as `spec.containers{web}`.
-    pub(crate) field_path: String,
+    /// Such as `spec.containers{web}`; None for an image that is a volume.
+    pub(crate) field_path: Option<String>,
     pub(crate) image: String,
     pub(crate) policy: PullPolicy,
     pub(crate) handler: String,
-    /// Tried before those of the node.
-    pub(crate) pod_logins: Vec<PodLogin>,
+    /// Images that the container mounts.
+    pub(crate) volume_images: Vec<RequiredVolumeImage>,
     pub(crate) attempt: u32,
 }
 
@@ -82,15 +83,34 @@ struct ImageError {
     backs_off: bool,
 }
 
-/// Runs until the image is available.
+/// Runs until the image is available, and before it those that the container mounts: it waits for
+/// them as for its own.
 pub(crate) async fn ensure_image(
     images: ImagePuller,
     request: ImageRequest,
     worker_events: WorkerEventSender,
 ) {
-    let reporter = ImageReporter { request: &request, worker_events: &worker_events };
+    for mounted in &request.volume_images {
+        let request = ImageRequest {
+            image: mounted.image.clone(),
+            policy: mounted.policy.clone(),
+            field_path: None,
+            volume_images: Vec::new(),
+            ..request.clone()
+        };
+        ensure_one(&images, &request, &worker_events).await;
+    }
+    ensure_one(&images, &request, &worker_events).await;
+}
+
+async fn ensure_one(
+    images: &ImagePuller,
+    request: &ImageRequest,
+    worker_events: &WorkerEventSender,
+) {
+    let reporter = ImageReporter { request, worker_events };
     loop {
-        let Err(failure) = attempt(&images, &reporter).await else { return };
+        let Err(failure) = attempt(images, &reporter).await else { return };
         let retry_at = later(images.clock.now(), failure.retry_in);
         let mut events: Vec<PodEvent> = failure.event.into_iter().collect();
         if failure.reason == INSPECT_ERROR {
@@ -146,12 +166,23 @@ async fn attempt(images: &ImagePuller, reporter: &ImageReporter<'_>) -> Result<(
         runtime_handler: request.handler.clone(),
         annotations: annotations.map(|(key, value)| (key.to_owned(), value.to_string())).collect(),
     };
+    let own = images.pod_logins.for_image(&request.pod, &spec.image).await;
+    if !own.missing.is_empty() {
+        let text = format!(
+            "Unable to retrieve some image pull secrets ({}); attempting to pull the image may not succeed.",
+            own.missing.join(", ")
+        );
+        let reason = "FailedToRetrieveImagePullSecret".to_owned();
+        let kind = EventType::Warning;
+        let event = PodEvent { kind, reason, message: text, field_path: None };
+        reporter.report(None, vec![event]).await;
+    }
     let looks = request.policy != PullPolicy::Always;
     let found = if looks { present(images, &spec, reporter).await } else { Ok(None) };
     let found = found.inspect_err(|_| images.count_request(request, None, None))?;
     let is_present = looks.then_some(found.is_some());
     if let Some(record) = found
-        && may_use(images, request, &record).await
+        && may_use(images, request, &record, &own.logins).await
     {
         images.count_request(request, is_present, Some(false));
         let access = if images.pulled.is_kept() { " and can be accessed by the pod" } else { "" };
@@ -175,13 +206,17 @@ async fn attempt(images: &ImagePuller, reporter: &ImageReporter<'_>) -> Result<(
         });
     }
     images.count_request(request, is_present, Some(true));
-    pull(images, &spec, reporter).await
+    pull(images, &spec, reporter, &own.logins).await
 }
 
 /// Whether this pod may use a present image without checking its login at the registry.
-async fn may_use(images: &ImagePuller, request: &ImageRequest, found: &ImageRecord) -> bool {
-    let owners: Vec<CredentialOwner> =
-        request.pod_logins.iter().map(|own| own.owner.clone()).collect();
+async fn may_use(
+    images: &ImagePuller,
+    request: &ImageRequest,
+    found: &ImageRecord,
+    own: &[PodLogin],
+) -> bool {
+    let owners: Vec<CredentialOwner> = own.iter().map(|own| own.owner.clone()).collect();
     images.pulled.may_use(&request.image, found, &owners).await
 }
 
@@ -206,6 +241,7 @@ async fn pull(
     images: &ImagePuller,
     spec: &ImageSpec,
     reporter: &ImageReporter<'_>,
+    own: &[PodLogin],
 ) -> Result<(), ImageError> {
     let request = reporter.request;
     let named = &request.image;
@@ -215,7 +251,7 @@ async fn pull(
     let pulling = reporter.event(EventType::Normal, "Pulling", format!("Pulling image {named:?}"));
     reporter.report(Some(ImageState::Pulling), vec![pulling]).await;
     let began = Instant::now();
-    match images.pull_with_logins(spec, request).await {
+    match images.pull_with_logins(spec, request, own).await {
         Ok(Pulled { image_ref, size, took }) => {
             let label = names::image_size(size);
             images.metrics.took(&names::IMAGE_PULL_DURATION, &[label], began.elapsed());
@@ -316,7 +352,7 @@ struct ImageReporter<'a> {
 impl ImageReporter<'_> {
     fn event(&self, kind: EventType, reason: &str, message: String) -> PodEvent {
         let reason = reason.to_owned();
-        PodEvent { kind, reason, message, field_path: Some(self.request.field_path.clone()) }
+        PodEvent { kind, reason, message, field_path: self.request.field_path.clone() }
     }
 
     fn warning(&self, reason: &str, message: String) -> PodEvent {
@@ -338,6 +374,11 @@ impl ImageReporter<'_> {
         found: Option<Arc<ImageRecord>>,
         events: Vec<PodEvent>,
     ) {
+        // Of an image that is a volume only errors count: the container waits for its own image.
+        let is_volume = self.request.field_path.is_none();
+        let state =
+            state.filter(|state| !(is_volume && matches!(state, ImageState::Present { .. })));
+        let found = found.filter(|_| !is_volume);
         let update = ImageUpdate {
             container: self.request.container.clone(),
             attempt: self.request.attempt,

@@ -2,6 +2,7 @@
 
 mod again;
 mod api_pods;
+mod api_volumes;
 mod bench;
 mod cluster;
 mod contents;

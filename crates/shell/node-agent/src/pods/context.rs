@@ -5,6 +5,7 @@ use crate::admission::Admissions;
 use crate::call_limiter::CallLimiter;
 use crate::clock::AgentClock;
 use crate::cluster_pods::{ApiPodStore, ClusterObjectCaches, StatusReports};
+use crate::contents::{ContentChangeStrategy, ContentStore};
 use crate::images::{ImagePuller, PullLimits};
 use crate::log_rotation::LogRotation;
 use crate::observed::ObservedPods;
@@ -68,6 +69,8 @@ pub struct PodSettings {
     /// Ranges for pods with a user namespace, or why there are none.
     pub user_namespace_ranges: Result<UserNamespaceRangeAllocator, String>,
     pub cgroups: CgroupSettings,
+    /// How changes of ConfigMaps and Secrets are noticed.
+    pub content_changes: ContentChangeStrategy,
     pub pulls: PullLimits,
     /// Credential provider plugins, in the order in which they are run.
     pub credential_providers: Vec<CredentialPlugin>,
@@ -135,6 +138,7 @@ pub(crate) struct PodContext {
     pub(crate) clock: AgentClock,
     pub(crate) observed: ObservedPods,
     pub(crate) images: ImagePuller,
+    pub(crate) contents: ContentStore,
     pub(crate) probes: Probes,
     pub(crate) admissions: Admissions,
     pub(crate) user_namespaces: UserNamespaceAllocator,

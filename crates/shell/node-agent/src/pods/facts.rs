@@ -4,15 +4,18 @@
 
 use super::worker::ExternalStatus;
 use super::{NodeState, PodContext};
+use crate::contents::HeldContent;
 use crate::images::ImageUpdate;
 use crate::volumes::{ReadyVolumes, VolumeState, VolumeUpdate, WantedVolumes};
-use container_setup::inputs::NodeSetupInputs;
 use container_setup::log_paths;
 use pod_lifecycle::{Admission, AttemptImage, ImageState, LifecycleFacts, PodEvent, VolumesState};
 use pod_model::pod::Pod;
 use ports::runtime_objects::ImageRecord;
+use ports::{ContentKind, ContentName};
 use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::sync::Arc;
+use tokio::sync::watch;
 
 pub(super) struct PodFactStore {
     pub(super) facts: LifecycleFacts,
@@ -21,10 +24,14 @@ pub(super) struct PodFactStore {
     found_images: BTreeMap<String, Arc<ImageRecord>>,
     /// Incremented when the pod's volumes change: updates for an earlier version are dropped.
     version: u64,
+    /// The current pod, for the task of its volumes.
+    pods: watch::Sender<Arc<Pod>>,
+    /// What its containers and pulls read: kept for as long as the pod is here.
+    held: Vec<HeldContent>,
 }
 
 impl PodFactStore {
-    pub(super) async fn open(context: &PodContext, pod: &Pod) -> Self {
+    pub(super) async fn open(context: &PodContext, pod: &Arc<Pod>) -> Self {
         let facts = LifecycleFacts {
             volumes: match crate::volumes::names(pod) {
                 none if none.is_empty() => VolumesState::Ready,
@@ -34,7 +41,14 @@ impl PodFactStore {
             host_ips: context.host_ips(),
             ..LifecycleFacts::default()
         };
-        Self { facts, volumes: ReadyVolumes::new(), found_images: BTreeMap::new(), version: 0 }
+        Self {
+            facts,
+            volumes: ReadyVolumes::new(),
+            found_images: BTreeMap::new(),
+            version: 0,
+            pods: watch::Sender::new(pod.clone()),
+            held: hold_contents(context, pod),
+        }
     }
 
     pub(super) fn node(&mut self, state: &NodeState) {
@@ -96,6 +110,7 @@ impl PodFactStore {
                 self.facts.volumes = VolumesState::Failed(message);
                 Some(event)
             }
+            VolumeState::NotUpdated(event) => Some(event),
         }
     }
 
@@ -104,9 +119,12 @@ impl PodFactStore {
     pub(super) fn update_volumes(
         &mut self,
         before: &Pod,
-        now: &Pod,
-        node: &NodeSetupInputs,
+        now: &Arc<Pod>,
+        context: &PodContext,
     ) -> bool {
+        let node = &context.settings.setup;
+        self.pods.send_replace(now.clone());
+        self.held = hold_contents(context, now);
         let same = crate::volumes::same(before, now, node);
         if same.len() == before.spec.volumes.len() && same.len() == now.spec.volumes.len() {
             return false;
@@ -122,14 +140,28 @@ impl PodFactStore {
         true
     }
 
-    pub(super) fn wanted_volumes(&self, pod: &Pod, node: &NodeSetupInputs) -> WantedVolumes {
+    pub(super) fn wanted_volumes(&self) -> WantedVolumes {
         WantedVolumes {
             version: self.version,
-            uid: pod.metadata.uid.to_string(),
-            volumes: crate::volumes::all(pod, node),
+            pods: self.pods.subscribe(),
             ready: self.volumes.clone(),
         }
     }
+}
+
+/// Holds the objects that variables and pulls of the pod need.
+fn hold_contents(context: &PodContext, pod: &Pod) -> Vec<HeldContent> {
+    let mut names: BTreeSet<(ContentKind, String)> = BTreeSet::new();
+    for (_, _, container) in pod.spec.all_containers() {
+        names.extend(container_setup::contents::wanted(container));
+    }
+    let secrets = pod.spec.image_pull_secrets.iter().filter(|secret| !secret.name.is_empty());
+    names.extend(secrets.map(|secret| (ContentKind::Secret, secret.name.to_string())));
+    let namespace = &pod.metadata.namespace;
+    let names = names.into_iter().map(|(kind, name)| {
+        context.contents.hold(ContentName { kind, namespace: namespace.to_string(), name })
+    });
+    names.collect()
 }
 
 async fn highest_logs(context: &PodContext, pod: &Pod) -> BTreeMap<String, u32> {

@@ -3,6 +3,7 @@
 use super::super::{PodDependencies, PodTaskInputs, start};
 use super::cluster::ClusterFixture;
 use crate::clock::AgentClock;
+use crate::contents::ContentChangeStrategy;
 use crate::images::PullLimits;
 use crate::log_rotation::LogRotation;
 use crate::loop_heartbeats::LoopHeartbeats;
@@ -54,6 +55,7 @@ pub(super) struct AgentBench {
     pub(super) limits: PullLimits,
     pub(super) programs: FakeCredentialPrograms,
     pub(super) contents: FakeContents,
+    pub(super) content_changes: ContentChangeStrategy,
     pub(super) providers: Vec<CredentialPlugin>,
     pub(super) verification: Option<Verification>,
     pub(super) gates: PodGates,
@@ -89,6 +91,7 @@ impl AgentBench {
             limits: PullLimits { max_parallel: Some(1), per_second: 5, burst: 10 },
             programs: FakeCredentialPrograms::default(),
             contents: FakeContents::default(),
+            content_changes: ContentChangeStrategy::Watch,
             providers: Vec::new(),
             verification: Some(Verification::ExceptPreloaded),
             gates: PodGates::default(),
@@ -134,6 +137,7 @@ impl AgentBench {
                 enforced: None,
                 reserved: self.reserved.clone(),
             },
+            content_changes: self.content_changes,
             pulls: self.limits.clone(),
             credential_providers: self.providers.clone(),
             image_verification: self.verification.clone(),

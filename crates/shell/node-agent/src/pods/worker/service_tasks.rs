@@ -120,7 +120,9 @@ impl Worker {
         let is_ready = self.fact_store.facts.volumes == VolumesState::Ready;
         if !requirements.volumes {
             self.service_tasks.abort(&ServiceTask::Volumes);
-        } else if !is_ready && !self.service_tasks.contains(&ServiceTask::Volumes) {
+        } else if (!is_ready || volumes::are_updated(self.pod()))
+            && !self.service_tasks.contains(&ServiceTask::Volumes)
+        {
             self.start_volumes(Duration::ZERO);
         }
         self.serve_probes(plan);
@@ -129,16 +131,14 @@ impl Worker {
     /// Another version of the pod may have other volumes. Dropped volumes stay on disk until the
     /// pod ends: an older container may still use them.
     pub(super) fn update_volumes(&mut self, before: &Pod) {
-        let node = &self.context.settings.setup;
-        if self.fact_store.update_volumes(before, &self.desired.pod, node) {
+        if self.fact_store.update_volumes(before, &self.desired.pod, &self.context) {
             self.service_tasks.abort(&ServiceTask::Volumes);
         }
     }
 
     fn start_volumes(&mut self, delay: Duration) {
-        let driver = self.context.ports.volumes.clone();
-        let wanted = self.fact_store.wanted_volumes(self.pod(), &self.context.settings.setup);
-        let task = volumes::set_up(driver, wanted, self.worker_events.clone());
+        let wanted = self.fact_store.wanted_volumes();
+        let task = volumes::maintain(self.context.clone(), wanted, self.worker_events.clone());
         let name = format!("volumes of pod {}", self.uid);
         self.service_tasks.start(ServiceTask::Volumes, name, after_delay(delay, task));
     }
@@ -193,18 +193,20 @@ impl Worker {
 }
 
 fn image_request(pod: &Arc<Pod>, sandbox_attempt: u32, required: &RequiredImage) -> ImageRequest {
-    let list = pod.spec.all_containers().find(|(_, _, each)| *each.name == *required.container);
-    let list = list.map_or(ContainerList::Regular, |(list, _, _)| list);
+    let found = pod.spec.all_containers().find(|(_, _, each)| *each.name == *required.container);
+    let list = found.map_or(ContainerList::Regular, |(list, _, _)| list);
+    let container = found.map(|(_, _, container)| container);
     ImageRequest {
         pod: pod.clone(),
         sandbox_attempt,
         container: required.container.clone(),
-        field_path: format!("spec.{}{{{}}}", list.field(), required.container),
+        field_path: Some(format!("spec.{}{{{}}}", list.field(), required.container)),
         image: required.image.clone(),
         policy: required.policy.clone(),
         handler: String::new(),
-        // A static pod may refer to no secret, and there are no other pods yet.
-        pod_logins: Vec::new(),
+        volume_images: container
+            .map(|container| volumes::image_volumes(pod, container))
+            .unwrap_or_default(),
         attempt: required.attempt,
     }
 }
