@@ -9,8 +9,9 @@ use ports::ApiTime;
 use crate::action::{Action, ActionKey, KillReason};
 use crate::back_off::fnv64;
 use crate::input::{ActionOutcome, EventType, Milestone, StartFailure, StartStage};
+use crate::restart;
 use crate::time::plus;
-use crate::view::DesiredState;
+use crate::view::{DesiredState, PodLifecycleSettings};
 
 use super::apply_input::InputContext;
 use super::events::{about_container, about_pod};
@@ -198,17 +199,14 @@ impl PodMemory {
             );
             input_context.emitted.events.push(event);
         }
+        let comes_back = comes_back(input_context, action);
         let memory = self.container_mut(name);
         if let Some(stop) = memory.stop.as_mut().filter(|stop| stop.id == *id) {
             stop.hook_done = true;
         }
-        if let Action::StopContainer { reason, .. } = action
+        if let Action::StopContainer { .. } = action
             && succeeded
         {
-            let comes_back = matches!(
-                reason,
-                KillReason::LivenessProbe | KillReason::StartupProbe | KillReason::Changed
-            );
             if comes_back {
                 memory.killed = Some(id.clone());
             }
@@ -242,6 +240,24 @@ impl PodMemory {
 }
 
 /// Ten to fifteen seconds from now; the jitter is fixed per pod and container.
+/// Whether the container starts again after this action: it was stopped for another version of
+/// itself, or for a probe and its policy lets it start again.
+fn comes_back(input_context: &InputContext<'_>, action: &Action) -> bool {
+    let Action::StopContainer { name, reason, .. } = action else { return false };
+    match reason {
+        KillReason::Changed => true,
+        KillReason::LivenessProbe | KillReason::StartupProbe => {
+            let pod = &input_context.desired.pod;
+            let mut of_pod = pod.spec.all_containers().map(|(_, _, container)| container);
+            of_pod.find(|container| *container.name == **name).is_some_and(|container| {
+                // With the gate off the API server drops the container's own policy.
+                restart::after_kill(container, &pod.spec, &PodLifecycleSettings::default())
+            })
+        }
+        _ => false,
+    }
+}
+
 fn retry_at(pod: &Pod, key: &ActionKey, now: ApiTime) -> ApiTime {
     let about = match key {
         ActionKey::Pod => "",
