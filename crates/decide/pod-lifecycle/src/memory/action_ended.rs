@@ -6,12 +6,11 @@ use std::time::Duration;
 use pod_model::pod::Pod;
 use ports::ApiTime;
 
-use crate::action::{Action, ActionKey, KillReason};
+use crate::action::{Action, ActionKey};
 use crate::back_off::fnv64;
 use crate::input::{ActionOutcome, EventType, Milestone, StartFailure, StartStage};
-use crate::restart;
 use crate::time::plus;
-use crate::view::{DesiredState, PodLifecycleSettings};
+use crate::view::DesiredState;
 
 use super::apply_input::InputContext;
 use super::events::{about_container, about_pod};
@@ -199,7 +198,6 @@ impl PodMemory {
             );
             input_context.emitted.events.push(event);
         }
-        let comes_back = comes_back(input_context, action);
         let memory = self.container_mut(name);
         if let Some(stop) = memory.stop.as_mut().filter(|stop| stop.id == *id) {
             stop.hook_done = true;
@@ -207,9 +205,6 @@ impl PodMemory {
         if let Action::StopContainer { .. } = action
             && succeeded
         {
-            if comes_back {
-                memory.killed = Some(id.clone());
-            }
             self.transient_mut(name).stop_done = Some((id.clone(), input_context.now));
         }
     }
@@ -240,24 +235,6 @@ impl PodMemory {
 }
 
 /// Ten to fifteen seconds from now; the jitter is fixed per pod and container.
-/// Whether the container starts again after this action: it was stopped for another version of
-/// itself, or for a probe and its policy lets it start again.
-fn comes_back(input_context: &InputContext<'_>, action: &Action) -> bool {
-    let Action::StopContainer { name, reason, .. } = action else { return false };
-    match reason {
-        KillReason::Changed => true,
-        KillReason::LivenessProbe | KillReason::StartupProbe => {
-            let pod = &input_context.desired.pod;
-            let mut of_pod = pod.spec.all_containers().map(|(_, _, container)| container);
-            of_pod.find(|container| *container.name == **name).is_some_and(|container| {
-                // With the gate off the API server drops the container's own policy.
-                restart::after_kill(container, &pod.spec, &PodLifecycleSettings::default())
-            })
-        }
-        _ => false,
-    }
-}
-
 fn retry_at(pod: &Pod, key: &ActionKey, now: ApiTime) -> ApiTime {
     let about = match key {
         ActionKey::Pod => "",

@@ -252,6 +252,7 @@ async fn a_pod_that_never_restarts_gets_its_new_image() {
     let bench = begun().await;
     cluster(&bench).cluster.put(&path("web"), object("Never"));
     bench.until("it runs", is_phase("web", "Running")).await;
+    bench.runtime.add_image("i:2");
     let mut updated = stored(&bench, "web").unwrap();
     updated["spec"]["containers"][0]["image"] = json!("i:2");
     cluster(&bench).cluster.put(&path("web"), updated);
@@ -266,8 +267,9 @@ async fn a_container_in_the_nodes_network_sees_the_nodes_address() {
     let bench = begun().await;
     let mut object = object("Always");
     object["spec"]["hostNetwork"] = json!(true);
+    let field = json!({ "apiVersion": "v1", "fieldPath": "status.podIP" });
     object["spec"]["containers"][0]["env"] =
-        json!([{ "name": "IP", "valueFrom": { "fieldRef": { "fieldPath": "status.podIP" } } }]);
+        json!([{ "name": "IP", "valueFrom": { "fieldRef": field } }]);
     cluster(&bench).cluster.put(&path("web"), object);
     bench.until("it runs", is_phase("web", "Running")).await;
     let environment = bench.runtime.environment("main");
