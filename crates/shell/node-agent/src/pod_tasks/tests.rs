@@ -8,6 +8,7 @@ mod cluster;
 mod contents;
 mod crash;
 mod faults;
+mod hanging_volumes;
 mod life;
 mod probed;
 mod pulls;
