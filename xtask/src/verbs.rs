@@ -17,6 +17,7 @@ const LANDING_PARTS: &[&str] = &[
     "etcd",
     "kube-apiserver",
     "kube-controller-manager",
+    "kube-scheduler",
     "kubectl",
     "registry",
     "kubelet",
