@@ -6,12 +6,15 @@
 //! server only, and look at the runtime to see what really runs.
 
 pub mod comparison;
+pub mod interactive;
 mod node;
+mod node_runtime;
 mod objects;
 mod rest;
 mod rights;
 
 pub use node::{ClusterNode, ClusterPrograms, NEEDS, NODE};
+pub use node_runtime::RuntimeKind;
 pub use objects::{
     condition, container_state, container_status, is_ready, pod_object, restart_count, shell,
     waiting_reason,

@@ -74,7 +74,9 @@ fn without_numbers(text: &str) -> String {
         }
         let (word, after) = rest.split_at(end);
         let is_hexadecimal = word.chars().all(|letter| letter.is_ascii_hexdigit());
-        if is_hexadecimal && word.len() >= 4 && word.contains(|letter: char| letter.is_ascii_digit())
+        if is_hexadecimal
+            && word.len() >= 4
+            && word.contains(|letter: char| letter.is_ascii_digit())
         {
             out.push_str("ID");
         } else {

@@ -8,13 +8,15 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 use node_testkit::bed::Bed;
-use node_testkit::start::{Containerd, ContainerdOptions, ControlPlane};
-use node_testkit::{images, programs};
+use node_testkit::images;
+use node_testkit::start::ControlPlane;
 use serde_json::Value;
 
+use super::node_runtime::{NodeRuntime, RuntimeKind};
 use super::objects::is_ready;
 use super::rest::RestClient;
 use super::rights::NodeRequests;
+use crate::embedded::RuntimePrograms;
 use crate::standalone::agent::{AgentHome, AgentKind, AgentProcess};
 use crate::standalone::runtime::RuntimeObserver;
 
@@ -41,20 +43,22 @@ const POLL_EVERY: Duration = Duration::from_millis(100);
 #[derive(Debug, Clone)]
 pub struct ClusterPrograms {
     pub keelson: AgentKind,
-    archives: Vec<PathBuf>,
+    pub(super) runtime: RuntimePrograms,
+    pub(super) archives: Vec<PathBuf>,
 }
 
 impl ClusterPrograms {
     /// # Errors
     /// When something cannot be built.
     pub fn build() -> Result<Self> {
-        let keelson = AgentKind::keelson(&programs::build("keelson", "keelson")?);
+        let runtime = RuntimePrograms::build()?;
+        let keelson = AgentKind::keelson(&runtime.keelson);
         let sandbox = images::pause()?.named(images::CONTAINERD_PAUSE);
         let archives = [images::pause()?, sandbox, images::busybox()?]
             .iter()
             .map(images::TestImage::oci_archive)
             .collect::<Result<_>>()?;
-        Ok(Self { keelson, archives })
+        Ok(Self { keelson, runtime, archives })
     }
 }
 
@@ -64,7 +68,8 @@ pub struct ClusterNode<'a> {
     pub api: RestClient,
     pub runtime: RuntimeObserver,
     pub plane: ControlPlane,
-    pub containerd: Containerd,
+    endpoint: String,
+    _node_runtime: NodeRuntime,
     pub requests: NodeRequests,
     pub home: AgentHome,
     pub kind: AgentKind,
@@ -77,7 +82,7 @@ impl<'a> ClusterNode<'a> {
     /// # Errors
     /// When a part does not come up.
     pub fn start(bed: &'a Bed, programs: &ClusterPrograms) -> Result<Self> {
-        let mut node = Self::without_agent(bed, programs)?;
+        let mut node = Self::without_agent(bed, programs, RuntimeKind::Containerd)?;
         node.start_agent()?;
         node.until_schedulable()?;
         Ok(node)
@@ -87,27 +92,43 @@ impl<'a> ClusterNode<'a> {
     ///
     /// # Errors
     /// When a part does not come up.
-    pub fn without_agent(bed: &'a Bed, programs: &ClusterPrograms) -> Result<Self> {
+    pub fn without_agent(
+        bed: &'a Bed,
+        programs: &ClusterPrograms,
+        runtime: RuntimeKind,
+    ) -> Result<Self> {
         let requests = NodeRequests::new(bed, NODE)?;
         let mut flags = requests.flags();
         // The bed has no name service.
         flags.push("--kubelet-preferred-address-types=InternalIP".to_owned());
-        let (plane, containerd) = std::thread::scope(|scope| {
+        let (plane, node_runtime) = std::thread::scope(|scope| {
             let plane = scope.spawn(|| -> Result<(ControlPlane, RestClient)> {
                 let mut plane = ControlPlane::start_with_flags(bed, "*", &flags)?;
                 plane.start_scheduler(bed)?;
                 let api = RestClient::start(bed, &plane)?;
                 Ok((plane, api))
             });
-            let containerd = start_containerd(bed, programs);
-            (plane.join(), containerd)
+            let node_runtime = NodeRuntime::start(bed, programs, runtime);
+            (plane.join(), node_runtime)
         });
         let Ok(plane) = plane else { bail!("starting the control plane panicked") };
-        let ((plane, api), containerd) = (plane?, containerd?);
-        let runtime = RuntimeObserver::connect(&containerd.endpoint())?;
-        let home = AgentHome::new(bed, "member", &containerd.endpoint())?;
+        let ((plane, api), node_runtime) = (plane?, node_runtime?);
+        let endpoint = node_runtime.endpoint();
+        let runtime = RuntimeObserver::connect(&endpoint)?;
+        let home = AgentHome::new(bed, "member", &endpoint)?;
         let kind = joining(&plane, programs.keelson.clone())?;
-        Ok(Self { agent: None, api, runtime, plane, containerd, requests, home, kind, bed })
+        Ok(Self {
+            agent: None,
+            api,
+            runtime,
+            plane,
+            endpoint,
+            _node_runtime: node_runtime,
+            requests,
+            home,
+            kind,
+            bed,
+        })
     }
 
     /// Starts the agent; there must be none.
@@ -155,7 +176,7 @@ impl<'a> ClusterNode<'a> {
         if let Some(agent) = self.agent.take() {
             agent.end()?;
         }
-        self.home = AgentHome::new(self.bed, kind.name, &self.containerd.endpoint())?;
+        self.home = AgentHome::new(self.bed, kind.name, &self.endpoint)?;
         self.kind = joining(&self.plane, kind)?;
         self.start_agent()
     }
@@ -334,14 +355,6 @@ const PODS: &str = "/api/v1/namespaces/default/pods";
 
 fn pod_path(name: &str) -> String {
     format!("{PODS}/{name}")
-}
-
-fn start_containerd(bed: &Bed, programs: &ClusterPrograms) -> Result<Containerd> {
-    let containerd = Containerd::start(bed, &ContainerdOptions::default())?;
-    for archive in &programs.archives {
-        containerd.import(archive)?;
-    }
-    Ok(containerd)
 }
 
 /// An agent with the node's certificate.

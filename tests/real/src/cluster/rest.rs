@@ -79,7 +79,8 @@ impl RestClient {
             Ok(String::from_utf8_lossy(&answer).into_owned())
         };
         let text = ask().with_context(|| head.to_owned())?;
-        let (first, body) = text.split_once("\r\n\r\n").with_context(|| format!("{head}: {text}"))?;
+        let (first, body) =
+            text.split_once("\r\n\r\n").with_context(|| format!("{head}: {text}"))?;
         let status = first.split(' ').nth(1).context("an answer without a status")?;
         let status = status.parse().with_context(|| format!("{head}: status {status:?}"))?;
         let body = serde_json::from_str(body).unwrap_or_else(|_| Value::String(body.to_owned()));

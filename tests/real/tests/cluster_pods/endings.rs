@@ -100,7 +100,8 @@ fn missing_config_map(node: &ClusterNode<'_>) -> Result<()> {
     node.until("an event says what is missing", || {
         let events = node.events("by-file")?;
         let says = |line: &String| {
-            line.contains("Warning FailedMount") && line.contains("configmap \"settings\" not found")
+            line.contains("Warning FailedMount")
+                && line.contains("configmap \"settings\" not found")
         };
         Ok(events.iter().any(says).then_some(()))
     })
@@ -137,9 +138,8 @@ fn mirror(node: &ClusterNode<'_>) -> Result<()> {
     ensure!(owner["kind"] == "Node" && owner["name"] == NODE, "{owner}");
     let running = node.runtime.containers(&name)?;
     node.delete_pod(&name, Some(0))?;
-    let again = node.until_pod(&name, "it is made again", |pod| {
-        uid(pod) != uid(&mirror) && is_ready(pod)
-    })?;
+    let again =
+        node.until_pod(&name, "it is made again", |pod| uid(pod) != uid(&mirror) && is_ready(pod))?;
     ensure!(again["metadata"]["annotations"] == *annotations, "{again:#}");
     let after = node.runtime.containers(&name)?;
     ensure!(running == after, "the static pod was touched: {running:?} {after:?}");
@@ -155,7 +155,8 @@ fn finished_pods(node: &ClusterNode<'_>) -> Result<()> {
         "containers": [shell(STEADY)], "restartPolicy": "Never", "activeDeadlineSeconds": 2,
     });
     node.create_bound(&pod_object("late", spec))?;
-    let failed = node.until_pod("failed", "has failed", |pod| pod["status"]["phase"] == "Failed")?;
+    let failed =
+        node.until_pod("failed", "has failed", |pod| pod["status"]["phase"] == "Failed")?;
     let state = &container_status(&failed, "main")["state"]["terminated"];
     ensure!(state["exitCode"] == 4 && state["reason"] == "Error", "{state}");
     let late = node.until_pod("late", "has failed", |pod| pod["status"]["phase"] == "Failed")?;

@@ -60,7 +60,8 @@ impl<'a> Churn<'a> {
     /// Starts the steady pods and ends the agent.
     fn begin(mut node: ClusterNode<'a>) -> Result<Self> {
         for number in 0..STEADY_PODS {
-            let pod = pod_object(&format!("steady-{number}"), json!({"containers": [shell(STEADY)]}));
+            let pod =
+                pod_object(&format!("steady-{number}"), json!({"containers": [shell(STEADY)]}));
             node.create_bound(&pod)?;
         }
         for number in 0..STEADY_PODS {
@@ -134,7 +135,11 @@ impl<'a> Churn<'a> {
             .filter(|one| one.pod.starts_with("steady-") && one.finished_at == 0)
             .map(|one| one.id.clone())
             .collect();
-        ensure!(steady == self.steady, "the steady containers were {:?}, are {steady:?}", self.steady);
+        ensure!(
+            steady == self.steady,
+            "the steady containers were {:?}, are {steady:?}",
+            self.steady
+        );
         let mut starts: BTreeMap<&str, usize> = BTreeMap::new();
         for one in seen.iter().filter(|one| one.started_at > 0) {
             *starts.entry(&one.pod).or_default() += 1;

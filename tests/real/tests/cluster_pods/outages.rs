@@ -67,9 +67,8 @@ fn gone(node: &mut ClusterNode<'_>) -> Result<()> {
     std::thread::sleep(OUTAGE.saturating_sub(begun.elapsed()));
     let exited = node.runtime.containers("finite")?;
     node.plane.start_api_server(node.bed)?;
-    let pod = node.until_pod("finite", "is reported as failed", |pod| {
-        pod["status"]["phase"] == "Failed"
-    })?;
+    let pod = node
+        .until_pod("finite", "is reported as failed", |pod| pod["status"]["phase"] == "Failed")?;
     let ended = &container_state(&pod, "main")["terminated"];
     ensure!(ended["exitCode"] == 7, "{ended}");
     let at = &exited.first().context("its container is kept until it is reported")?.finished_at;

@@ -8,8 +8,8 @@ use anyhow::{Context, Result, ensure};
 use node_testkit::bed::BedTest;
 use real_tests::cluster::comparison::{ReportedPod, differences};
 use real_tests::cluster::{
-    ClusterNode, ClusterPrograms, NEEDS, NODE, container_state, is_ready, pod_object, shell,
-    waiting_reason,
+    ClusterNode, ClusterPrograms, NEEDS, NODE, RuntimeKind, container_state, is_ready, pod_object,
+    shell, waiting_reason,
 };
 use real_tests::standalone::agent::AgentKind;
 use serde_json::{Value, json};
@@ -54,7 +54,8 @@ fn case(name: &'static str, spec: Value, is_at_rest: fn(&Value) -> bool) -> PodC
 /// Pods that end.
 fn ending_cases() -> Vec<PodCase> {
     let memory = json!({"limits": {"memory": "16Mi"}, "requests": {"memory": "16Mi"}});
-    let failing = json!({"exec": {"command": ["false"]}, "periodSeconds": 1, "failureThreshold": 1});
+    let failing =
+        json!({"exec": {"command": ["false"]}, "periodSeconds": 1, "failureThreshold": 1});
     let sidecar = with(named("side", shell(STEADY)), "restartPolicy", "Always".into());
     let once = "[ -e /memory/x ] && exit 0; touch /memory/x; exit 1";
     let mounts = json!([{"name": "memory", "mountPath": "/memory"}]);
@@ -127,14 +128,14 @@ fn lasting_cases() -> Vec<PodCase> {
             }),
             |pod| waiting_reason(pod, "first") == "CrashLoopBackOff",
         ),
-        case("no-image", json!({"containers": [with(shell(""), "image", nowhere.into())]}), |pod| {
-            waiting_reason(pod, "main") == "ImagePullBackOff"
-        }),
         case(
-            "no-config",
-            json!({"containers": [with(shell(STEADY), "envFrom", map)]}),
-            |pod| waiting_reason(pod, "main") == "CreateContainerConfigError",
+            "no-image",
+            json!({"containers": [with(shell(""), "image", nowhere.into())]}),
+            |pod| waiting_reason(pod, "main") == "ImagePullBackOff",
         ),
+        case("no-config", json!({"containers": [with(shell(STEADY), "envFrom", map)]}), |pod| {
+            waiting_reason(pod, "main") == "CreateContainerConfigError"
+        }),
         case(
             "one-of-two",
             json!({
@@ -151,7 +152,7 @@ fn statuses_and_events_are_those_of_the_reference() -> Result<()> {
     let programs = ClusterPrograms::build()?;
     let needs: Vec<&'static str> = NEEDS.iter().copied().chain(["kubelet"]).collect();
     BedTest::new().needs(&needs).deadline(Duration::from_mins(8)).run(move |bed| {
-        let mut node = ClusterNode::without_agent(bed, &programs)?;
+        let mut node = ClusterNode::without_agent(bed, &programs, RuntimeKind::Containerd)?;
         let cases: Vec<PodCase> = ending_cases().into_iter().chain(lasting_cases()).collect();
         let mut reports = Vec::new();
         for kind in [AgentKind::reference()?, programs.keelson.clone()] {

@@ -76,7 +76,8 @@ fn page(pod: &Value) -> Result<String> {
 
 fn deployment(node: &ClusterNode<'_>) -> Result<()> {
     let mut container = shell(SERVER);
-    container["readinessProbe"] = json!({"httpGet": {"port": 8080, "path": "/"}, "periodSeconds": 1});
+    container["readinessProbe"] =
+        json!({"httpGet": {"port": 8080, "path": "/"}, "periodSeconds": 1});
     let spec = json!({"replicas": 2, "template": template("web", container, "Always")});
     node.api.create(&format!("{APPS}/deployments"), &workload("Deployment", "web", &spec))?;
     let path = format!("{APPS}/deployments/web");
@@ -93,7 +94,9 @@ fn deployment(node: &ClusterNode<'_>) -> Result<()> {
     let change = json!({"spec": {"template": {"metadata": {"annotations": {"round": "two"}}}}});
     node.api.patch(&path, &change)?;
     until_status(node, &path, "rolled over", |status| {
-        status["updatedReplicas"] == 2 && status["availableReplicas"] == 2 && status["replicas"] == 2
+        status["updatedReplicas"] == 2
+            && status["availableReplicas"] == 2
+            && status["replicas"] == 2
     })?;
     node.until("only the new pods are left", || {
         let pods = node.labelled("app=web")?;
@@ -185,8 +188,14 @@ fn drain(node: &ClusterNode<'_>) -> Result<()> {
     let budgets = "/apis/policy/v1/namespaces/default/poddisruptionbudgets";
     node.api.create(budgets, &budget)?;
     node.plane.kubectl(&["cordon", NODE])?;
-    let arguments =
-        ["drain", NODE, "--ignore-daemonsets", "--force", "--delete-emptydir-data", "--timeout=60s"];
+    let arguments = [
+        "drain",
+        NODE,
+        "--ignore-daemonsets",
+        "--force",
+        "--delete-emptydir-data",
+        "--timeout=60s",
+    ];
     // The budget lets one go at a time, and a pod that cannot be placed again is never available.
     let change = json!({"spec": {"maxUnavailable": 2}});
     node.api.patch(&format!("{budgets}/db"), &change)?;

@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 
-use super::launch::{self, ETCD_DATA};
 use super::ControlPlane;
+use super::launch::{self, ETCD_DATA};
 use crate::bed::Bed;
 
 /// A copy of etcd's data.
