@@ -56,15 +56,16 @@ fn gone(node: &mut ClusterNode<'_>) -> Result<()> {
         let alive = node.runtime.containers("ending")?;
         Ok(alive.iter().all(|one| one.finished_at > 0).then_some(()))
     })?;
-    node.kill_agent()?;
-    node.start_agent()?;
     node.until("the crashed container is restarted", || {
         let lives = node.runtime.containers("crashing")?;
         Ok(lives.iter().any(|one| one.attempt > 0 && one.started_at > 0).then_some(()))
     })?;
+    // A new agent knows none of these pods until the API server lists them.
+    node.kill_agent()?;
+    node.start_agent()?;
+    std::thread::sleep(OUTAGE.saturating_sub(begun.elapsed()));
     let sandboxes = node.runtime.sandboxes()?;
     ensure!(sandboxes.iter().any(|one| one.ends_with(" of finite")), "removed: {sandboxes:?}");
-    std::thread::sleep(OUTAGE.saturating_sub(begun.elapsed()));
     let exited = node.runtime.containers("finite")?;
     node.plane.start_api_server(node.bed)?;
     let pod = node
