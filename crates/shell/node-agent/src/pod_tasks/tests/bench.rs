@@ -158,6 +158,7 @@ impl AgentBench {
             local: Some(Arc::new(self.api_capture.clone())),
             cluster,
             port: None,
+            plugins: None,
             kill_now: self.kill_now.subscribe(),
         };
         let mut tree = TaskTree::default();
