@@ -90,7 +90,7 @@ pub(crate) async fn pod_dependencies(
         local: None,
         port,
         cluster,
-        plugins: Some(plugin_dependencies(root)),
+        plugins: Some(plugin_dependencies(config)),
         kill_now: watch::Sender::new(false).subscribe(),
     })
 }

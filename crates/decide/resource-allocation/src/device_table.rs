@@ -217,6 +217,11 @@ impl DeviceTable {
         self.resources.iter().map(|(name, entry)| (name.as_str(), entry.connection()))
     }
 
+    /// The number of the resource's last connection.
+    pub fn generation(&self, resource: &str) -> Option<u64> {
+        self.resources.get(resource).map(|entry| entry.generation)
+    }
+
     /// The plugin of a resource; an error where there is none.
     pub fn plugin(&self, resource: &str) -> Result<PluginConnection, String> {
         let connection = self.resources.get(resource).and_then(DeviceResource::connection);

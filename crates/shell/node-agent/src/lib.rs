@@ -55,7 +55,7 @@ pub use cluster_node::{ClusterDependencies, ClusterEventQueue, ClusterSettings};
 pub use contents::ContentChangeStrategy;
 pub use images::PullLimits;
 pub use log_rotation::LogRotation;
-pub use plugins::PluginDependencies;
+pub use plugins::{DeviceDependencies, PluginDependencies};
 pub use pod_tasks::PodDependencies;
 pub use pods::{CgroupSettings, PodPorts, PodSettings, ReservedCgroup};
 pub use task_tree::current_task;

@@ -155,11 +155,16 @@ pub(crate) fn start(tree: &mut TaskTree, dependencies: PodDependencies, inputs: 
     let (node_sender, node) = watch::channel(node_state::initial_state(&settings.lifecycle));
     let probes = Probes::new(ports.runtime.clone(), ports.prober.clone(), clock.now());
     set_lasting_metrics(&status_store, &settings.lifecycle.node_name, &*ports.cgroups);
+    let (active_sender, active) = watch::channel(ActivePods::default());
+    let device_resources = watch::Sender::default();
+    let device_names = device_resources.subscribe();
     let plugins = plugins.map(|plugins| {
         let inputs = PluginInputs {
             clock: clock.clone(),
             node_name: settings.lifecycle.node_name.clone(),
             api: cluster.as_ref().map(|cluster| cluster.api.clone()),
+            active: active.clone(),
+            device_resources,
         };
         NodePlugins::start(tree, plugins, inputs)
     });
@@ -176,7 +181,8 @@ pub(crate) fn start(tree: &mut TaskTree, dependencies: PodDependencies, inputs: 
             initial_capacity(&settings, cluster.as_ref()),
             settings.abilities.clone(),
             status_store.metrics().clone(),
-        ),
+        )
+        .with_device_resources(device_names),
         user_namespaces: UserNamespaceAllocator::new(
             ports.dirs.clone(),
             &settings.root,
@@ -192,6 +198,7 @@ pub(crate) fn start(tree: &mut TaskTree, dependencies: PodDependencies, inputs: 
             std::thread::available_parallelism().map_or(1, NonZero::get),
         ),
         node,
+        devices: plugins.as_ref().map(|plugins| plugins.devices().clone()),
         kill_now,
         settings,
         ports: ports.clone(),
@@ -207,7 +214,9 @@ pub(crate) fn start(tree: &mut TaskTree, dependencies: PodDependencies, inputs: 
     start_upkeep(tree, &context);
     start_oom_watch(tree, &context, oom_kills, messages);
     let wanted = start_sources(tree, &context, sources, reading, loop_heartbeats);
-    let (active_sender, active) = watch::channel(ActivePods::default());
+    if let Some(plugins) = &plugins {
+        plugins.serve_pod_resources(tree, &context.admissions);
+    }
     let (pods_context, beat) = (context.clone(), loop_heartbeats.clone());
     let worker_wanted = wanted.clone();
     tree.start("pods", move || {

@@ -126,6 +126,12 @@ impl FactsReader {
             // Volumes are not attached or mounted for other nodes yet.
             volumes_in_use: Some(Vec::new()),
             declared_features: settings.declared_features.clone(),
+            devices: self
+                .sources
+                .plugins
+                .as_ref()
+                .map(NodePlugins::node_resources)
+                .unwrap_or_default(),
             machine: is_read.then(|| machine_of(found)),
             ..NodeStatusInputs::default()
         }
