@@ -9,9 +9,6 @@ mod checkpoint;
 mod listings;
 mod registrar;
 
-#[cfg(test)]
-mod tests;
-
 use crate::pods::pod_workers::ActivePods;
 use crate::task_tree::TaskTree;
 use listings::ListingCommand;
