@@ -114,7 +114,7 @@ impl PodFactStore {
                 self.facts.volumes = VolumesState::Failed(message);
                 Some(event)
             }
-            VolumeState::NotUpdated(event) => Some(event),
+            VolumeState::Event(event) => Some(event),
         }
     }
 
