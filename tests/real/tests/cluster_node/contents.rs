@@ -31,7 +31,7 @@ const UPDATE_LIMIT: Duration = Duration::from_secs(10);
 const SCRIPT: &str = "trap 'exit 0' TERM; cd /v; while :; do { env | grep ^T_ | sort; \
     for f in $(find -L . -type f | grep -v '/\\.\\.' | sort); do \
     case $f in */token|*/ca.crt) echo $f $(stat -L -c '%a %u %g' $f);; \
-    *) echo $f $(stat -L -c '%a %u %g' $f) $(tr '\\n' ' ' < $f);; esac; done; } > /out/new; \
+    *) echo $f $(stat -L -c '%a %u %g' $f) $(od -A n -c $f | tr -d ' \\n');; esac; done; } > /out/new; \
     mv /out/new /out/seen; sleep 0.2; done";
 
 const OBJECTS: &str = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: settings}\n\
@@ -108,16 +108,19 @@ fn lacking() -> String {
     };
     let map = ", envFrom: [{configMapRef: {name: gone}}]";
     let key = ", env: [{name: A, valueFrom: {secretKeyRef: {name: login, key: gone}}}]";
+    let mount = ", volumeMounts: [{name: v, mountPath: /v}]";
     [
         pod("no-map", map, ""),
         pod("no-key", key, ""),
-        pod("no-volume", "", "{name: v, secret: {secretName: gone}}"),
-        pod("no-item", "", "{name: v, configMap: {name: settings, items: [{key: q, path: q}]}}"),
+        pod("no-volume", mount, "{name: v, secret: {secretName: gone}}"),
+        pod("no-item", mount, "{name: v, configMap: {name: settings, items: [{key: q, path: q}]}}"),
+        // What no container mounts is not missed.
+        pod("unused", "", "{name: v, secret: {secretName: gone}}"),
     ]
     .concat()
 }
 
-const LACKING: [&str; 4] = ["no-map", "no-key", "no-volume", "no-item"];
+const LACKING: [&str; 5] = ["no-map", "no-key", "no-volume", "no-item", "unused"];
 
 #[test]
 fn pods_see_what_the_api_has_and_its_changes() -> Result<()> {
@@ -214,6 +217,9 @@ fn reports(plane: &ControlPlane) -> Result<String> {
         let waiting = &pod["status"]["containerStatuses"][0]["state"]["waiting"];
         if waiting["reason"] == "CreateContainerConfigError" {
             return Ok(Some(format!("{name}: {}", waiting["message"])));
+        }
+        if pod["status"]["phase"] == "Running" {
+            return Ok(Some(format!("{name}: it runs")));
         }
         let selector = format!("--field-selector=involvedObject.name={name},reason=FailedMount");
         let events = get(plane, &["events", &selector])?;

@@ -112,6 +112,20 @@ async fn a_missing_object_is_reported_and_awaited() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_volume_that_no_container_uses_is_not_set_up() {
+    let mut bench = open_gate();
+    let used = "configMap: {name: settings}}, {name: unused, secret: {secretName: gone}";
+    bench.script.emit(&[("/m/a", &pod_with("uid: u-1", used))]);
+    bench.contents.put(MAP, "k", "1");
+    bench.begin();
+    let took = bench.until_running().await;
+    assert!(took < Duration::from_secs(2), "{took:?}");
+    assert_eq!(bench.host.volumes_of("u-1"), ["v"]);
+    assert_eq!(bench.contents.watches("Secret default/gone"), 0);
+    assert_eq!(last_mount_failure(&bench), "");
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_api_server_that_does_not_answer_is_reported() {
     let mut bench = with_volume("secret: {secretName: s}");
     bench.contents.hang("Secret default/s");

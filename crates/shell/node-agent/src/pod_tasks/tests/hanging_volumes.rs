@@ -7,7 +7,10 @@ use tokio::time::sleep;
 fn with_volumes(name: &str, volumes: &[&str]) -> String {
     let text: Vec<String> =
         volumes.iter().map(|volume| format!("{{name: {volume}, emptyDir: {{}}}}")).collect();
-    format!("{}  volumes: [{}]\n", pod(name, ""), text.join(", "))
+    let mounts = volumes.iter().map(|volume| format!("{{name: {volume}, mountPath: /{volume}}}"));
+    let mounts = mounts.collect::<Vec<_>>().join(", ");
+    let pod = pod(name, &format!(", volumeMounts: [{mounts}]"));
+    format!("{pod}  volumes: [{}]\n", text.join(", "))
 }
 
 fn why(bench: &AgentBench, name: &str) -> String {
