@@ -185,6 +185,8 @@ pub(super) async fn monitor_pods(
         events: event_printer,
         kill_now: kill_now.subscribe(),
         port: None,
+        // Its pods come from the command line; plugins are a node's.
+        plugins: None,
         ..base
     };
     let dirs = parts.ports.dirs.clone();

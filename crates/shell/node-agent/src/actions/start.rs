@@ -11,7 +11,9 @@ use crate::crash_points::reached;
 use crate::hooks::{self, HookTarget};
 use crate::metrics::names;
 use crate::observed::StartGuard;
-use container_setup::inputs::{ContainerSetupInputs, NodeSetupInputs, ReadyVolume};
+use container_setup::inputs::{
+    AllocatedDevices, ContainerSetupInputs, NodeSetupInputs, ReadyVolume,
+};
 use container_setup::termination;
 use container_setup::{
     container, env_file, environment, host_name, hosts_file, log_paths, mounts, sandbox,
@@ -21,6 +23,7 @@ use pod_model::pod::Container;
 use pod_model::pod::spec::ContainerList;
 use ports::pod_host::{PodDirs, PodFile, SubPath, VolumeFile};
 use ports::runtime_objects::{ContainerConfig, ImageRecord, ImageSpec, SandboxConfig};
+use resource_allocation::may_need_devices;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -133,11 +136,12 @@ async fn set_up(
         image_ref: start.image_ref.to_owned(),
         image: image.map_err(config_failure)?,
         restart_count: start.attempt,
-        pod_ips: start.pod_ips.to_vec(),
+        pod_ips: pod_ips(action_inputs, start),
         target_id: start.target_id.cloned(),
         volumes: volumes(action_inputs, spec).await.map_err(config_failure)?,
         contents,
         service_environment: action_inputs.service_environment().map_err(config_failure)?,
+        given: devices(action_inputs, spec).await.map_err(config_failure)?,
         ..ContainerSetupInputs::default()
     };
     let (termination_file, hosts_file, env_files) = tokio::join!(
@@ -167,6 +171,19 @@ async fn set_up(
     let sandbox = sandbox::config(&action_inputs.pod, &node, &pod_facts, attempt);
     let (sandbox, _) = sandbox.map_err(config_failure)?;
     Ok((config.map_err(config_failure)?, sandbox))
+}
+
+/// The devices of the container.
+async fn devices(
+    action_inputs: &ActionInputs,
+    spec: &Container,
+) -> Result<AllocatedDevices, String> {
+    match &action_inputs.context.devices {
+        Some(devices) if may_need_devices(&action_inputs.pod) => {
+            devices.prepare(&action_inputs.pod, &spec.name).await
+        }
+        _ => Ok(AllocatedDevices::default()),
+    }
 }
 
 /// The image's record, from the runtime unless it has just been read. If the image was removed
@@ -226,6 +243,17 @@ async fn create_log_dir(
         .await
         .map_err(|error| format!("cannot create the container's directories: {error}"))?;
     Ok((!file.is_empty()).then(|| path.display().to_string()))
+}
+
+/// What the container sees as its pod's addresses: the node's in the node's network. A standalone
+/// node of the reference shows none there.
+fn pod_ips(action_inputs: &ActionInputs, start: &Start<'_>) -> Vec<String> {
+    let context = &action_inputs.context;
+    let is_in_cluster = context.node_object.borrow().is_some();
+    if action_inputs.pod.spec.host_network && start.pod_ips.is_empty() && is_in_cluster {
+        return context.host_ips();
+    }
+    start.pod_ips.to_vec()
 }
 
 async fn write_hosts(

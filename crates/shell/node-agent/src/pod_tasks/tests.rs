@@ -7,6 +7,8 @@ mod bench;
 mod cluster;
 mod contents;
 mod crash;
+mod device_fake;
+mod devices;
 mod faults;
 mod hanging_volumes;
 mod life;
