@@ -12,7 +12,7 @@ use node_testkit::{images, programs};
 use real_tests::standalone::agent::{AgentHome, AgentKind, AgentProcess};
 use serde_json::{Value, json};
 
-const NEEDS: &[&str] = &[
+pub(super) const NEEDS: &[&str] = &[
     "containerd",
     "runc",
     "cni-plugins",
@@ -22,8 +22,8 @@ const NEEDS: &[&str] = &[
     "kubectl",
     "kubelet",
 ];
-const NODE: &str = "node";
-const LIMIT: Duration = Duration::from_secs(60);
+pub(super) const NODE: &str = "node";
+pub(super) const LIMIT: Duration = Duration::from_secs(60);
 /// The reference takes more than a minute for an update.
 const UPDATE_LIMIT: Duration = Duration::from_secs(10);
 
@@ -175,25 +175,34 @@ fn pods_see_what_the_api_has_and_its_changes() -> Result<()> {
     })
 }
 
-fn log_of(bed: &Bed, kind: &AgentKind) -> String {
+/// The images must be built before the bed, which cannot reach their sources.
+pub(super) fn archives() -> Result<Vec<PathBuf>> {
+    let sandbox = images::pause()?.named(images::CONTAINERD_PAUSE);
+    [images::pause()?, sandbox, images::busybox()?]
+        .iter()
+        .map(images::TestImage::oci_archive)
+        .collect()
+}
+
+pub(super) fn log_of(bed: &Bed, kind: &AgentKind) -> String {
     let log = fs::read_to_string(AgentProcess::log(bed, kind)).unwrap_or_default();
     let lines: Vec<&str> = log.lines().collect();
     lines[lines.len().saturating_sub(40)..].join("\n")
 }
 
-fn apply(plane: &ControlPlane, dir: &Path, name: &str, text: &str) -> Result<String> {
+pub(super) fn apply(plane: &ControlPlane, dir: &Path, name: &str, text: &str) -> Result<String> {
     let path = dir.join(format!("{name}.yaml"));
     fs::write(&path, text)?;
     plane.kubectl(&["create", "--output=json", "--filename", &path.to_string_lossy()])
 }
 
-fn get(plane: &ControlPlane, arguments: &[&str]) -> Result<Value> {
+pub(super) fn get(plane: &ControlPlane, arguments: &[&str]) -> Result<Value> {
     let mut all = vec!["get", "--output=json"];
     all.extend(arguments);
     serde_json::from_str(&plane.kubectl(&all)?).context("kubectl get")
 }
 
-fn wait_for<T>(
+pub(super) fn wait_for<T>(
     what: &str,
     limit: Duration,
     mut look: impl FnMut() -> Result<Option<T>>,

@@ -47,8 +47,8 @@ fn last_mount_failure(bench: &AgentBench) -> String {
         return String::new();
     }
     let events = bench.detail().events.into_iter();
-    let failed = events.filter(|event| event.reason == "FailedMount");
-    failed.last().map(|event| event.message).unwrap_or_default()
+    let mut failed = events.filter(|event| event.reason == "FailedMount");
+    failed.next_back().map(|event| event.message).unwrap_or_default()
 }
 
 const MAP: &str = "ConfigMap default/settings";
