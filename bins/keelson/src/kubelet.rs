@@ -14,6 +14,7 @@ mod idle_memory;
 mod log_settings;
 pub(crate) mod machine;
 mod machine_info;
+mod plugins;
 pub(crate) mod pod_dependencies;
 mod pod_settings;
 mod port;
