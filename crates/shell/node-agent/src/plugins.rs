@@ -25,7 +25,6 @@ use ports::local_plugins::LocalPlugins;
 use ports::plugins::{CsiDrivers, PluginDirWatch, PluginRegistration, PodResourcesEndpoint};
 use ports::{ClusterApi, MetricFamily, MetricSource};
 use registration::PluginRegistrations;
-use std::collections::BTreeSet;
 use std::sync::Arc;
 use tokio::sync::watch;
 
@@ -46,8 +45,6 @@ pub(crate) struct PluginInputs {
     pub(crate) api: Option<Arc<dyn ClusterApi>>,
     /// The pods that are here.
     pub(crate) active: watch::Receiver<ActivePods>,
-    /// Gets the resources of device plugins.
-    pub(crate) device_resources: watch::Sender<Arc<BTreeSet<String>>>,
 }
 
 /// The node's plugins, for the rest of the agent. Cheap to clone.
@@ -68,10 +65,10 @@ impl NodePlugins {
         inputs: PluginInputs,
     ) -> Self {
         let PluginDependencies { dir, registration, csi, devices, pod_resources } = dependencies;
-        let PluginInputs { clock, node_name, api, active, device_resources } = inputs;
+        let PluginInputs { clock, node_name, api, active } = inputs;
         let changes = watch::Sender::new(0);
         let csi = Arc::new(CsiRegistration::new(csi, api, &node_name, changes.clone()));
-        let devices = DeviceService::new(devices, changes.clone(), device_resources);
+        let devices = DeviceService::new(devices, changes.clone());
         let devices = Arc::new(devices);
         devices.start(tree, active);
         let handlers: Vec<Arc<dyn PluginHandler>> = vec![csi.clone(), devices.clone()];

@@ -12,8 +12,11 @@ use crate::pod_requests::container_requests;
 
 const RESOURCE: &str = "example.com/a";
 
+/// The kind of a container, its name and its limits.
+type ContainerRow<'a> = (&'a str, &'a str, &'a [(&'a str, i64)]);
+
 /// Each container: `init`, `sidecar` or `main`, its name and its limits.
-pub(crate) fn pod(list: &[(&str, &str, &[(&str, i64)])]) -> Pod {
+pub(crate) fn pod(list: &[ContainerRow<'_>]) -> Pod {
     let mut pod = Pod::default();
     pod.metadata.uid = "uid".into();
     for (kind, name, limits) in list {
@@ -85,7 +88,7 @@ fn containers_of_a_pod() {
     let two: &[(&str, i64)] = &[(RESOURCE, 2)];
     let one: &[(&str, i64)] = &[(RESOURCE, 1)];
     let none: &[(&str, i64)] = &[(RESOURCE, 0)];
-    type Row<'a> = (&'a str, &'a [(&'a str, &'a str, &'a [(&'a str, i64)])], &'a [&'a str]);
+    type Row<'a> = (&'a str, &'a [ContainerRow<'a>], &'a [&'a str]);
     let rows: &[Row<'_>] = &[
         ("1 2 3", &[("main", "c", two)], &["c=1+2"]),
         ("!1 2 3", &[("main", "c", two)], &["c=2+3"]),

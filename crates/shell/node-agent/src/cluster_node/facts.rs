@@ -77,7 +77,7 @@ impl FactsReader {
         {
             return;
         }
-        std::future::pending().await
+        std::future::pending::<()>().await;
     }
 
     pub(super) fn plugin_changes(&self) -> Option<watch::Receiver<u64>> {

@@ -71,11 +71,7 @@ pub struct DeviceDependencies {
 }
 
 impl DeviceService {
-    pub(super) fn new(
-        dependencies: DeviceDependencies,
-        changes: watch::Sender<u64>,
-        resources: watch::Sender<Arc<BTreeSet<String>>>,
-    ) -> Self {
+    pub(super) fn new(dependencies: DeviceDependencies, changes: watch::Sender<u64>) -> Self {
         let DeviceDependencies { port, dir, reports_health } = dependencies;
         let (commands, received_commands) = mpsc::channel(COMMAND_CAPACITY);
         Self {
@@ -90,7 +86,7 @@ impl DeviceService {
             recovered: watch::Sender::new(false),
             checkpoint: checkpoint::CheckpointQueue::default(),
             changes,
-            resources,
+            resources: watch::Sender::default(),
             reports_health,
         }
     }
@@ -146,6 +142,11 @@ impl DeviceService {
     /// Changes with the devices and their health.
     pub(crate) fn changes(&self) -> watch::Receiver<u64> {
         self.changes.subscribe()
+    }
+
+    /// The resources of device plugins, as they change.
+    pub(crate) fn resources(&self) -> watch::Receiver<Arc<BTreeSet<String>>> {
+        self.resources.subscribe()
     }
 
     async fn wait_until_recovered(&self) {

@@ -39,7 +39,7 @@ pub(super) async fn changed(changes: &mut Option<watch::Receiver<u64>>) {
     {
         return;
     }
-    std::future::pending().await
+    std::future::pending::<()>().await;
 }
 
 impl Worker {
