@@ -10,6 +10,7 @@ mod crash;
 mod device_fake;
 mod devices;
 mod faults;
+mod hanging_volumes;
 mod life;
 mod probed;
 mod pulls;
