@@ -157,8 +157,9 @@ pub(crate) fn start(tree: &mut TaskTree, dependencies: PodDependencies, inputs: 
     let probes = Probes::new(ports.runtime.clone(), ports.prober.clone(), clock.now());
     set_lasting_metrics(&status_store, &settings.lifecycle.node_name, &*ports.cgroups);
     let (active_sender, active) = watch::channel(ActivePods::default());
-    let inputs = plugin_inputs(clock, &settings.lifecycle, cluster.as_ref(), &active);
-    let plugins = plugins.map(|plugins| NodePlugins::start(tree, plugins, inputs));
+    let inputs = plugin_inputs(clock, &status_store, cluster.as_ref(), &settings.lifecycle);
+    let start = |plugins| NodePlugins::start(tree, plugins, inputs, &active);
+    let plugins = plugins.map(start);
     metric_sources.extend(plugins.clone().map(|it| Arc::new(it) as Arc<dyn MetricSource>));
     let reading = settings.reading.clone();
     let pulls = settings.pulls.clone();
@@ -300,15 +301,15 @@ fn user_namespaces(ports: &PodPorts, settings: &PodSettings) -> UserNamespaceAll
 
 fn plugin_inputs(
     clock: &AgentClock,
-    node: &PodLifecycleSettings,
+    status_store: &StatusStore,
     cluster: Option<&ClusterDependencies>,
-    active: &watch::Receiver<ActivePods>,
+    node: &PodLifecycleSettings,
 ) -> PluginInputs {
     PluginInputs {
         clock: clock.clone(),
         node_name: node.node_name.clone(),
         api: cluster.map(|cluster| cluster.api.clone()),
-        active: active.clone(),
+        metrics: status_store.metrics().clone(),
     }
 }
 

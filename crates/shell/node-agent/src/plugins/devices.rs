@@ -9,6 +9,7 @@ mod checkpoint;
 mod listings;
 mod registrar;
 
+use crate::metrics::Metrics;
 use crate::pods::pod_workers::ActivePods;
 use crate::task_tree::TaskTree;
 use listings::ListingCommand;
@@ -58,6 +59,7 @@ pub(crate) struct DeviceService {
     changes: watch::Sender<u64>,
     /// The resources of device plugins.
     resources: watch::Sender<Arc<BTreeSet<String>>>,
+    metrics: Metrics,
     /// Gate `ResourceHealthStatus`.
     reports_health: bool,
 }
@@ -71,7 +73,11 @@ pub struct DeviceDependencies {
 }
 
 impl DeviceService {
-    pub(super) fn new(dependencies: DeviceDependencies, changes: watch::Sender<u64>) -> Self {
+    pub(super) fn new(
+        dependencies: DeviceDependencies,
+        metrics: Metrics,
+        changes: watch::Sender<u64>,
+    ) -> Self {
         let DeviceDependencies { port, dir, reports_health } = dependencies;
         let (commands, received_commands) = mpsc::channel(COMMAND_CAPACITY);
         Self {
@@ -87,6 +93,7 @@ impl DeviceService {
             checkpoint: checkpoint::CheckpointQueue::default(),
             changes,
             resources: watch::Sender::default(),
+            metrics,
             reports_health,
         }
     }
