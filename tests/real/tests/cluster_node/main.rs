@@ -1,4 +1,5 @@
 //! The agent as a node of a real cluster: kube-apiserver with the Node authorizer and
 //! NodeRestriction, a certificate of this node, containerd.
 
+mod kubectl;
 mod node_object;
