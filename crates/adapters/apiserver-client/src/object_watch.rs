@@ -315,7 +315,7 @@ struct EventLine<'a> {
 
 #[derive(Deserialize, Default)]
 #[serde(default)]
-struct EventObject {
+struct WatchedEventObject {
     metadata: EventMeta,
 }
 
@@ -335,7 +335,8 @@ fn parse(line: &[u8], object: &ObjectPath) -> Result<ObjectEvent, String> {
         let code = if status.code == 0 { 500 } else { status.code };
         return Ok(ObjectEvent::Failed(status.into_error(&describe(object), code, None)));
     }
-    let read: EventObject = serde_json::from_slice(json).map_err(|error| error.to_string())?;
+    let read: WatchedEventObject =
+        serde_json::from_slice(json).map_err(|error| error.to_string())?;
     let EventMeta { name, uid, resource_version } = read.metadata;
     if event.kind == "BOOKMARK" {
         return Ok(ObjectEvent::Bookmark { version: resource_version });

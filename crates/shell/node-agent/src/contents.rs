@@ -41,7 +41,7 @@ pub(crate) type ObjectState = Option<Result<Arc<ContentObject>, ContentError>>;
 
 /// Cheap to clone; all clones are one store.
 #[derive(Clone)]
-pub(crate) struct ContentStore(Arc<StoreShared>);
+pub(crate) struct PodContentStore(Arc<StoreShared>);
 
 struct StoreShared {
     port: Arc<dyn PodContents>,
@@ -65,12 +65,12 @@ struct ContentEntry {
 
 /// A use of an object; it ends when this is dropped.
 pub(crate) struct HeldContent {
-    store: ContentStore,
+    store: PodContentStore,
     name: ContentName,
     wakes: Option<Arc<Notify>>,
 }
 
-impl ContentStore {
+impl PodContentStore {
     pub(crate) fn new(port: Arc<dyn PodContents>, strategy: ContentChangeStrategy) -> Self {
         Self(Arc::new(StoreShared { port, strategy, entries: Mutex::default() }))
     }

@@ -9,10 +9,10 @@ use crate::cluster_node::{self, ClusterDependencies, ClusterNodeInputs};
 use crate::cluster_pods::{
     self, ApiPodStore, ClusterObjectCaches, ClusterPodInputs, StatusReports,
 };
-use crate::contents::ContentStore;
+use crate::contents::PodContentStore;
 use crate::images::{
-    ImagePuller, ImagePullerParts, NodeLogins, PodLogins, PullJobReceiver, PullLimits, PullSandboxes,
-    PulledImageStore,
+    ImagePuller, ImagePullerParts, NodeLogins, PodLogins, PullJobReceiver, PullLimits,
+    PullSandboxes, PulledImageStore,
 };
 use crate::loop_heartbeats::LoopHeartbeats;
 use crate::metrics::names;
@@ -92,7 +92,7 @@ fn image_puller(
     settings: &Arc<PodSettings>,
     clock: &AgentClock,
     status_store: &StatusStore,
-    contents: &ContentStore,
+    contents: &PodContentStore,
 ) -> PullerSetup {
     let pulled_images = PulledImageStore::new(
         settings.image_verification.clone(),
@@ -144,7 +144,7 @@ pub(crate) fn start(tree: &mut TaskTree, dependencies: PodDependencies, inputs: 
         status_store.clone(),
     );
     let settings = Arc::new(settings);
-    let contents = ContentStore::new(ports.contents.clone(), settings.content_changes);
+    let contents = PodContentStore::new(ports.contents.clone(), settings.content_changes);
     let PullerSetup { puller, jobs, pulled_images } =
         image_puller(&ports, &settings, clock, &status_store, &contents);
     let node_object = watch::Sender::new(None);

@@ -10,9 +10,9 @@ fn name() -> ContentName {
     ContentName { kind: ContentKind::Secret, namespace: "shop".into(), name: "a".into() }
 }
 
-fn store(strategy: ContentChangeStrategy) -> (FakeContents, ContentStore) {
+fn store(strategy: ContentChangeStrategy) -> (FakeContents, PodContentStore) {
     let contents = FakeContents::default();
-    let store = ContentStore::new(Arc::new(contents.clone()), strategy);
+    let store = PodContentStore::new(Arc::new(contents.clone()), strategy);
     (contents, store)
 }
 

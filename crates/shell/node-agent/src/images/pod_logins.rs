@@ -5,7 +5,7 @@
 //!
 //! upstream: pkg/credentialprovider/secrets, pkg/credentialprovider/keyring.go
 
-use crate::contents::ContentStore;
+use crate::contents::PodContentStore;
 use node_policy::image_access::{CredentialOwner, PullSecret};
 use node_policy::registry_logins::RegistryLogins;
 use pod_model::pod::Pod;
@@ -25,7 +25,7 @@ const READ_TIMEOUT: Duration = Duration::from_secs(15);
 /// Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct PodLogins {
-    contents: ContentStore,
+    contents: PodContentStore,
     records: Arc<dyn PullRecords>,
 }
 
@@ -45,7 +45,7 @@ pub(super) struct PodCredentials {
 }
 
 impl PodLogins {
-    pub(crate) fn new(contents: ContentStore, records: Arc<dyn PullRecords>) -> Self {
+    pub(crate) fn new(contents: PodContentStore, records: Arc<dyn PullRecords>) -> Self {
         Self { contents, records }
     }
 

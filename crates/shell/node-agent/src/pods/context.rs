@@ -5,7 +5,7 @@ use crate::admission::Admissions;
 use crate::call_limiter::CallLimiter;
 use crate::clock::AgentClock;
 use crate::cluster_pods::{ApiPodStore, ClusterObjectCaches, StatusReports};
-use crate::contents::{ContentChangeStrategy, ContentStore};
+use crate::contents::{ContentChangeStrategy, PodContentStore};
 use crate::images::{ImagePuller, PullLimits};
 use crate::log_rotation::LogRotation;
 use crate::observed::ObservedPods;
@@ -138,7 +138,7 @@ pub(crate) struct PodContext {
     pub(crate) clock: AgentClock,
     pub(crate) observed: ObservedPods,
     pub(crate) images: ImagePuller,
-    pub(crate) contents: ContentStore,
+    pub(crate) contents: PodContentStore,
     pub(crate) probes: Probes,
     pub(crate) admissions: Admissions,
     pub(crate) user_namespaces: UserNamespaceAllocator,

@@ -31,7 +31,7 @@ async fn logins_of_secrets() {
         contents.put_object(&format!("Secret shop/{name}"), object);
     }
     contents.hang("Secret shop/slow");
-    let store = ContentStore::new(Arc::new(contents), ContentChangeStrategy::Watch);
+    let store = PodContentStore::new(Arc::new(contents), ContentChangeStrategy::Watch);
     let logins = PodLogins::new(store, Arc::new(FakeHost::default()));
     for (names, image, users, missing) in [
         (&["new", "old"][..], "registry.test/app:1", "new,old", ""),

@@ -257,7 +257,10 @@ async fn a_runtime_class_names_the_handler_and_a_missing_one_is_reported() {
     cluster(&bench).cluster.put(&class, json!({ "handler": "fast-handler" }));
     bench.until("it runs", is_phase("web", "Running")).await;
     let handlers = bench.runtime.sandboxes();
-    assert!(handlers.iter().all(|sandbox| sandbox.runtime_handler == "fast-handler"), "{handlers:?}");
+    assert!(
+        handlers.iter().all(|sandbox| sandbox.runtime_handler == "fast-handler"),
+        "{handlers:?}"
+    );
 }
 
 #[tokio::test(start_paused = true)]
