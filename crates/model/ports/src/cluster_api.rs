@@ -35,6 +35,8 @@ impl Resource {
     pub const RUNTIME_CLASSES: Self =
         Self { group: "node.k8s.io", version: "v1", plural: "runtimeclasses" };
     pub const SERVICE_ACCOUNTS: Self = Self { group: "", version: "v1", plural: "serviceaccounts" };
+    pub const SIGNING_REQUESTS: Self =
+        Self { group: "certificates.k8s.io", version: "v1", plural: "certificatesigningrequests" };
     pub const LEASES: Self = Self { group: "coordination.k8s.io", version: "v1", plural: "leases" };
 }
 
