@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use ports::{ApiTime, CertificateFacts};
+use ports::{ApiTime, CertificateFacts, ClusterApiError};
 
 /// How long a node may have no certificate at all.
 const ABSENT: Duration = Duration::from_secs(5 * 60);
@@ -50,6 +50,16 @@ pub fn verdict(state: &ClientState<'_>, now: ApiTime) -> Verdict {
     if state.server_answers { Verdict::Ends(ends) } else { Verdict::Waits(waits) }
 }
 
+/// Whether an error comes from an API server that works: it knows neither us nor, perhaps, the
+/// kind of object, but a load balancer in front of it would answer otherwise.
+pub fn server_answers(error: &ClusterApiError) -> bool {
+    match error {
+        ClusterApiError::Unauthenticated { .. } | ClusterApiError::NotFound { .. } => true,
+        ClusterApiError::Refused { status, .. } => *status == 403,
+        _ => false,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -85,6 +95,36 @@ mod tests {
         for (current, seen, server_answers, expected) in table {
             let state = ClientState { current, last_seen: minutes(seen), server_answers };
             assert_eq!(kind(verdict(&state, minutes(11))), expected, "{state:?}");
+        }
+    }
+
+    #[test]
+    fn an_api_server_answers_if_it_says_who_may_what() {
+        let request = String::new;
+        let refused = |status| ClusterApiError::Refused {
+            request: request(),
+            status,
+            reason: String::new(),
+            message: String::new(),
+        };
+        let table = [
+            (ClusterApiError::NotFound { request: request() }, true),
+            (ClusterApiError::Unauthenticated { request: request(), message: String::new() }, true),
+            (refused(403), true),
+            (refused(422), false),
+            (
+                ClusterApiError::ServerError {
+                    request: request(),
+                    status: 502,
+                    message: String::new(),
+                },
+                false,
+            ),
+            (ClusterApiError::Unreachable { request: request(), cause: String::new() }, false),
+            (ClusterApiError::NoCredentials { request: request(), cause: String::new() }, false),
+        ];
+        for (error, expected) in table {
+            assert_eq!(server_answers(&error), expected, "{error:?}");
         }
     }
 }

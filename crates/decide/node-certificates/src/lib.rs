@@ -7,7 +7,7 @@ mod expiry;
 mod request;
 mod rotation;
 
-pub use expiry::{ClientState, Verdict, verdict};
+pub use expiry::{ClientState, Verdict, server_answers, verdict};
 pub use request::{
     CertificatePurpose, CsrAnswer, client_template, csr_name, csr_object, read_answer,
     serving_template,

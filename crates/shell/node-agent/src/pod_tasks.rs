@@ -4,6 +4,7 @@
 
 use crate::admission::Admissions;
 use crate::call_limiter::CallLimiter;
+use crate::certificates::{self, CertificateInputs};
 use crate::clock::AgentClock;
 use crate::cluster_node::{self, ClusterDependencies, ClusterNodeInputs};
 use crate::cluster_pods::{
@@ -203,8 +204,10 @@ pub(crate) fn start(tree: &mut TaskTree, dependencies: PodDependencies, inputs: 
     });
     let garbage_context = context.clone();
     tree.start("garbage", move || garbage::collect(garbage_context.clone(), active.clone()));
+    let mut metric_sources = metric_sources;
     if let Some(cluster) = cluster {
-        start_cluster(tree, cluster, &context, ClusterViews { runtime_view, wanted, node_object });
+        let views = ClusterViews { runtime_view, wanted, node_object };
+        metric_sources.extend(start_cluster(tree, cluster, &context, views));
     }
     let runtime = runtime_view.clone();
     let api = Arc::new(AgentApi { context: context.clone(), runtime, metric_sources });
@@ -231,15 +234,24 @@ struct ClusterViews<'a> {
     node_object: watch::Sender<Option<Arc<NodeObject>>>,
 }
 
+/// Starts the tasks of a node of a cluster; returns their metrics.
 fn start_cluster(
     tree: &mut TaskTree,
-    cluster: ClusterDependencies,
+    mut cluster: ClusterDependencies,
     context: &PodContext,
     views: ClusterViews<'_>,
-) {
+) -> Vec<Arc<dyn MetricSource>> {
     let ClusterViews { runtime_view, wanted, node_object } = views;
     let api = cluster.api.clone();
     let node_name = cluster.settings.node.node_name.clone();
+    let inputs = CertificateInputs {
+        api: api.clone(),
+        node_name: node_name.clone(),
+        clock: context.clock.clone(),
+        metrics: context.status_store.metrics().clone(),
+        node_object: node_object.subscribe(),
+    };
+    let metrics = certificates::start(tree, std::mem::take(&mut cluster.certificates), inputs);
     let inputs = ClusterNodeInputs {
         clock: context.clock.clone(),
         status_store: context.status_store.clone(),
@@ -252,7 +264,7 @@ fn start_cluster(
     };
     let node_feed = cluster_node::start(tree, cluster, inputs);
     let (Some(reports), Some(objects)) = (context.reports.clone(), context.objects.clone()) else {
-        return;
+        return metrics;
     };
     let inputs = ClusterPodInputs {
         api,
@@ -265,6 +277,7 @@ fn start_cluster(
         wanted,
     };
     cluster_pods::start(tree, inputs);
+    metrics
 }
 
 /// What admission knows of the node before its Node object has come: as it would be registered.
