@@ -18,7 +18,7 @@ pub use api_pods::{
     API_SOURCE, ApiPodEntry, ApiPods, CONFIG_MIRROR_ANNOTATION, MirrorPod, is_newer,
 };
 pub use manifests::{MANIFESTS_DIR, ManifestOptions, Manifests, PodCandidate, SourceUpdate};
-pub use mirror_pods::{MirrorStep, config_hash, mirror_body, mirror_steps};
+pub use mirror_pods::{MirrorStep, StaticPodSet, config_hash, mirror_body, mirror_steps};
 pub use notice::Notice;
 pub use pod_identity::{IdentifiedPod, IdentityContext, PodIdentities, UIDS_DIR};
 pub use record::RecordChange;

@@ -1,12 +1,12 @@
 //! Mirror pods: objects in the API server that show the static pods of this node.
 //!
 //! Rules: one for each static pod, with the hash of its version; another version, or a mirror that is
-//! being deleted, is replaced; a mirror without a static pod is removed once every source has
-//! reported. Deleting one never ends a static pod.
+//! being deleted, is replaced; a mirror stays while its static pod ends, and without a static pod it
+//! is removed once every source has reported. Deleting one never ends a static pod.
 //!
 //! upstream: pkg/kubelet/pod/mirror_client.go, pkg/kubelet/kubelet.go (tryReconcileMirrorPods)
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use pod_manifest::static_pod::CONFIG_HASH_ANNOTATION;
@@ -36,13 +36,18 @@ impl MirrorStep {
     }
 }
 
-/// The next step for each name that needs one. `is_complete`: every source of static pods has
-/// reported.
-pub fn mirror_steps(
-    static_pods: &[Arc<Pod>],
-    api_pods: &ApiPods,
-    is_complete: bool,
-) -> Vec<MirrorStep> {
+/// The static pods of the node.
+#[derive(Debug, Clone, Default)]
+pub struct StaticPodSet {
+    pub desired: Vec<Arc<Pod>>,
+    /// Those that still end; their mirrors show how.
+    pub ending: Vec<Arc<Pod>>,
+    /// Every source of static pods has reported.
+    pub is_complete: bool,
+}
+
+/// The next step for each name that needs one.
+pub fn mirror_steps(static_pods: &StaticPodSet, api_pods: &ApiPods) -> Vec<MirrorStep> {
     if !api_pods.is_listed {
         return Vec::new();
     }
@@ -53,8 +58,10 @@ pub fn mirror_steps(
         .map(|mirror| (name(&mirror.namespace, &mirror.name), mirror))
         .collect();
     let mut steps = Vec::new();
-    let mut shown = BTreeMap::new();
-    for pod in static_pods {
+    let mut shown = BTreeSet::new();
+    let ending = static_pods.ending.iter();
+    shown.extend(ending.map(|pod| name(&pod.metadata.namespace, &pod.metadata.name)));
+    for pod in &static_pods.desired {
         let key = name(&pod.metadata.namespace, &pod.metadata.name);
         match mirrors.get(&key) {
             None => steps.push(MirrorStep::Create(pod.clone())),
@@ -63,10 +70,10 @@ pub fn mirror_steps(
             }
             Some(_) => {}
         }
-        shown.insert(key, ());
+        shown.insert(key);
     }
-    if is_complete {
-        let left = mirrors.iter().filter(|(key, _)| !shown.contains_key(*key));
+    if static_pods.is_complete {
+        let left = mirrors.iter().filter(|(key, _)| !shown.contains(*key));
         steps.extend(left.map(|(_, mirror)| MirrorStep::Delete(Arc::clone(mirror))));
     }
     steps

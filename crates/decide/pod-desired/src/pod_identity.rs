@@ -4,8 +4,8 @@
 //! in it are unchanged (so neither a comment nor a new version of this program makes another pod of
 //! it); otherwise the UID is adopted from a live sandbox of the same name whose containers have the
 //! hashes that this pod's would have, which is how pods of the reference kubelet continue; last, a
-//! new one is generated. The record must be on disk before the UID is used. Reads no clock: the
-//! time is passed in, and makes a new UID differ from every earlier one.
+//! new one is made from the name, the manifest and the pod in it. The record must be on disk before
+//! the UID is used. Reads no clock: the time is passed in.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -127,7 +127,7 @@ impl PodIdentities {
             .map(str::to_owned)
             .or_else(|| recorded.map(|each| each.uid.clone()))
             .or(lent)
-            .unwrap_or_else(|| new_uid(&full_name, candidate, at.now));
+            .unwrap_or_else(|| new_uid(&full_name, candidate));
         let seen = recorded.map_or_else(|| at.now.to_micros_text(), |each| each.seen.clone());
         let pod_identity = PodIdentityRecord {
             version: VERSION,
@@ -180,9 +180,13 @@ fn is_same(pod_identity: &PodIdentityRecord, candidate: &PodCandidate) -> bool {
 }
 
 /// In the format of the reference's static UIDs.
-fn new_uid(full_name: &str, candidate: &PodCandidate, now: ApiTime) -> String {
-    let words =
-        format!("{full_name} {} {:032x} {}", candidate.manifest, candidate.pod_hash, now.nanos());
+///
+/// The same for the same pod of the same manifest: one that is taken away and put back is the same
+/// pod, whose containers go on counting their restarts.
+///
+/// upstream: pkg/kubelet/config/common.go (applyDefaults)
+fn new_uid(full_name: &str, candidate: &PodCandidate) -> String {
+    let words = format!("{full_name} {} {:032x}", candidate.manifest, candidate.pod_hash);
     format!("{:032x}", fnv128a(words.as_bytes()))
 }
 

@@ -67,7 +67,7 @@ pub use oom_kills::{OomKillRecord, OomKillRecords};
 pub use plan::{PodPlan, PodStage, RequiredImage, RequiredProbe, Requirements, WaitReason, plan};
 pub use sandbox::sandbox_attempt;
 pub use view::{
-    Admission, AttemptImage, DesiredPod, DesiredState, Disruption, ExternalEnd, ImageState, LifecycleFacts,
-    ObservedContainer, ObservedPod, PodLifecycleSettings, PodView, TerminationCause,
-    TerminationRequest, VolumesState,
+    Admission, AttemptImage, DesiredPod, DesiredState, Disruption, ExternalEnd, ImageState,
+    LifecycleFacts, ObservedContainer, ObservedPod, PodLifecycleSettings, PodView,
+    TerminationCause, TerminationRequest, VolumesState,
 };

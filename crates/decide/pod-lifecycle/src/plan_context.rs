@@ -90,9 +90,25 @@ impl<'a> PlanContext<'a> {
             ContainerState::Running => false,
             ContainerState::Created | ContainerState::Unknown => true,
             ContainerState::Exited => {
-                restart::after_exit(container, &self.pod.spec, record.exit_code, self.settings)
+                self.was_killed_to_restart(record)
+                    || restart::after_exit(
+                        container,
+                        &self.pod.spec,
+                        record.exit_code,
+                        self.settings,
+                    )
             }
         }
+    }
+
+    /// Whether we killed this container in order to start it again: its policy, which is about
+    /// exits of its own, does not apply.
+    ///
+    /// upstream: kuberuntime_manager.go (computePodActions starts what it kills for a change of
+    /// the specification, or for a probe unless the policy is Never)
+    pub(crate) fn was_killed_to_restart(&self, record: &ContainerRecord) -> bool {
+        self.memory(&record.name)
+            .is_some_and(|memory| memory.killed.as_deref() == Some(&*record.id))
     }
 
     /// Whether a regular container that exited in an earlier sandbox starts again in the new one,

@@ -68,6 +68,7 @@ pub(crate) fn start(tree: &mut TaskTree, inputs: ClusterPodInputs) {
         let (api, store, listed) = (feed_api.clone(), feed_store.clone(), listed.clone());
         api_pod_store::follow(api, feed_name.clone(), store, listed)
     });
+    let mirror_statuses = status_store.clone();
     let (write_api, write_store) = (api.clone(), store.clone());
     tree.start("pod-statuses", move || {
         let (api, store) = (write_api.clone(), write_store.clone());
@@ -80,6 +81,7 @@ pub(crate) fn start(tree: &mut TaskTree, inputs: ClusterPodInputs) {
             node_object: node_feed.node_object.clone(),
             store: store.clone(),
             wanted: wanted.clone(),
+            status_store: mirror_statuses.clone(),
         })
     });
 }

@@ -5,6 +5,7 @@ mod facts;
 pub(crate) mod pod_workers;
 mod saved;
 mod sync_timer;
+mod tracked_pod;
 mod worker;
 
 pub use context::{CgroupSettings, PodPorts, PodSettings, ReservedCgroup};

@@ -173,6 +173,20 @@ impl StatusStore {
         newer.map_or(since, |version| *version)
     }
 
+    /// Of what the store shows now.
+    pub(crate) fn version(&self) -> u64 {
+        *self.shared.version.borrow()
+    }
+
+    /// Static pods that are here, also those that end.
+    pub(crate) fn static_pods(&self) -> Vec<Arc<Pod>> {
+        let pods = self.pods();
+        let is_static = |entry: &&Box<PodStatusEntry>| {
+            matches!(entry.origin.source, PodSource::File | PodSource::Url)
+        };
+        pods.values().filter(is_static).map(|entry| entry.pod.clone()).collect()
+    }
+
     /// Adds the pod; a known pod keeps its status, events and marks.
     pub(crate) fn upsert(&self, pod: &Arc<Pod>, origin: &PodOrigin) {
         self.change(|pods| {

@@ -6,7 +6,7 @@ use pod_manifest::static_pod::CONFIG_HASH_ANNOTATION;
 use pod_model::pod::Pod;
 use pod_model::pod::status::PodStatus;
 
-use super::{MirrorStep, mirror_body, mirror_steps};
+use super::{MirrorStep, StaticPodSet, mirror_body, mirror_steps};
 use crate::api_pods::{ApiPods, MirrorPod};
 
 fn static_pod(name: &str, hash: &str) -> Arc<Pod> {
@@ -15,6 +15,17 @@ fn static_pod(name: &str, hash: &str) -> Arc<Pod> {
     pod.metadata.namespace = "default".into();
     pod.metadata.annotations.insert(CONFIG_HASH_ANNOTATION, hash.into());
     Arc::new(pod)
+}
+
+/// `name=hash`, with a `-` where it still ends.
+fn static_pods(pods: &[&str], is_complete: bool) -> StaticPodSet {
+    let mut set = StaticPodSet { is_complete, ..StaticPodSet::default() };
+    for text in pods {
+        let (name, hash) = text.trim_end_matches('-').split_once('=').expect("name=hash");
+        let list = if text.ends_with('-') { &mut set.ending } else { &mut set.desired };
+        list.push(static_pod(name, hash));
+    }
+    set
 }
 
 /// `name=hash`, with a `!` where it is being deleted.
@@ -55,21 +66,22 @@ fn each_static_pod_has_the_mirror_of_its_version() {
         (&[], &["a=1"], true, "delete a"),
         (&[], &["a=1"], false, ""),
         (&["a=1", "b=1"], &["b=1", "c=1"], true, "create a, delete c"),
+        // One that still ends keeps its mirror, unless another version of it is desired already.
+        (&["a=1-"], &["a=1"], true, ""),
+        (&["a=1-"], &[], true, ""),
+        (&["a=1-"], &["a=1", "b=1"], true, "delete b"),
+        (&["a=1-", "a=2"], &["a=1"], true, "delete a"),
     ];
-    for (static_pods, mirrors, is_complete, expected) in table {
-        let pods: Vec<Arc<Pod>> = static_pods
-            .iter()
-            .map(|text| text.split_once('=').expect("name=hash"))
-            .map(|(name, hash)| static_pod(name, hash))
-            .collect();
-        let steps = mirror_steps(&pods, &api_pods(mirrors, true), *is_complete);
-        assert_eq!(described(&steps), *expected, "{static_pods:?} and {mirrors:?}");
+    for (pods, mirrors, is_complete, expected) in table {
+        let set = static_pods(pods, *is_complete);
+        let steps = mirror_steps(&set, &api_pods(mirrors, true));
+        assert_eq!(described(&steps), *expected, "{pods:?} and {mirrors:?}");
     }
 }
 
 #[test]
 fn nothing_is_decided_before_the_first_list() {
-    assert_eq!(mirror_steps(&[static_pod("a", "1")], &api_pods(&[], false), true), []);
+    assert_eq!(mirror_steps(&static_pods(&["a=1"], true), &api_pods(&[], false)), []);
 }
 
 #[test]

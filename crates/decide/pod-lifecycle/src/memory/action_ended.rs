@@ -6,7 +6,7 @@ use std::time::Duration;
 use pod_model::pod::Pod;
 use ports::ApiTime;
 
-use crate::action::{Action, ActionKey, KillReason};
+use crate::action::{Action, ActionKey};
 use crate::back_off::fnv64;
 use crate::input::{ActionOutcome, EventType, Milestone, StartFailure, StartStage};
 use crate::time::plus;
@@ -202,16 +202,9 @@ impl PodMemory {
         if let Some(stop) = memory.stop.as_mut().filter(|stop| stop.id == *id) {
             stop.hook_done = true;
         }
-        if let Action::StopContainer { reason, .. } = action
+        if let Action::StopContainer { .. } = action
             && succeeded
         {
-            let comes_back = matches!(
-                reason,
-                KillReason::LivenessProbe | KillReason::StartupProbe | KillReason::Changed
-            );
-            if comes_back {
-                memory.killed = Some(id.clone());
-            }
             self.transient_mut(name).stop_done = Some((id.clone(), input_context.now));
         }
     }

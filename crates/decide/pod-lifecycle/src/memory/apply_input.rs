@@ -3,11 +3,12 @@
 use ports::ApiTime;
 use ports::runtime_objects::ContainerState;
 
-use crate::action::{Action, ActionKey};
+use crate::action::{Action, ActionKey, KillReason};
 use crate::input::{EventType, Milestone, PodEffects, PodInput, SaveUrgency};
 use crate::oom_kills::OomKillRecords;
+use crate::restart;
 use crate::time::plus;
-use crate::view::{DesiredPod, DesiredState, ObservedPod};
+use crate::view::{DesiredPod, DesiredState, ObservedPod, PodLifecycleSettings};
 
 use super::events::about_container;
 use super::probes::ProbeAttempt;
@@ -95,6 +96,10 @@ impl PodMemory {
             }
             Action::StopContainer { id, name, grace, message, replaces, .. } => {
                 self.record_stop(name, id, plus(input_context.now, *grace));
+                // Now, as its exit may be seen before the stop has ended.
+                if comes_back(input_context, action) {
+                    self.container_mut(name).killed = Some(id.clone());
+                }
                 let is_reported = !message.is_empty();
                 if is_reported && (!replaces || self.is_first_report(format!("killing/{name}"), id))
                 {
@@ -209,5 +214,23 @@ impl PodMemory {
             _ => 0,
         };
         self.mark(input_context, Milestone::Started { container: name.to_owned(), attempt });
+    }
+}
+
+/// Whether the container starts again after this action: it was stopped for another version of
+/// itself, or for a probe and its policy lets it start again.
+fn comes_back(input_context: &InputContext<'_>, action: &Action) -> bool {
+    let Action::StopContainer { name, reason, .. } = action else { return false };
+    match reason {
+        KillReason::Changed => true,
+        KillReason::LivenessProbe | KillReason::StartupProbe => {
+            let pod = &input_context.desired.pod;
+            let mut of_pod = pod.spec.all_containers().map(|(_, _, container)| container);
+            of_pod.find(|container| *container.name == **name).is_some_and(|container| {
+                // With the gate off the API server drops the container's own policy.
+                restart::after_kill(container, &pod.spec, &PodLifecycleSettings::default())
+            })
+        }
+        _ => false,
     }
 }

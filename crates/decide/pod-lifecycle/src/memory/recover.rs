@@ -125,6 +125,25 @@ impl PodMemory {
         serde_json::to_vec(&saved).unwrap_or_default()
     }
 
+    /// For the next pod with this UID, once nothing is left of this one: a static pod that comes
+    /// back goes on counting its containers' restarts.
+    pub fn to_saved_for_successor(&self) -> Vec<u8> {
+        let containers = self.persisted.containers.iter().map(|(name, memory)| {
+            let ContainerMemory { restart_count, highest, .. } = **memory;
+            let kept = ContainerMemory { restart_count, highest, ..ContainerMemory::default() };
+            (name.clone(), Box::new(kept))
+        });
+        let pod =
+            PersistedMemory { containers: containers.collect(), ..PersistedMemory::default() };
+        let saved = SavedMemoryRef { version: VERSION, pod: &pod };
+        serde_json::to_vec(&saved).unwrap_or_default()
+    }
+
+    /// Whether the pod was started by an earlier agent, or by an earlier worker.
+    pub fn has_begun(saved: &[u8]) -> bool {
+        read(saved).is_some_and(|persisted| persisted.start_time.is_some())
+    }
+
     /// Whether the pod was rejected. A rejection holds for one run of the agent: after a restart
     /// there may be room.
     ///

@@ -112,8 +112,12 @@ impl SimulationRun {
         let grace_seconds = self.rng.percent(50).then(|| self.rng.below(20) as i64);
         let requested_at = ApiTime::from_nanos(self.node.now);
         let cause = TerminationCause::ManifestRemoved;
-        let desired_state =
-            DesiredState::End(TerminationRequest { cause, is_removal: true, grace_seconds, requested_at });
+        let desired_state = DesiredState::End(TerminationRequest {
+            cause,
+            is_removal: true,
+            grace_seconds,
+            requested_at,
+        });
         self.worker.desired_state(&self.node, desired_state);
     }
 

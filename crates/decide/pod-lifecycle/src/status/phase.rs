@@ -81,7 +81,11 @@ fn is_for_good(
     ended: &ContainerTerminated,
 ) -> bool {
     let restarting = plan_context.settings.restart_all && &*ended.reason == RESTARTING_ALL;
+    let latest = plan_context.containers_by_name.latest(&container.name);
+    let is_replaced = !plan_context.over
+        && latest.is_some_and(|record| plan_context.was_killed_to_restart(record));
     !restarting
+        && !is_replaced
         && !restart::after_exit(
             container,
             &plan_context.pod.spec,

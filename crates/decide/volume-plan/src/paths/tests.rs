@@ -4,9 +4,7 @@ use super::*;
 
 #[test]
 fn paths() {
-    for good in
-        ["a", "a/b", ".hidden", "a..b", "a/..b", &"n".repeat(255)]
-    {
+    for good in ["a", "a/b", ".hidden", "a..b", "a/..b", &"n".repeat(255)] {
         assert_eq!(check_path(good), Ok(()), "{good}");
     }
     let long = "n/".repeat(2049);

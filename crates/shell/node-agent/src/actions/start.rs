@@ -133,7 +133,7 @@ async fn set_up(
         image_ref: start.image_ref.to_owned(),
         image: image.map_err(config_failure)?,
         restart_count: start.attempt,
-        pod_ips: start.pod_ips.to_vec(),
+        pod_ips: pod_ips(action_inputs, start),
         target_id: start.target_id.cloned(),
         volumes: volumes(action_inputs, spec).await.map_err(config_failure)?,
         contents,
@@ -226,6 +226,17 @@ async fn create_log_dir(
         .await
         .map_err(|error| format!("cannot create the container's directories: {error}"))?;
     Ok((!file.is_empty()).then(|| path.display().to_string()))
+}
+
+/// What the container sees as its pod's addresses: the node's in the node's network. A standalone
+/// node of the reference shows none there.
+fn pod_ips(action_inputs: &ActionInputs, start: &Start<'_>) -> Vec<String> {
+    let context = &action_inputs.context;
+    let is_in_cluster = context.node_object.borrow().is_some();
+    if action_inputs.pod.spec.host_network && start.pod_ips.is_empty() && is_in_cluster {
+        return context.host_ips();
+    }
+    start.pod_ips.to_vec()
 }
 
 async fn write_hosts(

@@ -6,8 +6,9 @@
 use super::{ApiPodStore, REQUEST_TIMEOUT};
 use crate::back_off::ExponentialBackOff;
 use crate::sources::WantedPods;
+use crate::status_store::StatusStore;
 use node_status::NodeObject;
-use pod_desired::{MirrorStep, mirror_body, mirror_steps};
+use pod_desired::{MirrorStep, StaticPodSet, mirror_body, mirror_steps};
 use pod_model::pod::Pod;
 use ports::cluster_api::{Deletion, ObjectPath};
 use ports::{ClusterApi, ClusterApiError};
@@ -29,6 +30,7 @@ pub(crate) struct MirrorInputs {
     pub(super) node_object: watch::Receiver<Option<Arc<NodeObject>>>,
     pub(super) store: ApiPodStore,
     pub(super) wanted: watch::Receiver<WantedPods>,
+    pub(super) status_store: StatusStore,
 }
 
 struct StepRetry {
@@ -48,9 +50,10 @@ pub(super) async fn keep_mirrors(mut inputs: MirrorInputs) {
             inputs.node_object.borrow_and_update().as_ref().map(|node| node.metadata.uid.clone());
         let known = api_pods.borrow_and_update().clone();
         let wanted = inputs.wanted.borrow_and_update().clone();
-        let static_pods: Vec<Arc<Pod>> = wanted.pods.iter().map(|each| each.pod.clone()).collect();
+        let seen = inputs.status_store.version();
+        let static_pods = static_pods(&inputs.status_store, &wanted);
         let steps = match &node_uid {
-            Some(_) => mirror_steps(&static_pods, &known, wanted.is_complete),
+            Some(_) => mirror_steps(&static_pods, &known),
             None => Vec::new(),
         };
         retries.retain(|name, _| steps.iter().any(|step| key(step) == *name));
@@ -85,9 +88,21 @@ pub(super) async fn keep_mirrors(mut inputs: MirrorInputs) {
             Ok(()) = inputs.node_object.changed() => {}
             Ok(()) = inputs.wanted.changed() => {}
             Ok(()) = api_pods.changed() => {}
+            // Only what has just ended matters, and only where something still ended.
+            _ = inputs.status_store.changed(seen), if !static_pods.ending.is_empty() => {}
             () = tokio::time::sleep_until(next.unwrap_or_else(Instant::now)), if next.is_some() => {}
         }
     }
+}
+
+/// Those that are desired, and those that are still here and are not.
+fn static_pods(status_store: &StatusStore, wanted: &WantedPods) -> StaticPodSet {
+    let desired: Vec<Arc<Pod>> = wanted.pods.iter().map(|each| each.pod.clone()).collect();
+    let is_desired =
+        |pod: &Arc<Pod>| desired.iter().any(|each| each.metadata.uid == pod.metadata.uid);
+    let mut ending = status_store.static_pods();
+    ending.retain(|pod| !is_desired(pod));
+    StaticPodSet { desired, ending, is_complete: wanted.is_complete }
 }
 
 fn key(step: &MirrorStep) -> (String, String) {

@@ -8,9 +8,9 @@
 //! the API server of which nothing is left here is kept in mind until the API server has removed it,
 //! so that it is not started again. Decides nothing else.
 
-use super::worker::{self, ExternalStatus, WorkerEnd};
+use super::tracked_pod::TrackedPod;
+use super::worker::{self, WorkerEnd};
 use super::{PodContext, PodMemoryStore};
-use crate::back_off::ExponentialBackOff;
 use crate::keyed_tasks::{KeyedTasks, Panicked};
 use crate::loop_heartbeats::LoopHeartbeats;
 use crate::metrics::names;
@@ -24,16 +24,12 @@ use pod_lifecycle::{
     TerminationRequest, WaitReason,
 };
 use pod_model::pod::Pod;
-use pod_model::pod::status::PodStatus;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
-use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::Instant;
 use tracing::{error, info, warn};
 
-const FIRST_RESTART: Duration = Duration::from_secs(1);
-const LONGEST_RESTART: Duration = Duration::from_secs(60);
 /// An orphan has no specification with a grace period.
 const ORPHAN_GRACE_SECONDS: i64 = 1;
 
@@ -43,28 +39,6 @@ pub(crate) struct ActivePods {
     pub(crate) uids: BTreeSet<String>,
     /// Every source has been read, and the runtime was listed.
     pub(crate) is_complete: bool,
-}
-
-struct TrackedPod {
-    desired: watch::Sender<DesiredPod>,
-    /// What others have written into its status in the API server.
-    external: watch::Sender<ExternalStatus>,
-    /// The status that `external` was read from.
-    api_status: Option<Arc<PodStatus>>,
-    full_name: String,
-    /// Pods with the same key run one after the other.
-    queue: String,
-    /// Nothing is left of it here.
-    is_over: bool,
-    restart: ExponentialBackOff,
-    /// When to restart after a panic.
-    restart_at: Option<Instant>,
-    /// Waits for an earlier pod of the same name.
-    is_queued: bool,
-    /// It had a worker already.
-    has_begun: bool,
-    /// It ends, and its UID is desired again.
-    is_wanted_again: bool,
 }
 
 struct PodWorkers {
@@ -366,7 +340,8 @@ impl PodWorkers {
             if is_first && pod.is_static() {
                 self.forget_rejection(uid);
             }
-            let was_here = self.context.saved.get(uid).is_some();
+            let saved = self.context.saved.get(uid);
+            let was_here = saved.is_some_and(|saved| PodMemory::has_begun(&saved));
             let strict_supplemental_groups =
                 self.context.node.borrow().strict_supplemental_groups.unwrap_or(false);
             let victims =
@@ -506,7 +481,14 @@ impl PodWorkers {
 
     fn on_worker_ended(&mut self, uid: &str, end: Result<WorkerEnd, Panicked>) {
         match end {
-            Ok(WorkerEnd::Finished) => self.on_finished(uid),
+            Ok(WorkerEnd::Finished { successor_memory }) => {
+                let is_wanted_again =
+                    self.tracked.get(uid).is_some_and(|tracked| tracked.is_wanted_again);
+                if is_wanted_again && !successor_memory.is_empty() {
+                    self.context.saved.remember(uid, successor_memory);
+                }
+                self.on_finished(uid);
+            }
             Ok(WorkerEnd::Restart) => self.start_worker(uid),
             Err(Panicked(why)) => {
                 let Some(tracked) = self.tracked.get_mut(uid) else { return };
@@ -575,44 +557,6 @@ impl PodWorkers {
         for uid in uids {
             self.start_worker(&uid);
         }
-    }
-}
-
-impl TrackedPod {
-    fn new(desired: DesiredPod, queue: String, api_status: Option<&Arc<PodStatus>>) -> Self {
-        let external = api_status.map(|status| ExternalStatus::of(status)).unwrap_or_default();
-        Self {
-            full_name: desired.pod.full_name(),
-            desired: watch::Sender::new(desired),
-            external: watch::Sender::new(external),
-            api_status: api_status.cloned(),
-            queue,
-            is_over: false,
-            restart: ExponentialBackOff::new(FIRST_RESTART, LONGEST_RESTART),
-            restart_at: None,
-            is_queued: false,
-            has_begun: false,
-            is_wanted_again: false,
-        }
-    }
-
-    /// One that waits for earlier pods of its name.
-    fn by_name(desired: DesiredPod) -> Self {
-        let queue = desired.pod.full_name();
-        Self::new(desired, queue, None)
-    }
-
-    fn take_api_status(&mut self, status: &Arc<PodStatus>) {
-        if self.api_status.as_ref().is_some_and(|known| Arc::ptr_eq(known, status)) {
-            return;
-        }
-        self.api_status = Some(status.clone());
-        let next = ExternalStatus::of(status);
-        self.external.send_if_modified(|known| {
-            let changed = *known != next;
-            *known = next;
-            changed
-        });
     }
 }
 

@@ -154,6 +154,11 @@ impl PodMemoryStore {
         self.copies().get(uid).map(|copy| copy.content.clone())
     }
 
+    /// Holds a memory that the pod's next write replaces on disk.
+    pub(crate) fn remember(&self, uid: &str, content: Vec<u8>) {
+        self.copies().insert(uid.to_owned(), SavedMemory { content, is_durable: false });
+    }
+
     /// Discards the memory; the next write replaces it on disk.
     pub(crate) fn discard(&self, uid: &str) {
         self.copies().remove(uid);

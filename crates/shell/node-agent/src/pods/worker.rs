@@ -40,10 +40,10 @@ const WORKER_EVENT_CAPACITY: usize = 64;
 const SAVE_DELAY: Duration = Duration::from_millis(500);
 
 /// Why a worker returned.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum WorkerEnd {
-    /// All resources of the pod are removed.
-    Finished,
+    /// All resources of the pod are removed. The memory is for a pod that comes back with this UID.
+    Finished { successor_memory: Vec<u8> },
     /// The clock was set back: restart from the saved memory.
     Restart,
 }
@@ -88,7 +88,7 @@ pub(super) async fn run(
 ) -> WorkerEnd {
     let Some((mut worker, mut worker_inputs)) = open(context, uid, receivers, is_first).await
     else {
-        return WorkerEnd::Finished;
+        return WorkerEnd::Finished { successor_memory: Vec::new() };
     };
     worker.count_start(is_first);
     worker.link_logs(Duration::ZERO);
@@ -100,7 +100,8 @@ pub(super) async fn run(
         let plan = worker.plan_and_act().await;
         if worker.is_over(&plan) {
             worker.finish().await;
-            return WorkerEnd::Finished;
+            let successor_memory = worker.memory.to_saved_for_successor();
+            return WorkerEnd::Finished { successor_memory };
         }
         let wake_at = worker.wake_at(&plan);
         // Most pods wait here for days. Others read the plan's results from the status store, so

@@ -110,6 +110,10 @@ impl Probing {
         };
         match tokio::time::timeout(self.limit + TIMEOUT_SLACK, call).await {
             Err(_) | Ok(Err(ContainerRuntimeError::DeadlineExceeded { .. })) => timed_out(),
+            // What containerd answers where the command took too long.
+            Ok(Err(ContainerRuntimeError::Refused { code, .. })) if code == "DeadlineExceeded" => {
+                timed_out()
+            }
             Ok(Err(error)) => ProbeResult::Unknown(error.to_string()),
             Ok(Ok(output)) if output.exit_code == 0 => ProbeResult::Success,
             Ok(Ok(output)) => {

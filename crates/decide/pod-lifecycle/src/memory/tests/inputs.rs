@@ -352,7 +352,12 @@ fn only_a_container_stopped_for_a_restart_counts_as_killed() {
             "pod: Always app:web(startup)\nseen: s0; web#0 running\nmemory: failed web web0 startup",
             true,
         ),
+        (
+            "pod: Never app:web(live)\nseen: s0; web#0 running\nmemory: failed web web0 liveness",
+            false,
+        ),
         ("pod: Always app:web\nseen: s0; web#0 running changed", true),
+        ("pod: Never app:web\nseen: s0; web#0 running changed", true),
         ("pod: Always app:web\nseen: s0; web#0 unknown", false),
         ("pod: Always app:web(post)\nseen: s0; web#0 running\nmemory: hookfailed web web0", false),
         ("pod: Always app:web\nseen: s0; web#0 running\nwish: deleted", false),

@@ -74,6 +74,21 @@ const EXITS: &[PlanCaseRow] = &[
         "phase: Succeeded",
     ),
     (
+        "Never, but stopped for another version of it",
+        "pod: Never app:web\nseen: s0; web#0 exited 137\nmemory: killed web web0",
+        "do: start web#1 in s0\nphase: Running",
+    ),
+    (
+        "OnFailure, stopped for another version of it without an error",
+        "pod: OnFailure app:web\nseen: s0; web#0 exited 0\nmemory: killed web web0",
+        "do: start web#1 in s0\nphase: Running",
+    ),
+    (
+        "Never, stopped for another version earlier, and that one has exited",
+        "pod: Never app:web\nseen: s0; web#0 exited 137; web#1 exited 1\nmemory: killed web web0",
+        "do: stop-sandbox s0\nphase: Failed",
+    ),
+    (
         "only the newest counts",
         "pod: OnFailure app:web\nseen: s0; web#0 exited 1; web#1 exited 0",
         "phase: Succeeded\nweb: ended 0 Completed r1\nweb.last: ended 1 Error",

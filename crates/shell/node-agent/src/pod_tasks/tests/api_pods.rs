@@ -227,6 +227,56 @@ async fn a_static_pod_has_a_mirror_with_its_status() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_mirror_stays_while_its_static_pod_ends_and_the_same_pod_counts_on() {
+    let mut bench = cluster_fixture(|_| {});
+    bench.runtime.set_behaviour("main", Behaviour::IgnoresStop);
+    bench.script.emit(&[("/m/a", &pod("a", ""))]);
+    bench.begin();
+    bench.until("the mirror runs", is_phase("a-n", "Running")).await;
+    let uid_of = |bench: &AgentBench| stored(bench, "a-n").unwrap()["metadata"]["uid"].clone();
+    let mirror = uid_of(&bench);
+    bench.script.emit(&[]);
+    seconds(20).await;
+    assert_eq!(uid_of(&bench), mirror, "it still ends");
+    bench.script.emit(&[("/m/a", &pod("a", ""))]);
+    let has_counted =
+        |bench: &AgentBench| status(bench, "a-n", "/containerStatuses/0/restartCount") == 1;
+    bench.until("its successor runs", has_counted).await;
+    bench.script.emit(&[]);
+    bench.until("the mirror is gone", |bench| stored(bench, "a-n").is_none()).await;
+    assert!(bench.runtime.containers().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_that_never_restarts_gets_its_new_image() {
+    let bench = begun().await;
+    cluster(&bench).cluster.put(&path("web"), object("Never"));
+    bench.until("it runs", is_phase("web", "Running")).await;
+    bench.runtime.add_image("i:2");
+    let mut updated = stored(&bench, "web").unwrap();
+    updated["spec"]["containers"][0]["image"] = json!("i:2");
+    cluster(&bench).cluster.put(&path("web"), updated);
+    let has_restarted =
+        |bench: &AgentBench| status(bench, "web", "/containerStatuses/0/restartCount") == 1;
+    bench.until("it runs again", has_restarted).await;
+    assert_eq!(status(&bench, "web", "/phase"), "Running");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_container_in_the_nodes_network_sees_the_nodes_address() {
+    let bench = begun().await;
+    let mut object = object("Always");
+    object["spec"]["hostNetwork"] = json!(true);
+    let field = json!({ "apiVersion": "v1", "fieldPath": "status.podIP" });
+    object["spec"]["containers"][0]["env"] =
+        json!([{ "name": "IP", "valueFrom": { "fieldRef": field } }]);
+    cluster(&bench).cluster.put(&path("web"), object);
+    bench.until("it runs", is_phase("web", "Running")).await;
+    let environment = bench.runtime.environment("main");
+    assert!(environment.contains(&("IP".to_owned(), "10.0.0.5".to_owned())), "{environment:?}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_pod_that_does_not_fit_is_rejected() {
     let bench = begun().await;
     let mut large = object("Always");
