@@ -21,7 +21,7 @@ use node_certificates::CertificatePurpose;
 use node_status::NodeObject;
 use ports::{CertificateFacts, CertificateStore, ClusterApi, MetricSource, ShutdownReason};
 use std::sync::Arc;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::watch;
 
 pub(crate) use metrics::CertificateTtl;
 
@@ -43,8 +43,8 @@ pub struct ClientCertificate {
     pub rotates: bool,
     /// The current one is from the configuration and is replaced at once.
     pub replace_now: bool,
-    /// Ends the agent when it has lost its identity.
-    pub lost: mpsc::Sender<ShutdownReason>,
+    /// Set when the agent has lost its identity and should end.
+    pub lost: watch::Sender<Option<ShutdownReason>>,
 }
 
 /// What the tasks take from the rest of the agent.

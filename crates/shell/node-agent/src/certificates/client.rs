@@ -139,8 +139,7 @@ async fn judge(task: &ClientTask) {
             Verdict::Ends(why) => {
                 error!("{why}");
                 let reason = ShutdownReason::CredentialsLost(why.to_owned());
-                // If the agent is ending already, nobody receives it.
-                let _ = task.certificate.lost.send(reason).await;
+                task.certificate.lost.send_replace(Some(reason));
                 pending::<()>().await;
             }
         }

@@ -113,7 +113,7 @@ impl Fixture {
     }
 
     fn certificate(&self, bootstrap: Option<&FakeClient>) -> (ClientCertificate, LostReceiver) {
-        let (lost, receiver) = mpsc::channel(1);
+        let (lost, receiver) = watch::channel(None);
         let certificate = ClientCertificate {
             store: Arc::new(self.store.clone()),
             bootstrap: bootstrap.map(|api| Arc::new(api.clone()) as Arc<dyn ClusterApi>),
@@ -187,7 +187,7 @@ impl Fixture {
     }
 }
 
-type LostReceiver = mpsc::Receiver<ShutdownReason>;
+type LostReceiver = watch::Receiver<Option<ShutdownReason>>;
 
 /// Base64, of texts that are short.
 fn encode(text: &str) -> String {
@@ -304,15 +304,15 @@ async fn an_identity_that_is_lost_ends_the_agent_once_the_api_server_answers() {
     let hour = i64::try_from(HOUR.as_nanos()).unwrap();
     let fixture = Fixture::new(FakeStore::with(START, START + hour));
     fixture.api.faults.turn(|faults| faults.away = true);
-    let (certificate, mut lost) = fixture.certificate(None);
+    let (certificate, lost) = fixture.certificate(None);
     let _task = fixture.start_client(certificate);
     sleep(HOUR * 3).await;
-    assert!(lost.try_recv().is_err(), "the API server is away");
+    assert_eq!(*lost.borrow(), None, "the API server is away");
     assert!(fixture.errors(&names::CLIENT_RENEW_ERRORS) > 100.0);
     fixture.api.faults.reset();
     fixture.api.faults.turn(|faults| faults.unauthenticated = true);
     sleep(MINUTE).await;
-    let reason = lost.try_recv().expect("a reason");
+    let reason = lost.borrow().clone().expect("a reason");
     assert!(reason.to_string().contains("has expired and the server is responsive"), "{reason}");
 }
 
