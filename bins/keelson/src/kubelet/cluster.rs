@@ -9,9 +9,7 @@ use super::machine_info::HostMachineInfo;
 use super::node_credentials::{ManagedCertificate, NodeCredentials, node_credentials};
 use super::pod_settings;
 use anyhow::{Result, anyhow};
-use apiserver_client::{
-    ApiClient, ClientOptions, ClusterAccess, ProxyEnvironment, RateLimit,
-};
+use apiserver_client::{ApiClient, ClientOptions, ClusterAccess, ProxyEnvironment, RateLimit};
 use certificate_files::CertificateDir;
 use node_agent::{
     CertificateDependencies, ClientCertificate, ClusterDependencies, ClusterEventQueue,
@@ -82,8 +80,7 @@ fn certificates(
     let client_certificate = |managed: ManagedCertificate| {
         let bootstrap = match managed.bootstrap {
             Some(access) => {
-                let access =
-                    access.with_proxy_from(proxies).map_err(|error| anyhow!("{error}"))?;
+                let access = access.with_proxy_from(proxies).map_err(|error| anyhow!("{error}"))?;
                 Some(Arc::new(client(&access, None, None)?) as Arc<dyn ClusterApi>)
             }
             None => None,

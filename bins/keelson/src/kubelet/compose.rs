@@ -193,7 +193,8 @@ async fn agent_dependencies(
     let mut pods = pod_dependencies(config, &runtime, &idle_memory, proxies, &health).await?;
     let socket = local_socket_path(Path::new(&config.flags().root_dir)).await;
     let local = Arc::new(AgentSocket::new(socket).with_runtime(runtime.clone()));
-    let certificate = pods.cluster.as_ref().and_then(|cluster| cluster.certificates.client.as_ref());
+    let certificate =
+        pods.cluster.as_ref().and_then(|cluster| cluster.certificates.client.as_ref());
     let lost = certificate.map(|certificate| certificate.lost.subscribe());
     pods.local = Some(Arc::new(IdleEndpoint { local, idle_memory }));
     Ok(AgentDependencies {

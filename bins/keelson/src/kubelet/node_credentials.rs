@@ -52,7 +52,10 @@ pub(super) fn node_credentials(config: &NodeConfig) -> Result<Option<NodeCredent
     store.prepare(None, now())?;
     match valid_access(kubeconfig) {
         Ok(access) => {
-            info!(v = 2, "Current kubeconfig file contents are still valid, no bootstrap necessary");
+            info!(
+                v = 2,
+                "Current kubeconfig file contents are still valid, no bootstrap necessary"
+            );
             with_rotation(access, store, None, rotates).map(Some)
         }
         Err(why) => {
