@@ -98,6 +98,11 @@ enum XtaskVerb {
     Release,
     /// Build real parts into the cache; without names, list them
     Parts { names: Vec<String> },
+    /// A cluster of one node on this machine until Ctrl-C; `./dev cluster --help` has the options
+    Cluster {
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        options: Vec<String>,
+    },
     /// Boot the cgroup v2 machine and run `run` of a payload directory in it; without a directory,
     /// all of the tests there, also those that `test` has no time for
     Machine {
@@ -134,6 +139,7 @@ fn run(verb: XtaskVerb) -> Result<()> {
         XtaskVerb::Conformance { subject, node } => verbs::conformance(subject, &node),
         XtaskVerb::Release => release::command(),
         XtaskVerb::Parts { names } => verbs::parts(&names),
+        XtaskVerb::Cluster { options } => verbs::cluster(&options),
         XtaskVerb::Machine { payload, swap, selinux } => {
             verbs::machine(payload.as_deref(), swap, selinux)
         }

@@ -1,9 +1,10 @@
 //! Verbs that run programs of the test kit: real parts, the machine, comparisons, benchmarks, soak.
 
 use std::ffi::OsString;
+use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 
-use anyhow::Result;
+use anyhow::{Context as _, Result};
 use clap::ValueEnum;
 use node_testkit::{machine, parts};
 
@@ -17,6 +18,7 @@ const LANDING_PARTS: &[&str] = &[
     "etcd",
     "kube-apiserver",
     "kube-controller-manager",
+    "kube-scheduler",
     "kubectl",
     "registry",
     "kubelet",
@@ -129,6 +131,16 @@ pub(crate) fn bench(subject: BenchSubject) -> Result<()> {
         BenchSubject::NodeController => return crate::node_controller::bench(),
     };
     in_bed(program, &[crate::release::binary()?.into_os_string()])
+}
+
+/// A cluster for people. Its program takes this one's place, so that Ctrl-C reaches it alone and the
+/// prompt comes back when nothing is left.
+pub(crate) fn cluster(options: &[String]) -> Result<()> {
+    let build = ["build", "--package", "real-tests", "--bin", "cluster", "--quiet"];
+    workspace::run(&mut workspace::cargo(&build))?;
+    let mut command = std::process::Command::new(workspace::built("cluster")?);
+    let error = command.args(options).exec();
+    Err(error).context("start the cluster's program")
 }
 
 /// Runs a program of tests/real in a bed.

@@ -16,6 +16,7 @@ mod log_settings;
 pub(crate) mod machine;
 mod machine_info;
 mod node_credentials;
+mod plugins;
 pub(crate) mod pod_dependencies;
 mod pod_settings;
 mod port;

@@ -100,6 +100,8 @@ enum CliVerb {
     Top(node_pods::TopCommand),
     /// List the images of the runtime, or remove some
     Images(node_pods::ImagesCommand),
+    /// List the plugins of this node, and what is wrong with them
+    Plugins(node_pods::PluginsCommand),
     /// Show where the time of a pod's start went
     Timeline(node_pods::TimelineCommand),
     /// End a pod (of a manifest's pod it says which file to remove)
@@ -187,6 +189,7 @@ fn run_verb(
         CliVerb::Cp(command) => run_async(command.run()),
         CliVerb::Top(command) => run_async(command.run()),
         CliVerb::Images(command) => run_async(command.run()),
+        CliVerb::Plugins(command) => run_async(command.run()),
         CliVerb::Timeline(command) => run_async(command.run()),
         CliVerb::Stop(command) => run_async(command.run()),
         CliVerb::Version => {

@@ -1,5 +1,5 @@
 //! The verbs that query the agent on this machine about its pods: ps, logs, explain, timeline,
-//! stop, top, images.
+//! stop, top, images, plugins.
 //!
 //! Rule: one request over the local socket, one answer shown; every error is one line that names
 //! the next step. Nothing is decided here: the agent explains why a pod waits.
@@ -10,6 +10,7 @@ mod find;
 mod images;
 mod list;
 mod logs;
+mod plugins;
 mod timeline;
 mod top;
 mod yaml;
@@ -24,6 +25,7 @@ pub(crate) use agent_client::{AgentClient, NoAgentError};
 pub(crate) use find::pod as find_pod;
 pub(crate) use images::ImagesCommand;
 pub(crate) use logs::LogsCommand;
+pub(crate) use plugins::PluginsCommand;
 pub(crate) use top::TopCommand;
 
 /// The agent's local API socket.

@@ -9,12 +9,14 @@
 mod background;
 mod background_store;
 mod compose;
+mod contents;
 mod desired_pods;
 mod detach;
 mod foreground;
 mod image_manifest;
 mod leftover_pods;
 mod manifest;
+mod manifest_contents;
 mod monitor_pods;
 mod pod_exit;
 mod run_api;
@@ -26,6 +28,7 @@ use crate::config_files;
 use crate::terminal::{self, Colour, Palette};
 use anyhow::{Result, bail};
 use compose::RunDirs;
+use contents::ManifestDocuments;
 use desired_pods::WantedPod;
 use image_manifest::{ImagePod, PublishedPort, Variable};
 use manifest::PodManifest;
@@ -61,7 +64,8 @@ ends too.";
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct RunCommand {
-    /// Pod manifests, YAML (one or more documents) or JSON; `-` for standard input
+    /// Pods, and the ConfigMaps and Secrets that they use: YAML (one or more documents) or JSON;
+    /// `-` for standard input
     #[arg(required_unless_present_any = ["image", "detach"], value_name = "FILE")]
     files: Vec<PathBuf>,
 
@@ -193,13 +197,23 @@ impl RunCommand {
     }
 
     fn read_all(&self) -> (Vec<PodManifest>, Vec<String>) {
-        let mut pods = Vec::new();
+        let mut files = Vec::new();
         let mut errors = Vec::new();
         for path in &self.files {
             match read(path) {
-                Ok(found) => pods.extend(found),
+                Ok(found) => files.push(found),
                 Err(found) => errors.extend(found),
             }
+        }
+        if !errors.is_empty() {
+            return (Vec::new(), errors);
+        }
+        let pods = match contents::assign(files) {
+            Ok(pods) => pods,
+            Err(errors) => return (Vec::new(), errors),
+        };
+        if pods.is_empty() && !self.files.is_empty() {
+            errors.push("the files have no Pod".to_owned());
         }
         for (at, pod) in pods.iter().enumerate() {
             let same = |other: &&PodManifest| {
@@ -217,17 +231,17 @@ impl RunCommand {
     }
 }
 
-/// All pods of one file, or everything that is wrong with it.
-fn read(path: &Path) -> Result<Vec<PodManifest>, Vec<String>> {
+/// All documents of one file, or everything that is wrong with it.
+fn read(path: &Path) -> Result<ManifestDocuments, Vec<String>> {
     if path.as_os_str() == "-" {
         let mut bytes = Vec::new();
         let limit = u64::try_from(pod_manifest::MAX_MANIFEST_BYTES).unwrap_or(u64::MAX);
         let read = std::io::stdin().lock().take(limit + 1).read_to_end(&mut bytes);
         read.map_err(|error| vec![format!("standard input: {error}")])?;
-        return manifest::pods("standard input", &bytes);
+        return manifest::documents("standard input", &bytes);
     }
     let file = config_files::read_file(path).map_err(|error| vec![error])?;
-    manifest::pods(&file.path, &file.bytes)
+    manifest::documents(&file.path, &file.bytes)
 }
 
 fn describe(pod: &PodManifest, palette: Palette) -> String {

@@ -1,5 +1,6 @@
 //! Tests on real parts: they need root, and build the parts they use.
 
+pub mod cluster;
 pub mod cold_program;
 pub mod config_cases;
 pub mod container_setup;

@@ -7,6 +7,7 @@ use super::credential_providers;
 use super::host_addresses::MachineAddresses;
 use super::host_texts::MachineTexts;
 use super::machine;
+use super::plugins::plugin_dependencies;
 use super::pod_settings::{NodeIdentity, pod_settings};
 use super::port::kubelet_port;
 use crate::doctor::facts;
@@ -89,6 +90,7 @@ pub(crate) async fn pod_dependencies(
         local: None,
         port,
         cluster,
+        plugins: Some(plugin_dependencies(config)),
         kill_now: watch::Sender::new(false).subscribe(),
     })
 }

@@ -16,6 +16,7 @@ use ports::local_api::{
     LocalAcceptedPods, LocalApiError, LocalManifests, LocalPodDetail, LocalPods, LocalStateVersion,
     LocalStopAccepted,
 };
+use ports::local_plugins::LocalPlugins;
 use ports::local_runtime::{
     LocalCommand, LocalImageName, LocalImages, LocalProcess, LocalUsages, STREAM_UPGRADE,
 };
@@ -88,6 +89,10 @@ impl AgentClient {
 
     pub(crate) async fn process(&self, container: &str) -> Result<LocalProcess> {
         self.get(&format!("/v1/containers/{container}/process")).await
+    }
+
+    pub(crate) async fn plugins(&self) -> Result<LocalPlugins> {
+        self.get("/v1/plugins").await
     }
 
     pub(crate) async fn usage(&self) -> Result<LocalUsages> {

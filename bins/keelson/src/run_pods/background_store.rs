@@ -1,11 +1,12 @@
-//! What a background agent needs after it was killed: the manifests of its pods, and the settings
-//! of the runtime that they run in.
+//! What a background agent needs after it was killed: the manifests of its pods with what they use,
+//! and the settings of the runtime that they run in.
 //!
 //! Rule: on disk before a pod is started, removed from disk before a pod is ended on request, so
 //! that a restarted agent runs exactly the desired pods, on the same network.
 
+use super::contents::ContentDocument;
 use super::desired_pods::WantedPod;
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use host_files::HostRecords;
 use ports::pod_host::AgentRecords;
 use serde::{Deserialize, Serialize};
@@ -32,6 +33,9 @@ struct BackgroundPodRecord {
     name: String,
     manifest: String,
     text: String,
+    /// The documents of the ConfigMaps and Secrets that it uses.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    contents: Vec<String>,
 }
 
 impl BackgroundPodStore {
@@ -79,8 +83,12 @@ impl BackgroundPodStore {
             if record.version != VERSION {
                 bail!("the record {name} has version {}; expected {VERSION}", record.version);
             }
+            let contents = record.contents.iter().map(|text| ContentDocument::read(text));
+            let contents: Result<Vec<ContentDocument>, String> = contents.collect();
+            let contents = contents.map_err(|why| anyhow!("the record {name}: {why}"))?;
             let BackgroundPodRecord { namespace, name, manifest, text, .. } = record;
-            pods.push(WantedPod { namespace, name, manifest, text: text.into(), instead_of: None });
+            let text = text.into();
+            pods.push(WantedPod { namespace, name, manifest, text, contents, instead_of: None });
         }
         Ok(pods)
     }
@@ -92,6 +100,7 @@ impl BackgroundPodStore {
             name: pod.name.clone(),
             manifest: pod.manifest.clone(),
             text: pod.text.to_string(),
+            contents: pod.contents.iter().map(|document| document.text.to_string()).collect(),
         };
         let bytes = serde_json::to_vec(&record)?;
         Ok(self.records.save(RECORD_DIR, &name_of(pod), bytes).await?)

@@ -5,6 +5,7 @@
 
 use super::background_store::BackgroundPodStore;
 use super::desired_pods::{DesiredPods, DesiredPodsSender};
+use super::manifest_contents::ManifestContents;
 use super::monitor_pods::{PodMonitor, Shown};
 use super::show::{EventPrinter, OutputMode};
 use super::source::DesiredPodsSource;
@@ -176,12 +177,16 @@ pub(super) async fn monitor_pods(
     let mut base = pod_dependencies(&config, &client, &idle, &proxies, &health).await?;
     // Pods from the command line are not recreated by a controller.
     base.settings.room.waits_for_terminating_pods = true;
+    base.settings.reading.gates.contents_come_with_manifests = true;
+    base.ports.contents = Arc::new(ManifestContents::new(desired_pods.subscribe()));
     let parts = PodDependencies {
         sources: vec![Box::new(DesiredPodsSource::new(desired_pods.subscribe()))],
         local: Some(Arc::new(pod_monitor)),
         events: event_printer,
         kill_now: kill_now.subscribe(),
         port: None,
+        // Its pods come from the command line; plugins are a node's.
+        plugins: None,
         ..base
     };
     let dirs = parts.ports.dirs.clone();

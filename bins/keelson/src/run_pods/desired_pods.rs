@@ -4,10 +4,12 @@
 //! Rule: a pod is identified by namespace and name; the same pod again changes nothing, however its
 //! manifest is written. A closed set accepts no pods: its agent is ending.
 
+use super::contents::{self, ContentDocument};
 use super::manifest::{self, PodManifest};
 use super::pod_exit;
 use ports::local_api::LocalPod;
 use ports::pod_sources::{ManifestContent, ManifestFile};
+use ports::{ContentName, ContentObject};
 use std::sync::Arc;
 use tokio::sync::watch;
 
@@ -18,6 +20,8 @@ pub(super) struct WantedPod {
     /// The manifest's name in messages; unique per pod.
     pub(super) manifest: String,
     pub(super) text: Arc<str>,
+    /// The ConfigMaps and Secrets that it uses.
+    pub(super) contents: Vec<ContentDocument>,
     /// UID of the previous pod of this manifest: its end does not count for this one.
     pub(super) instead_of: Option<String>,
 }
@@ -26,6 +30,8 @@ pub(super) struct WantedPod {
 pub(super) enum PodChange {
     New,
     Changed,
+    /// Only what it uses has changed: it runs on, and gets it while it runs.
+    Updated,
     Same,
 }
 
@@ -34,6 +40,7 @@ impl PodChange {
         match self {
             Self::New => "new",
             Self::Changed => "changed",
+            Self::Updated => "updated",
             Self::Same => "same",
         }
     }
@@ -55,12 +62,47 @@ impl DesiredPods {
 
     /// How this pod compares with the desired ones.
     pub(super) fn compare(&self, pod: &WantedPod) -> PodChange {
-        match self.pods.iter().find(|known| is_same_pod(known, pod)) {
-            None => PodChange::New,
-            Some(known) if known.text.trim() == pod.text.trim() => PodChange::Same,
-            Some(known) if manifest::is_same_spec(&known.text, &pod.text) => PodChange::Same,
-            Some(_) => PodChange::Changed,
+        let Some(known) = self.pods.iter().find(|known| is_same_pod(known, pod)) else {
+            return PodChange::New;
+        };
+        let is_same =
+            known.text.trim() == pod.text.trim() || manifest::is_same_spec(&known.text, &pod.text);
+        match (is_same, contents::are_same(&known.contents, &pod.contents)) {
+            (true, true) => PodChange::Same,
+            (true, false) => PodChange::Updated,
+            (false, _) => PodChange::Changed,
         }
+    }
+
+    /// The known pod with what another manifest of it uses.
+    pub(super) fn with_contents_of(&self, pod: &WantedPod) -> Option<WantedPod> {
+        let known = self.pods.iter().find(|known| is_same_pod(known, pod))?;
+        Some(WantedPod { contents: pod.contents.clone(), ..known.clone() })
+    }
+
+    /// The object of this name that a pod uses.
+    pub(super) fn content(&self, name: &ContentName) -> Option<ContentObject> {
+        let mut all = self.pods.iter().flat_map(|pod| &pod.contents);
+        let found = all.find(|document| document.content.name == *name)?;
+        Some(found.content.object.clone())
+    }
+
+    /// An object of the given pods that another pod uses with other content: one name would have
+    /// two meanings.
+    pub(super) fn conflict(&self, given: &[WantedPod]) -> Option<(ContentName, &WantedPod)> {
+        let is_given = |known: &WantedPod| given.iter().any(|pod| is_same_pod(known, pod));
+        let given_contents = given.iter().flat_map(|pod| &pod.contents);
+        let mut pairs = given_contents.flat_map(|document| {
+            let others = self.pods.iter().filter(|known| !is_given(known));
+            others.map(move |known| (&document.content, known))
+        });
+        pairs.find_map(|(content, known)| {
+            let differs = known
+                .contents
+                .iter()
+                .any(|one| one.content.name == content.name && one.content != *content);
+            differs.then(|| (content.name.clone(), known))
+        })
     }
 
     pub(super) fn take(&mut self, pod: WantedPod) {
@@ -116,6 +158,7 @@ impl WantedPod {
             name: pod.name.clone(),
             manifest,
             text: pod.text.clone(),
+            contents: pod.contents.clone(),
             instead_of: None,
         }
     }

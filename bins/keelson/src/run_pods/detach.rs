@@ -9,6 +9,7 @@ use super::ENDING;
 use super::background::READY;
 use super::background_store::BackgroundPodStore;
 use super::compose::RunDirs;
+use super::contents;
 use super::leftover_pods;
 use super::manifest::PodManifest;
 use crate::node_pods::{AgentClient, NoAgentError};
@@ -45,6 +46,7 @@ pub(super) async fn run(dirs: &RunDirs, pods: &[PodManifest]) -> Result<()> {
         let effect = match pod.outcome.as_str() {
             "same" => "is unchanged",
             "changed" => "is replaced",
+            "updated" => "gets its new ConfigMaps and Secrets while it runs",
             _ => "runs in the background",
         };
         terminal::print(&format!("{}/{} {effect}\n", pod.namespace, pod.name));
@@ -76,7 +78,7 @@ fn manifest(pod: &PodManifest) -> LocalManifest {
     };
     LocalManifest {
         location: location.trim_end_matches(':').to_owned(),
-        text: pod.text.to_string(),
+        text: contents::as_one_text(pod),
     }
 }
 

@@ -169,6 +169,7 @@ mod tests {
             name: name.to_owned(),
             manifest: name.to_owned(),
             text: format!("kind: Pod\nspec: {{{grace}}}\n").into(),
+            contents: Vec::new(),
             instead_of: None,
         };
         let (usual, long) = (pod("a", ""), pod("b", "terminationGracePeriodSeconds: 90"));

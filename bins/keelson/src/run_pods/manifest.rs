@@ -1,13 +1,17 @@
-//! The pods of a manifest file: each document whole, and the few fields that are shown.
+//! The documents of a manifest file: pods, each whole and with the few fields that are shown, and the
+//! ConfigMaps and Secrets that they use.
 //!
 //! Rule: strict, as an API server would be: an unknown field is an error. An error names file,
 //! line, field and what was expected, on one line; all errors of a file come together.
 
+use super::contents::{self, ContentDocument, ManifestDocuments};
 use super::split;
-use node_config::document::{self, Node, Number, Value};
+use node_config::document::{self, Document, Node, Number, Value};
 use node_config::{Diagnostic, Origin};
 use pod_manifest::static_pod::SourceKind;
-use pod_manifest::{PodGates, StaticPodSource, Strictness, read_static_pods};
+use pod_manifest::{
+    ContentReference, PodGates, StaticPodSource, Strictness, content_references, read_static_pods,
+};
 use std::sync::Arc;
 
 /// The default grace period.
@@ -22,6 +26,9 @@ pub(crate) struct PodManifest {
     pub(crate) containers: Vec<ManifestContainer>,
     /// The document, with as many empty lines before it as in the file.
     pub(crate) text: Arc<str>,
+    pub(crate) references: Vec<ContentReference>,
+    /// Those that were found.
+    pub(crate) contents: Vec<ContentDocument>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -31,8 +38,17 @@ pub(crate) struct ManifestContainer {
     pub(crate) init: bool,
 }
 
-/// All pods in the bytes of `path`, or every error in them.
+/// All pods in the bytes of `path` with what they use, or every error in them.
 pub(crate) fn pods(path: &str, bytes: &[u8]) -> Result<Vec<PodManifest>, Vec<String>> {
+    let pods = contents::assign(vec![documents(path, bytes)?])?;
+    if pods.is_empty() {
+        return Err(vec![format!("{path}: expected a Pod, found none")]);
+    }
+    Ok(pods)
+}
+
+/// All documents in the bytes of `path`, or every error in them.
+pub(crate) fn documents(path: &str, bytes: &[u8]) -> Result<ManifestDocuments, Vec<String>> {
     let origin = Origin::File { path: path.into(), line: 0, column: 0 };
     let text = std::str::from_utf8(bytes).map_err(|error| {
         vec![format!("{path}: not UTF-8 text after byte {}", error.valid_up_to())]
@@ -45,24 +61,45 @@ pub(crate) fn pods(path: &str, bytes: &[u8]) -> Result<Vec<PodManifest>, Vec<Str
     if documents.is_empty() {
         return Err(vec![format!("{path}: the file is empty, expected a Pod")]);
     }
-    let mut pods = Vec::new();
+    let mut found = ManifestDocuments::default();
     let mut diagnostics: Vec<Diagnostic> = Vec::new();
     for text in documents {
         match document::parse(text.as_bytes(), &origin) {
-            Ok(parsed) => match pod(&parsed.root) {
-                Ok(pod) => {
-                    diagnostics.extend(judge(&text, &origin));
-                    pods.push(PodManifest { text: text.into(), ..pod });
-                }
-                Err(found) => diagnostics.extend(parsed.repeated_keys.into_iter().chain(found)),
-            },
+            Ok(parsed) => {
+                diagnostics.extend(add_document(&parsed, text, &origin, &mut found));
+            }
             Err(diagnostic) => diagnostics.push(diagnostic),
         }
     }
     if diagnostics.is_empty() {
-        Ok(pods)
+        Ok(found)
     } else {
         Err(diagnostics.iter().map(ToString::to_string).collect())
+    }
+}
+
+/// Returns what is wrong with it.
+fn add_document(
+    parsed: &Document,
+    text: String,
+    origin: &Origin,
+    found: &mut ManifestDocuments,
+) -> Vec<Diagnostic> {
+    match ContentDocument::of(parsed, &text) {
+        Some(Ok(content)) => {
+            found.contents.push(content);
+            return Vec::new();
+        }
+        Some(Err(diagnostics)) => return diagnostics,
+        None => {}
+    }
+    match pod(&parsed.root) {
+        Ok(pod) => {
+            let (references, diagnostics) = judge(&text, origin);
+            found.pods.push(PodManifest { text: text.into(), references, ..pod });
+            diagnostics
+        }
+        Err(diagnostics) => parsed.repeated_keys.iter().cloned().chain(diagnostics).collect(),
     }
 }
 
@@ -71,15 +108,16 @@ fn static_pods() -> StaticPodSource<'static> {
         node_name: "node",
         kind: SourceKind::File,
         strictness: Strictness::Strict,
-        gates: PodGates::default(),
+        gates: PodGates { contents_come_with_manifests: true, ..PodGates::default() },
     }
 }
 
-/// The errors of an API server's validation, and references that a pod without an API server may
-/// not have.
-fn judge(text: &str, origin: &Origin) -> Vec<Diagnostic> {
+/// What the pod refers to; the errors of an API server's validation, and references that a pod
+/// without an API server may not have.
+fn judge(text: &str, origin: &Origin) -> (Vec<ContentReference>, Vec<Diagnostic>) {
     let read = read_static_pods(text.as_bytes(), origin, &static_pods());
-    read.diagnostics.into_iter().filter(Diagnostic::is_error).collect()
+    let references = read.pods.first().map(content_references).unwrap_or_default();
+    (references, read.diagnostics.into_iter().filter(Diagnostic::is_error).collect())
 }
 
 /// Whether two texts are the same pod: neither a comment nor an explicit default makes a
@@ -113,7 +151,7 @@ fn pod(root: &Node) -> Result<PodManifest, Vec<Diagnostic>> {
     if kind != (Some("v1"), Some("Pod")) {
         let found = format!("{} {}", kind.0.unwrap_or("-"), kind.1.unwrap_or("-"));
         return Err(vec![
-            Diagnostic::error("kind", "expected apiVersion v1 and kind Pod, nothing else is run")
+            Diagnostic::error("kind", "expected apiVersion v1 and kind Pod, ConfigMap or Secret")
                 .with_value(found)
                 .at(root.origin.clone()),
         ]);
@@ -136,6 +174,8 @@ fn pod(root: &Node) -> Result<PodManifest, Vec<Diagnostic>> {
             location: root.origin.to_string(),
             containers: found,
             text: "".into(),
+            references: Vec::new(),
+            contents: Vec::new(),
         });
     }
     Err(diagnostics)

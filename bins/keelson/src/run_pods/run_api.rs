@@ -156,6 +156,13 @@ impl RunApi {
         pods: Vec<WantedPod>,
     ) -> Result<LocalAcceptedPods, LocalApiError> {
         let _alone = self.change_lock.lock().await;
+        if let Some((name, other)) = self.desired_pods.borrow().conflict(&pods) {
+            return Err(not_now(format!(
+                "{name} is not what pod {}/{}, which runs already, has under this name; give that \
+                 pod again too, or use another name",
+                other.namespace, other.name
+            )));
+        }
         let mut taken = LocalAcceptedPods::default();
         for mut pod in pods {
             let (outcome, is_closed) = {
@@ -170,8 +177,14 @@ impl RunApi {
                 name: pod.name.clone(),
                 outcome: outcome.as_str().to_owned(),
             });
+            if outcome == PodChange::Updated {
+                let updated = self.desired_pods.borrow().with_contents_of(&pod);
+                pod = updated.unwrap_or(pod);
+                background_store.save(&pod).await.map_err(not_now)?;
+                self.desired_pods.send_modify(|desired| desired.take(pod.clone()));
+            }
             let before = self.api.pods().pods.into_iter().find(|one| one.manifest == pod.manifest);
-            if outcome == PodChange::Same {
+            if matches!(outcome, PodChange::Same | PodChange::Updated) {
                 // A pod that has ended or was rejected stays until it is requested again.
                 if let Some(ended) =
                     before.filter(|one| pod_exit::exit_code_of_ended(one).is_some())

@@ -80,6 +80,7 @@ mod desired_pods_tests {
             name: name.to_owned(),
             manifest: format!("{name}.yaml"),
             text: text.into(),
+            contents: Vec::new(),
             instead_of: None,
         }
     }
@@ -328,4 +329,160 @@ fn a_background_agent_takes_its_pods_up_with_the_settings_that_they_had() {
     assert_eq!(background_store.runtime_config(None, &[]).unwrap(), None);
     assert!(!found.exists());
     assert!(background_store.runtime_config(Some(&file), &[]).is_err(), "a file that is not there");
+}
+
+mod contents {
+    use crate::run_pods::background_store::BackgroundPodStore;
+    use crate::run_pods::contents::as_one_text;
+    use crate::run_pods::desired_pods::{DesiredPods, PodChange, WantedPod};
+    use crate::run_pods::manifest::{PodManifest, pods};
+    use crate::run_pods::manifest_contents::ManifestContents;
+    use ports::{ContentError, ContentKind, ContentName, PodContents};
+    use tokio::sync::watch;
+
+    const SECRET: &str =
+        "apiVersion: v1\nkind: Secret\nmetadata: {name: s}\nstringData: {k: hunter2}\n";
+
+    fn map(value: &str) -> String {
+        format!("apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: m}}\ndata: {{k: '{value}'}}\n")
+    }
+
+    fn pod(name: &str, volumes: &str) -> String {
+        format!(
+            "apiVersion: v1\nkind: Pod\nmetadata: {{name: {name}}}\nspec:\n  containers: [{{name: a, \
+             image: i}}]\n  volumes: [{volumes}]\n"
+        )
+    }
+
+    const USES_MAP: &str = "{name: v, configMap: {name: m}}";
+
+    fn read(documents: &[&str]) -> Result<Vec<PodManifest>, Vec<String>> {
+        pods("f", documents.join("---\n").as_bytes())
+    }
+
+    fn names(pod: &PodManifest) -> String {
+        let names = pod.contents.iter().map(|document| document.content.name.to_string());
+        names.collect::<Vec<_>>().join(",")
+    }
+
+    fn wanted(documents: &[&str]) -> WantedPod {
+        WantedPod::of(&read(documents).unwrap()[0], "f".to_owned())
+    }
+
+    fn config_map() -> ContentName {
+        let kind = ContentKind::ConfigMap;
+        ContentName { kind, namespace: "default".into(), name: "m".into() }
+    }
+
+    #[test]
+    fn a_pod_gets_what_it_refers_to_and_nothing_else() {
+        let both = "{name: v, configMap: {name: m}}, {name: w, secret: {secretName: s}}";
+        let optional = "{name: v, configMap: {name: gone, optional: true}}";
+        let documents = [
+            &*map("1"),
+            &pod("none", ""),
+            &pod("one", USES_MAP),
+            SECRET,
+            &pod("both", both),
+            &pod("optional", optional),
+        ];
+        let found = read(&documents).unwrap();
+        let found: Vec<String> = found.iter().map(names).collect();
+        let map = "ConfigMap default/m";
+        assert_eq!(found, ["", map, &format!("{map},Secret default/s"), ""]);
+    }
+
+    #[test]
+    fn errors_of_files_with_objects() {
+        let elsewhere = map("1").replace("{name: m}", "{name: m, namespace: other}");
+        for (documents, expected) in [
+            (vec![pod("a", USES_MAP)], "f:1: pod default/a needs the configmap \"m\", which is in"),
+            (vec![elsewhere, pod("a", USES_MAP)], "f:6: pod default/a needs the configmap"),
+            (vec![map("1"), map("2"), pod("a", "")], "f:6: ConfigMap default/m is in f:1 already"),
+            (vec![map("1")], "f: expected a Pod, found none"),
+            (vec![SECRET.replace("{k: hunter2}", "{'a/b': hunter2}")], "f:4: stringData"),
+            (vec![format!("{SECRET}stringData: {{}}\n"), pod("a", "")], "f:5: stringData"),
+            (
+                vec![pod("a", "").replace("spec:\n", "spec:\n  serviceAccountName: x\n")],
+                "f:5: spec.serviceAccountName: a static pod may not refer to serviceaccounts",
+            ),
+        ] {
+            let texts: Vec<&str> = documents.iter().map(String::as_str).collect();
+            let errors = read(&texts).unwrap_err();
+            assert!(errors.len() == 1 && errors[0].starts_with(expected), "{errors:?}");
+            assert!(!errors[0].contains("hunter2"), "{errors:?}");
+        }
+    }
+
+    #[test]
+    fn one_text_for_a_pod_with_what_it_uses() {
+        let json = r#"{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a"}, "spec":
+            {"containers": [{"name": "a", "image": "i", "envFrom": [{"configMapRef": {"name": "m"}}]}]}}"#;
+        let documents = [&*map("1"), &pod("a", USES_MAP)].join("---\n");
+        let of_json = {
+            let files = [("j", json), ("m", &*map("1"))];
+            let read = |(path, text): (&str, &str)| {
+                crate::run_pods::manifest::documents(path, text.as_bytes()).unwrap()
+            };
+            crate::run_pods::contents::assign(files.into_iter().map(read).collect()).unwrap()
+        };
+        for pod in [pods("f", documents.as_bytes()).unwrap(), of_json] {
+            let again = pods("g", as_one_text(&pod[0]).as_bytes()).unwrap();
+            assert_eq!((again.len(), names(&again[0])), (1, "ConfigMap default/m".to_owned()));
+            let line = |pod: &PodManifest| pod.location.split_once(':').unwrap().1.to_owned();
+            assert_eq!(line(&again[0]), line(&pod[0]));
+            let desired = DesiredPods::of(vec![WantedPod::of(&pod[0], "f".to_owned())]);
+            let same = WantedPod::of(&again[0], "g".to_owned());
+            assert_eq!(desired.compare(&same), PodChange::Same);
+        }
+    }
+
+    #[test]
+    fn new_content_changes_what_a_pod_uses_and_not_the_pod() {
+        let (old, new) = (wanted(&[&map("1"), &pod("a", USES_MAP)]), map("2"));
+        let mut desired = DesiredPods::of(vec![old.clone()]);
+        let before = desired.version();
+        let updated = wanted(&["# moved\n", &new, &pod("a", USES_MAP)]);
+        assert_eq!(desired.compare(&updated), PodChange::Updated);
+        assert_eq!(desired.compare(&wanted(&[&map("1"), &pod("a", "")])), PodChange::Changed);
+        // Another pod may not give the name another meaning, unless it is given with this one.
+        let other = wanted(&[&new, &pod("b", USES_MAP)]);
+        let (name, known) = desired.conflict(std::slice::from_ref(&other)).unwrap();
+        assert_eq!((name, &*known.name), (config_map(), "a"));
+        assert!(desired.conflict(&[other, updated.clone()]).is_none());
+        assert!(desired.conflict(&[wanted(&[&map("1"), &pod("b", USES_MAP)])]).is_none());
+        desired.take(desired.with_contents_of(&updated).unwrap());
+        assert_eq!(desired.version(), before);
+        assert_eq!(desired.content(&config_map()).unwrap().data.0["k"], b"2");
+    }
+
+    #[tokio::test]
+    async fn an_object_follows_its_documents_and_never_goes_from_under_a_pod() {
+        let one = |value: &str| DesiredPods::of(vec![wanted(&[&map(value), &pod("a", USES_MAP)])]);
+        let desired = watch::Sender::new(DesiredPods::default());
+        let contents = ManifestContents::new(desired.subscribe());
+        let mut watch = contents.watch(&config_map());
+        assert_eq!(watch.next().await, Err(ContentError::NotFound));
+        assert_eq!(contents.read(&config_map()).await, Err(ContentError::NotFound));
+        for value in ["1", "2"] {
+            desired.send_replace(one(value));
+            assert_eq!(watch.next().await.unwrap().data.0["k"], value.as_bytes());
+            assert_eq!(contents.read(&config_map()).await.unwrap().data.0["k"], value.as_bytes());
+        }
+        // The pod is stopped: it runs for a while without being desired.
+        desired.send_replace(DesiredPods::default());
+        desired.send_replace(one("3"));
+        assert_eq!(watch.next().await.unwrap().data.0["k"], b"3");
+    }
+
+    #[tokio::test]
+    async fn a_background_agent_keeps_what_its_pods_use() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = BackgroundPodStore::below(dir.path());
+        let pod = wanted(&[&map("1"), &pod("a", USES_MAP)]);
+        store.save(&pod).await.unwrap();
+        let loaded = store.load().await.unwrap().remove(0);
+        assert_eq!(DesiredPods::of(vec![pod]).compare(&loaded), PodChange::Same);
+        assert_eq!(loaded.contents[0].content.object.data.0["k"], b"1");
+    }
 }

@@ -76,29 +76,36 @@ fn object(name: &ContentName, stored: StoredObject) -> Result<ContentObject, Con
             error.column()
         ))
     })?;
-    let mut data = BTreeMap::new();
-    let encoded = match name.kind {
-        ContentKind::Secret => read.data,
+    let of_data = read.data.unwrap_or_default();
+    let (data, binary_data) = match name.kind {
+        ContentKind::Secret => (decoded(name, of_data)?, ContentData::default()),
         ContentKind::ConfigMap => {
-            let texts = read.data.unwrap_or_default().into_iter();
-            data.extend(texts.map(|(key, text)| (key, text.into_bytes())));
-            read.binary_data
+            let texts = of_data.into_iter().map(|(key, text)| (key, text.into_bytes()));
+            (ContentData(texts.collect()), decoded(name, read.binary_data.unwrap_or_default())?)
         }
     };
-    for (key, text) in encoded.unwrap_or_default() {
-        let bytes = STANDARD
-            .decode(text)
-            .map_err(|_| ContentError::Failed(format!("{name}: key {key:?} is not base64")))?;
-        // As the kubelet: a text comes before binary data of the same key.
-        data.entry(key).or_insert(bytes);
-    }
     Ok(ContentObject {
         uid: stored.uid,
         resource_version: stored.resource_version,
         immutable: read.immutable == Some(true),
         secret_type: read.secret_type,
-        data: ContentData(data),
+        data,
+        binary_data,
     })
+}
+
+fn decoded(
+    name: &ContentName,
+    encoded: BTreeMap<String, String>,
+) -> Result<ContentData, ContentError> {
+    let mut data = BTreeMap::new();
+    for (key, text) in encoded {
+        let bytes = STANDARD
+            .decode(text)
+            .map_err(|_| ContentError::Failed(format!("{name}: key {key:?} is not base64")))?;
+        data.insert(key, bytes);
+    }
+    Ok(ContentData(data))
 }
 
 fn content_error(error: ClusterApiError) -> ContentError {

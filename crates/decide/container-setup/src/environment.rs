@@ -146,9 +146,9 @@ fn from_file(
     file: &pod_model::pod::container::FileKeySelector,
 ) -> Result<Option<String>, SetupError> {
     let volume = &*file.volume_name;
-    if !source.facts.volumes.contains_key(volume) {
+    let Some(ready) = source.facts.volumes.get(volume) else {
         refuse!("cannot find the volume {volume:?} referenced by FileKeyRef");
-    }
+    };
     let place = (volume.to_owned(), file.path.to_string());
     let content = source.facts.env_files.get(&place);
     let Some(Ok(value)) = content.map(|bytes| env_file::value(bytes, &file.key)) else {
@@ -160,5 +160,6 @@ fn from_file(
     if file.optional == Some(true) {
         return Ok(None);
     }
-    refuse!("environment variable key {:?} not found in file {:?}", file.key, file.path)
+    let path = format!("{}/{}", ready.path, file.path.trim_start_matches('/'));
+    refuse!("environment variable key {:?} not found in file {path:?}", file.key)
 }

@@ -4,10 +4,13 @@
 //! with the time. A socket has at most one step in flight, so a plugin that hangs delays only
 //! itself. At rest the registered plugins are those whose sockets exist, whatever happened before.
 //!
-//! [`machine`] is the table for one socket, [`registry`] the set of them.
+//! [`machine`] is the table for one socket, [`registry`] the set of them; [`csi_version`] and
+//! [`csi_node`] are what CSI drivers need beside.
 //!
 //! upstream: pkg/kubelet/pluginmanager
 
+pub mod csi_node;
+pub mod csi_version;
 pub mod machine;
 pub mod registry;
 

@@ -10,7 +10,7 @@ use std::time::Duration;
 use pod_model::CopyOnWrite;
 use pod_model::pod::Pod;
 use pod_model::pod::spec::PodPhase;
-use pod_model::pod::status::{PodCondition, PodStatus};
+use pod_model::pod::status::{PodCondition, PodStatus, ResourceStatus};
 use ports::ApiTime;
 use ports::runtime_objects::{ContainerRecord, SandboxRecord};
 use serde::{Deserialize, Serialize};
@@ -171,6 +171,8 @@ pub struct LifecycleFacts {
     /// Whether the final status has been reported to the API server (always true without one).
     /// Container records are removed only then.
     pub final_status_reported: bool,
+    /// The health of devices, by container.
+    pub allocated_resources: BTreeMap<String, Vec<ResourceStatus>>,
     pub settings: Arc<PodLifecycleSettings>,
 }
 
@@ -188,6 +190,7 @@ impl Default for LifecycleFacts {
             external_conditions: Vec::new(),
             external_end: None,
             final_status_reported: true,
+            allocated_resources: BTreeMap::new(),
             settings: Arc::default(),
         }
     }

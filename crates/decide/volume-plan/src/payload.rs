@@ -175,15 +175,15 @@ fn add_keys(
         Some(Err(error)) => return Err(PayloadError(error.to_string())),
         None => return Err(PayloadError(not_synced(kind))),
     };
-    let data = &object.data.0;
+    let (data, binary_data) = (&object.data.0, &object.binary_data.0);
     if wanted.items.is_empty() {
-        for (key, content) in data {
+        for (key, content) in data.iter().chain(binary_data) {
             put(files, key, wanted.default_mode, content.clone());
         }
         return Ok(());
     }
     for item in wanted.items {
-        match data.get(&*item.key) {
+        match data.get(&*item.key).or_else(|| binary_data.get(&*item.key)) {
             Some(content) => {
                 let mode = item.mode.map_or(wanted.default_mode, |own| mode(Some(own)));
                 put(files, &item.path, mode, content.clone());

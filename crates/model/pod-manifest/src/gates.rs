@@ -22,6 +22,8 @@ pub struct PodGates {
     pub user_namespaces_host_network: bool,
     /// Not a gate but the switch of the same kind: whether containers may be privileged.
     pub allow_privileged: bool,
+    /// ConfigMaps and Secrets come with the manifests, so that static pods may refer to them.
+    pub contents_come_with_manifests: bool,
 }
 
 impl Default for PodGates {
@@ -43,6 +45,7 @@ impl Default for PodGates {
             toleration_comparison: false,
             user_namespaces_host_network: false,
             allow_privileged: true,
+            contents_come_with_manifests: false,
         }
     }
 }

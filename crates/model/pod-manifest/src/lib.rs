@@ -6,7 +6,10 @@
 //! checks a new pod. [`read_static_pods`] is all four in the order of the reference. The rule it
 //! keeps: same result and same defaults as an API server of Kubernetes 1.36 with the same gates;
 //! all findings are collected, and no input makes it panic. It opens no file and reads no clock.
+//! [`decode_content`] does the same for a ConfigMap or a Secret that stands beside pods.
 
+mod content_references;
+mod contents;
 mod decode;
 mod defaults;
 mod gates;
@@ -20,6 +23,8 @@ mod bad_manifests;
 #[cfg(test)]
 mod tests;
 
+pub use content_references::{ContentReference, content_references};
+pub use contents::{ManifestContent, content_kind, decode_content};
 pub use decode::{Decoded, ListPolicy, MAX_MANIFEST_BYTES, ManifestPod, Strictness, decode};
 pub use defaults::{apply_defaults, with_default_tag};
 pub use gates::PodGates;

@@ -94,7 +94,11 @@ fn invalid_uid(pod: &Pod) -> Option<Diagnostic> {
 }
 
 fn forbidden_reference(pod: &Pod, gates: &PodGates) -> Option<Diagnostic> {
-    let reference = static_pod::api_reference(pod)?;
+    let reference = if gates.contents_come_with_manifests {
+        static_pod::reference_beyond_contents(pod)?
+    } else {
+        static_pod::api_reference(pod)?
+    };
     // With the gate off, two references stay forbidden: nothing could provide them.
     let always = matches!(reference.resource, "clustertrustbundles" | "resourceclaims");
     (gates.prevent_static_pod_api_references || always).then(|| {

@@ -18,7 +18,7 @@ mod uid_hash;
 mod tests;
 
 pub use pod_model::pod::SourceKind;
-pub use references::{ApiReference, api_reference};
+pub use references::{ApiReference, api_reference, reference_beyond_contents};
 pub use uid_hash::{HashedSource, fnv128a, reference_uid};
 
 pub const CONFIG_SOURCE_ANNOTATION: &str = "kubernetes.io/config.source";

@@ -17,7 +17,7 @@ mod claims;
 mod container;
 mod environment;
 mod findings;
-mod formats;
+pub(crate) mod formats;
 mod handlers;
 mod metadata;
 mod mounts;

@@ -37,6 +37,9 @@ impl Resource {
     pub const SERVICE_ACCOUNTS: Self = Self { group: "", version: "v1", plural: "serviceaccounts" };
     pub const SIGNING_REQUESTS: Self =
         Self { group: "certificates.k8s.io", version: "v1", plural: "certificatesigningrequests" };
+    pub const CSI_NODES: Self = Self { group: "storage.k8s.io", version: "v1", plural: "csinodes" };
+    pub const CSI_DRIVERS: Self =
+        Self { group: "storage.k8s.io", version: "v1", plural: "csidrivers" };
     pub const LEASES: Self = Self { group: "coordination.k8s.io", version: "v1", plural: "leases" };
 }
 
@@ -52,6 +55,14 @@ pub struct ObjectPath {
 impl ObjectPath {
     pub fn node(name: &str) -> Self {
         Self { resource: Resource::NODES, namespace: None, name: name.to_owned() }
+    }
+
+    pub fn csi_node(name: &str) -> Self {
+        Self { resource: Resource::CSI_NODES, namespace: None, name: name.to_owned() }
+    }
+
+    pub fn csi_driver(name: &str) -> Self {
+        Self { resource: Resource::CSI_DRIVERS, namespace: None, name: name.to_owned() }
     }
 
     pub fn namespaced(resource: Resource, namespace: &str, name: &str) -> Self {

@@ -61,6 +61,8 @@ pub struct ContentObject {
     /// The `type` of a Secret; empty for a ConfigMap.
     pub secret_type: String,
     pub data: ContentData,
+    /// The binary data of a ConfigMap: files of volumes, never variables.
+    pub binary_data: ContentData,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

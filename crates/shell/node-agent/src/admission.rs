@@ -60,6 +60,8 @@ pub(crate) struct Admissions {
     own_capacity: Arc<NodeCapacity>,
     /// With what the Node object says, once there is one.
     capacity: Arc<watch::Sender<Arc<NodeCapacity>>>,
+    /// Resources of device plugins: these are allocated after this decision, and not counted here.
+    device_resources: watch::Receiver<Arc<BTreeSet<String>>>,
     abilities: Arc<NodeSupport>,
     metrics: Metrics,
     known: Arc<Mutex<BTreeMap<String, AdmissionRecord>>>,
@@ -75,11 +77,20 @@ impl Admissions {
         Self {
             capacity: Arc::new(watch::Sender::new(own_capacity.clone())),
             own_capacity,
+            device_resources: watch::Sender::default().subscribe(),
             abilities: Arc::new(abilities),
             metrics,
             known: Arc::default(),
             changes,
         }
+    }
+
+    #[must_use]
+    pub(crate) fn with_device_resources(
+        self,
+        device_resources: watch::Receiver<Arc<BTreeSet<String>>>,
+    ) -> Self {
+        Self { device_resources, ..self }
     }
 
     /// Pods are judged by this Node object from now on; earlier decisions hold.
@@ -95,7 +106,37 @@ impl Admissions {
     }
 
     fn capacity(&self) -> Arc<NodeCapacity> {
-        self.capacity.borrow().clone()
+        let capacity = self.capacity.borrow().clone();
+        let devices = self.device_resources.borrow().clone();
+        if devices.iter().all(|name| !capacity.allocatable.contains(name)) {
+            return capacity;
+        }
+        let mut without = NodeCapacity::clone(&capacity);
+        for name in &*devices {
+            without.allocatable.remove(name);
+        }
+        Arc::new(without)
+    }
+
+    /// Whether the pod was decided about.
+    pub(crate) fn is_decided(&self, uid: &str) -> bool {
+        self.known().contains_key(uid)
+    }
+
+    /// All pods that were decided about.
+    pub(crate) fn known_pods(&self) -> Vec<Arc<Pod>> {
+        self.known().values().map(|decided| decided.pod.clone()).collect()
+    }
+
+    /// Takes an admission back: the pod's devices could not be allocated.
+    pub(crate) fn reject(&self, uid: &str, reason: &str, message: String) {
+        let mut known = self.known();
+        let Some(decided) = known.get_mut(uid) else { return };
+        self.metrics.count(&names::ADMISSION_REJECTIONS, &[names::rejection(reason)]);
+        decided.admission.send_replace(Admission::Rejected { reason: reason.to_owned(), message });
+        self.retry_waiting(&mut known);
+        drop(known);
+        self.notify_change();
     }
 
     fn known(&self) -> MutexGuard<'_, BTreeMap<String, AdmissionRecord>> {

@@ -17,11 +17,12 @@ use crate::admission::Admissions;
 use crate::certificates::CertificateDependencies;
 use crate::clock::AgentClock;
 use crate::observed::ObservedPods;
+use crate::plugins::NodePlugins;
 use crate::pods::{NodeState, PodPorts};
 use crate::runtime_watch::RuntimeView;
 use crate::status_store::StatusStore;
 use crate::task_tree::TaskTree;
-use facts::FactsReader;
+use facts::{FactSources, FactsReader};
 use node_status::object::NodeSettings;
 use node_status::{NodeObject, NodeStatusEvent, ResourceMap};
 use pod_lifecycle::EventType;
@@ -133,6 +134,7 @@ pub(crate) struct ClusterNodeInputs {
     pub(crate) observed: ObservedPods,
     pub(crate) admissions: Admissions,
     pub(crate) node_object: watch::Sender<Option<Arc<NodeObject>>>,
+    pub(crate) plugins: Option<NodePlugins>,
 }
 
 /// The Node as the API server has it.
@@ -159,9 +161,17 @@ pub(crate) fn start(
         observed,
         admissions,
         node_object,
+        plugins,
     } = inputs;
     let machine = dependencies.machine.clone();
-    let facts = FactsReader::new(machine, ports.clone(), runtime_view, node_state, observed);
+    let facts = FactsReader::new(FactSources {
+        machine,
+        ports: ports.clone(),
+        view: runtime_view,
+        state: node_state,
+        observed,
+        plugins,
+    });
     let object_receiver = node_object.subscribe();
     let (is_listed, listed_receiver) = watch::channel(false);
     let node = Arc::new(ClusterNode {

@@ -7,8 +7,10 @@
 //! is here, so that its exit code is known, and none is removed before its exit is on disk. A pod
 //! that the runtime still has is never gone. An object that cannot be removed is reported and left
 //! for the next round; the node's event names the containers, sandboxes and logs that a round could
-//! not remove.
+//! not remove. A pod's volumes may be on a file system that does not answer: what is left of each pod
+//! is removed by a task of its own, which may go on over several rounds.
 
+use crate::keyed_tasks::{KeyedTasks, Panicked};
 use crate::pods::PodContext;
 use crate::pods::pod_workers::ActivePods;
 use container_setup::{cgroups, log_paths};
@@ -30,24 +32,44 @@ const GC_PERIOD: Duration = Duration::from_secs(60);
 const MAX_REPORTED: usize = 8;
 /// Delay after a pod has gone.
 const DELAY_AFTER_REMOVAL: Duration = Duration::from_secs(2);
+/// Orphaned pods whose directories are removed at the same time.
+const MAX_REMOVALS: usize = 8;
+
+/// Removals of the directories of orphaned pods, by UID.
+type DirRemovals = KeyedTasks<String, ()>;
 
 /// Collects for ever.
 pub(crate) async fn collect(context: Arc<PodContext>, mut active: watch::Receiver<ActivePods>) {
+    let mut removals = DirRemovals::default();
     loop {
         let pods = active.borrow_and_update().clone();
         if pods.is_complete {
             let mut failures = remove_dead(&context, &pods.uids).await;
-            failures.extend(remove_orphans(&context, &active).await);
+            failures.extend(remove_orphans(&context, &active, &mut removals).await);
             report_failures(&context, &failures);
         }
         context.ports.periodic_tasks.ended();
-        tokio::select! {
-            () = tokio::time::sleep(GC_PERIOD) => {}
-            changed = active.changed() => {
-                if changed.is_err() {
-                    return;
+        let pause = tokio::time::sleep(GC_PERIOD);
+        tokio::pin!(pause);
+        loop {
+            tokio::select! {
+                () = &mut pause => break,
+                (uid, ended) = removals.next() => {
+                    if let Err(Panicked(why)) = ended {
+                        warn!(pod_uid = uid, panic = why, "Removing a pod's directory panicked");
+                    }
+                    // One that had to wait for its turn comes now.
+                    if removals.len() + 1 == MAX_REMOVALS {
+                        break;
+                    }
                 }
-                tokio::time::sleep(DELAY_AFTER_REMOVAL).await;
+                changed = active.changed() => {
+                    if changed.is_err() {
+                        return;
+                    }
+                    tokio::time::sleep(DELAY_AFTER_REMOVAL).await;
+                    break;
+                }
             }
         }
     }
@@ -145,28 +167,20 @@ fn logs_in_use(context: &PodContext) -> BTreeSet<String> {
 
 /// Removes what is left of pods that are neither desired nor in the runtime; returns the errors for
 /// their logs.
-async fn remove_orphans(context: &PodContext, active: &watch::Receiver<ActivePods>) -> Vec<String> {
+async fn remove_orphans(
+    context: &Arc<PodContext>,
+    active: &watch::Receiver<ActivePods>,
+    removals: &mut DirRemovals,
+) -> Vec<String> {
     let mut failures = Vec::new();
-    let inventory = context.observed.inventory();
     // Checked again for each object: a round may take long, and pods come meanwhile.
-    let is_orphaned = |uid: &str| {
-        let is_active = {
-            let pods = active.borrow();
-            !pods.is_complete || pods.uids.contains(uid)
-        };
-        let is_there = inventory.borrow().as_ref().is_none_or(|listed| listed.contains_key(uid));
-        !is_active && !is_there
-    };
+    let is_orphaned = |uid: &str| is_orphaned(context, active, uid);
     let ports = &context.ports;
-    for uid in list_or_warn("folders of pods", ports.dirs.pods().await)
-        .iter()
-        .filter(|uid| is_orphaned(uid))
-    {
-        info!(pod_uid = uid, "Removing the directory of a pod that is gone");
-        if log_if_failed("volumes of pod", uid, &ports.volumes.tear_down(uid).await)
-            && is_orphaned(uid)
-        {
-            log_if_failed("folder of pod", uid, &ports.dirs.remove_pod(uid).await);
+    for uid in list_or_warn("folders of pods", ports.dirs.pods().await) {
+        if is_orphaned(&uid) && !removals.contains(&uid) && removals.len() < MAX_REMOVALS {
+            let name = format!("removal of what is left of pod {uid}");
+            let removal = remove_pod_dir(context.clone(), active.clone(), uid.clone());
+            removals.start(uid, name, removal);
         }
     }
     if context.settings.cgroups.per_qos {
@@ -190,6 +204,33 @@ async fn remove_orphans(context: &PodContext, active: &watch::Receiver<ActivePod
         context.saved.forget(uid).await;
     }
     failures
+}
+
+/// Whether a pod is neither desired nor in the runtime.
+fn is_orphaned(context: &PodContext, active: &watch::Receiver<ActivePods>, uid: &str) -> bool {
+    let is_active = {
+        let pods = active.borrow();
+        !pods.is_complete || pods.uids.contains(uid)
+    };
+    let inventory = context.observed.inventory();
+    let is_there = inventory.borrow().as_ref().is_none_or(|listed| listed.contains_key(uid));
+    !is_active && !is_there
+}
+
+/// Removes the volumes of an orphaned pod, then its directory, which fails while something is
+/// mounted in it.
+async fn remove_pod_dir(
+    context: Arc<PodContext>,
+    active: watch::Receiver<ActivePods>,
+    uid: String,
+) {
+    let ports = &context.ports;
+    info!(pod_uid = uid, "Removing the directory of a pod that is gone");
+    if log_if_failed("volumes of pod", &uid, &ports.volumes.tear_down(&uid).await)
+        && is_orphaned(&context, &active, &uid)
+    {
+        log_if_failed("folder of pod", &uid, &ports.dirs.remove_pod(&uid).await);
+    }
 }
 
 /// An object that does not exist need not be removed.

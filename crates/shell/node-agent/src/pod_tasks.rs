@@ -18,6 +18,7 @@ use crate::images::{
 use crate::loop_heartbeats::LoopHeartbeats;
 use crate::metrics::names;
 use crate::observed::{ObservedPods, watch_pods};
+use crate::plugins::{NodePlugins, PluginDependencies, PluginInputs};
 use crate::pods::pod_workers::{ActivePods, run_pod_workers};
 use crate::pods::{PodContext, PodMemoryStore, PodPorts, PodSettings};
 use crate::probes::{Probes, run_probes};
@@ -67,6 +68,8 @@ pub struct PodDependencies {
     pub cluster: Option<ClusterDependencies>,
     /// None if the kubelet's port is not served.
     pub port: Option<Arc<dyn KubeletEndpoint>>,
+    /// None for an agent that takes no plugins.
+    pub plugins: Option<PluginDependencies>,
     /// Once true, pods that end are killed instead of waiting for their grace periods.
     pub kill_now: watch::Receiver<bool>,
 }
@@ -129,10 +132,11 @@ pub(crate) fn start(tree: &mut TaskTree, dependencies: PodDependencies, inputs: 
         sources,
         oom_kills,
         events,
-        metric_sources,
+        mut metric_sources,
         local,
         cluster,
         port,
+        plugins,
         kill_now,
     } = dependencies;
     let messages = TerminationMessages::new(ports.dirs.clone());
@@ -152,6 +156,20 @@ pub(crate) fn start(tree: &mut TaskTree, dependencies: PodDependencies, inputs: 
     let (node_sender, node) = watch::channel(node_state::initial_state(&settings.lifecycle));
     let probes = Probes::new(ports.runtime.clone(), ports.prober.clone(), clock.now());
     set_lasting_metrics(&status_store, &settings.lifecycle.node_name, &*ports.cgroups);
+    let (active_sender, active) = watch::channel(ActivePods::default());
+    let device_resources = watch::Sender::default();
+    let device_names = device_resources.subscribe();
+    let plugins = plugins.map(|plugins| {
+        let inputs = PluginInputs {
+            clock: clock.clone(),
+            node_name: settings.lifecycle.node_name.clone(),
+            api: cluster.as_ref().map(|cluster| cluster.api.clone()),
+            active: active.clone(),
+            device_resources,
+        };
+        NodePlugins::start(tree, plugins, inputs)
+    });
+    metric_sources.extend(plugins.clone().map(|it| Arc::new(it) as Arc<dyn MetricSource>));
     let reading = settings.reading.clone();
     let pulls = settings.pulls.clone();
     let context = Arc::new(PodContext {
@@ -164,7 +182,8 @@ pub(crate) fn start(tree: &mut TaskTree, dependencies: PodDependencies, inputs: 
             initial_capacity(&settings, cluster.as_ref()),
             settings.abilities.clone(),
             status_store.metrics().clone(),
-        ),
+        )
+        .with_device_resources(device_names),
         user_namespaces: UserNamespaceAllocator::new(
             ports.dirs.clone(),
             &settings.root,
@@ -180,6 +199,7 @@ pub(crate) fn start(tree: &mut TaskTree, dependencies: PodDependencies, inputs: 
             std::thread::available_parallelism().map_or(1, NonZero::get),
         ),
         node,
+        devices: plugins.as_ref().map(|plugins| plugins.devices().clone()),
         kill_now,
         settings,
         ports: ports.clone(),
@@ -195,7 +215,9 @@ pub(crate) fn start(tree: &mut TaskTree, dependencies: PodDependencies, inputs: 
     start_upkeep(tree, &context);
     start_oom_watch(tree, &context, oom_kills, messages);
     let wanted = start_sources(tree, &context, sources, reading, loop_heartbeats);
-    let (active_sender, active) = watch::channel(ActivePods::default());
+    if let Some(plugins) = &plugins {
+        plugins.serve_pod_resources(tree, &context.admissions);
+    }
     let (pods_context, beat) = (context.clone(), loop_heartbeats.clone());
     let worker_wanted = wanted.clone();
     tree.start("pods", move || {
@@ -206,11 +228,11 @@ pub(crate) fn start(tree: &mut TaskTree, dependencies: PodDependencies, inputs: 
     tree.start("garbage", move || garbage::collect(garbage_context.clone(), active.clone()));
     let mut metric_sources = metric_sources;
     if let Some(cluster) = cluster {
-        let views = ClusterViews { runtime_view, wanted, node_object };
+        let views = ClusterViews { runtime_view, wanted, node_object, plugins: plugins.clone() };
         metric_sources.extend(start_cluster(tree, cluster, &context, views));
     }
     let runtime = runtime_view.clone();
-    let api = Arc::new(AgentApi { context: context.clone(), runtime, metric_sources });
+    let api = Arc::new(AgentApi { context: context.clone(), runtime, metric_sources, plugins });
     start_endpoints(tree, &api, checks, local, port);
 }
 
@@ -232,6 +254,7 @@ struct ClusterViews<'a> {
     runtime_view: &'a watch::Receiver<RuntimeView>,
     wanted: watch::Receiver<WantedPods>,
     node_object: watch::Sender<Option<Arc<NodeObject>>>,
+    plugins: Option<NodePlugins>,
 }
 
 /// Starts the tasks of a node of a cluster; returns their metrics.
@@ -241,7 +264,7 @@ fn start_cluster(
     context: &PodContext,
     views: ClusterViews<'_>,
 ) -> Vec<Arc<dyn MetricSource>> {
-    let ClusterViews { runtime_view, wanted, node_object } = views;
+    let ClusterViews { runtime_view, wanted, node_object, plugins } = views;
     let api = cluster.api.clone();
     let node_name = cluster.settings.node.node_name.clone();
     let inputs = CertificateInputs {
@@ -261,6 +284,7 @@ fn start_cluster(
         observed: context.observed.clone(),
         admissions: context.admissions.clone(),
         node_object,
+        plugins,
     };
     let node_feed = cluster_node::start(tree, cluster, inputs);
     let (Some(reports), Some(objects)) = (context.reports.clone(), context.objects.clone()) else {

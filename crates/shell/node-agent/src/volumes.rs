@@ -2,7 +2,7 @@
 //! content for as long as the pod runs.
 //!
 //! Rules: each volume is set up on its own; a failed one is retried with growing delays and delays
-//! only its pod. A volume type that is not supported yet is an error and is retried too, as nothing
+//! only its pod, and so does one whose set-up hangs, which is reported. A volume type that is not supported yet is an error and is retried too, as nothing
 //! else could be done. `plan` knows the types, `payload` the files that come from the API; `service`
 //! sets up and updates; the driver does the work on the machine.
 
@@ -43,6 +43,8 @@ pub(crate) struct VolumeUpdate {
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum VolumeState {
     Ready(ReadyVolumes),
+    /// One takes long: the missing ones, and what is waited for.
+    Waiting(Vec<String>),
     /// Some are missing; retried without a new request.
     Failed {
         message: String,

@@ -14,6 +14,8 @@ pub(crate) enum WorkerEvent {
     Image(ImageUpdate),
     Volumes(VolumeUpdate),
     Probe(ProbeUpdate),
+    /// The devices of the pod are allocated, or why they are not.
+    Devices(Result<(), String>),
     Event(PodEvent),
 }
 

@@ -14,7 +14,7 @@ mod registry;
 
 pub use certificates::{CertificateAuthority, CertificateSubject, KeyAndCertificate};
 pub use containerd::{BRIDGE, Containerd, ContainerdGeneration, ContainerdOptions, Mirror};
-pub use control_plane::ControlPlane;
+pub use control_plane::{ControlPlane, SavedData};
 pub use http::{PlainHttpResponse, get};
 pub use process::RunningPart;
 pub use reference_kubelet::{KubeletOptions, ReferenceKubelet};

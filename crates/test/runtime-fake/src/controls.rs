@@ -176,6 +176,13 @@ impl FakeRuntime {
         self.shared.changed.notify_one();
     }
 
+    /// Forgets every sandbox and container without an event, as a reboot of the machine does.
+    pub fn forget_all(&self) {
+        let mut state = self.shared.state();
+        state.sandboxes.clear();
+        state.containers.clear();
+    }
+
     /// Makes the state of the running containers of this name unknown.
     pub fn make_state_unknown(&self, container: &str) {
         let mut state = self.shared.state();

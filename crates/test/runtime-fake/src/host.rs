@@ -56,6 +56,8 @@ struct FakeHostState {
     log_link_delay: Duration,
     /// How many of the next calls that concern a name panic, and how many did.
     pending_panics: BTreeMap<String, u32>,
+    /// Names of volumes and UIDs of pods whose set-up and removal do not end.
+    hanging: BTreeSet<String>,
     panics: u32,
     answers: VecDeque<ProbeAttemptResult>,
     tries: Vec<NetworkProbeRequest>,
@@ -134,6 +136,23 @@ impl FakeHost {
         self.disk().pending_panics.insert(name.to_owned(), times);
     }
 
+    /// Makes the set-up of a volume of this name, or the removal of the volumes of a pod with this
+    /// UID, hang, or go on again.
+    pub fn set_hanging(&self, name: &str, hangs: bool) {
+        let mut disk = self.disk();
+        if hangs {
+            disk.hanging.insert(name.to_owned());
+        } else {
+            disk.hanging.remove(name);
+        }
+    }
+
+    async fn wait_while_hanging(&self, name: &str) {
+        while self.disk().hanging.contains(name) {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+        }
+    }
+
     pub fn panics(&self) -> u32 {
         self.disk().panics
     }
@@ -171,6 +190,11 @@ impl FakeHost {
     pub fn cgroup(&self, path: &str) -> Option<CgroupLimits> {
         let name: Vec<String> = path.split('/').skip(1).map(str::to_owned).collect();
         self.disk().cgroups.get(&name).cloned()
+    }
+
+    /// What an earlier agent left of a pod.
+    pub fn put_pod_dir(&self, uid: &str) {
+        self.disk().pods.insert(uid.to_owned());
     }
 
     pub fn pod_dirs(&self) -> Vec<String> {
@@ -403,7 +427,7 @@ impl VolumeDriver for FakeHost {
         volume: &'a HostVolume,
         _ownership: &'a VolumeOwnership,
     ) -> HostFuture<'a, PathBuf> {
-        self.written(move |disk| {
+        let written = self.written(move |disk| {
             disk.panic_if_injected("set_up", volume.name());
             disk.volumes.insert((uid.to_owned(), volume.name().to_owned()));
             let path = format!("/pods/{uid}/volumes/{}", volume.name());
@@ -413,6 +437,10 @@ impl VolumeDriver for FakeHost {
                 disk.files.extend(files.map(|(path, file)| (path, file.content.clone())));
             }
             PathBuf::from(path)
+        });
+        Box::pin(async move {
+            self.wait_while_hanging(volume.name()).await;
+            written.await
         })
     }
     fn pin_sub_path<'a>(&'a self, _uid: &'a str, request: &'a SubPath) -> HostFuture<'a, PathBuf> {
@@ -429,7 +457,11 @@ impl VolumeDriver for FakeHost {
         self.done(|_| ())
     }
     fn tear_down<'a>(&'a self, uid: &'a str) -> HostFuture<'a, ()> {
-        self.done(move |disk| disk.volumes.retain(|(of, _)| of != uid))
+        Box::pin(async move {
+            self.wait_while_hanging(uid).await;
+            self.disk().volumes.retain(|(of, _)| of != uid);
+            Ok(())
+        })
     }
 }
 

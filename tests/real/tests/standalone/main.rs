@@ -21,6 +21,7 @@ mod probes;
 mod pulls;
 mod readme;
 mod resources;
+mod run_contents;
 mod run_pods;
 mod run_verbs;
 mod runtime_restarts;

@@ -12,12 +12,11 @@ fn stored(json: &str) -> StoredObject {
 
 fn read(kind: ContentKind, json: &str) -> Result<String, String> {
     let read = object(&name(kind), stored(json)).map_err(|error| error.to_string())?;
-    let data: Vec<String> = read
-        .data
-        .0
-        .iter()
-        .map(|(key, bytes)| format!("{key}={}", String::from_utf8_lossy(bytes)))
-        .collect();
+    let shown = |(key, bytes): (&String, &Vec<u8>)| {
+        format!("{key}={}", String::from_utf8_lossy(bytes))
+    };
+    let binary = read.binary_data.0.iter().map(|entry| format!("binary {}", shown(entry)));
+    let data: Vec<String> = read.data.0.iter().map(shown).chain(binary).collect();
     Ok(format!("{} {} {}", data.join(","), read.immutable, read.secret_type))
 }
 
@@ -29,8 +28,13 @@ fn data_of_objects() {
         (ConfigMap, r#"{"data":null,"immutable":true}"#, Ok(" true ")),
         (
             ConfigMap,
-            r#"{"data":{"k":"v"},"binaryData":{"b":"eHk=","k":"eHk="}}"#,
-            Ok("b=xy,k=v false "),
+            r#"{"data":{"k":"v"},"binaryData":{"b":"eHk="}}"#,
+            Ok("k=v,binary b=xy false "),
+        ),
+        (
+            ConfigMap,
+            r#"{"binaryData":{"b":"hunter2!"}}"#,
+            Err("ConfigMap shop/a: key \"b\" is not base64"),
         ),
         (Secret, r#"{"data":{"k":"eHk=","e":""},"type":"Opaque"}"#, Ok("e=,k=xy false Opaque")),
         (Secret, r#"{"data":{"k":"hunter2!"}}"#, Err("Secret shop/a: key \"k\" is not base64")),

@@ -136,7 +136,8 @@ fn services_can_be_referred_to_and_come_last() {
 #[test]
 fn files_of_variables() {
     let mut facts = facts();
-    facts.volumes.insert("v".into(), ReadyVolume::default());
+    let path = "/pods/u/volumes/v".to_owned();
+    facts.volumes.insert("v".into(), ReadyVolume { path, ..ReadyVolume::default() });
     facts.env_files.insert(("v".into(), "p".into()), b"K='file'\n".to_vec());
     facts.env_files.insert(("v".into(), "bad".into()), b"K=file\n".to_vec());
     let reference = |path: &str, key: &str, more: &str| {
@@ -147,7 +148,10 @@ fn files_of_variables() {
     for (container, expected) in [
         (reference("p", "K", ""), Ok("X=file")),
         (reference("p", "Q", ", optional: true"), Ok("")),
-        (reference("p", "Q", ""), Err("environment variable key \"Q\" not found in file \"p\"")),
+        (
+            reference("p", "Q", ""),
+            Err("environment variable key \"Q\" not found in file \"/pods/u/volumes/v/p\""),
+        ),
         (reference("bad", "K", ""), Err("couldn't parse env file")),
         (reference("absent", "K", ", optional: true"), Err("couldn't parse env file")),
     ] {

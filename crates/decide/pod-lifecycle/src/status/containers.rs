@@ -83,6 +83,11 @@ fn one(
         let actual = resources::of_container(container, &newest.record);
         status.resources = Some(Box::new(actual));
     }
+    if list == ContainerList::Regular
+        && let Some(resources) = plan_context.view.facts.allocated_resources.get(&*container.name)
+    {
+        status.allocated_resources_status.clone_from(resources);
+    }
     waiting(plan_context, list, container, &mut status);
     flags(plan_context, list, container, &mut status);
     status

@@ -17,6 +17,14 @@ fn states() -> ObjectStates {
     use ContentKind::{ConfigMap, Secret};
     [
         ((ConfigMap, "cm"), object(&[("a", "1"), ("b.txt", "2")])),
+        (
+            (ConfigMap, "mixed"),
+            Ok(Arc::new(ContentObject {
+                data: ContentData([("t".to_owned(), b"text".to_vec())].into()),
+                binary_data: ContentData([("b".to_owned(), vec![0xff, 0])].into()),
+                ..ContentObject::default()
+            })),
+        ),
         ((ConfigMap, "bad"), object(&[("../up", "1")])),
         ((ConfigMap, "dots"), object(&[("..data", "1")])),
         ((Secret, "s"), object(&[("key", "pass"), ("a", "3")])),
@@ -79,6 +87,8 @@ fn files_of_objects() {
             "a:644=1",
         ),
         ("configMap: {name: none, optional: true}", ""),
+        ("configMap: {name: mixed}", "b:644=\u{fffd}\0, t:644=text"),
+        ("configMap: {name: mixed, items: [{key: b, path: b}]}", "b:644=\u{fffd}\0"),
         ("secret: {secretName: s}", "a:644=3, key:644=pass"),
         ("secret: {secretName: s, items: [{key: key, path: k}, {key: a, path: k}]}", "k:644=3"),
         ("secret: {secretName: none, optional: true, items: [{key: a, path: a}]}", ""),

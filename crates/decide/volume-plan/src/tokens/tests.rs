@@ -11,6 +11,10 @@ fn renewal() {
             expires_at: ApiTime::from_nanos(start + lifetime * SECOND),
             lifetime_seconds: lifetime,
         };
+        let second = |after: i64| ApiTime::from_nanos(start + after * SECOND);
+        for (now, due) in [(-1, true), (0, false), (latest - 11, false), (latest, true)] {
+            assert_eq!(is_renewal_due(&token, "u", second(now)), due, "{lifetime} at {now}");
+        }
         let mut times = std::collections::BTreeSet::new();
         for uid in 0..50 {
             let after = renewal_time(&token, &format!("pod-{uid}")).nanos() - start;

@@ -41,12 +41,37 @@ pub fn api_reference(pod: &Pod) -> Option<ApiReference> {
     {
         return found("configmaps", field);
     }
+    claim_or_volume(pod, |_| true)
+}
+
+/// The first reference to an API object that is neither a ConfigMap nor a Secret.
+pub fn reference_beyond_contents(pod: &Pod) -> Option<ApiReference> {
+    if !pod.spec.service_account_name.is_empty() {
+        let field = "spec.serviceAccountName".to_owned();
+        return Some(ApiReference { resource: "serviceaccounts", field });
+    }
+    claim_or_volume(pod, |resource| {
+        !matches!(
+            resource,
+            CONFIG_MAP_VOLUME | SECRET_VOLUME | CONFIG_MAP_PROJECTION | SECRET_PROJECTION
+        )
+    })
+}
+
+const CONFIG_MAP_VOLUME: &str = "configmaps (via configmap volumes)";
+const SECRET_VOLUME: &str = "secrets (via secret volumes)";
+const CONFIG_MAP_PROJECTION: &str = "configmaps (via projected volumes)";
+const SECRET_PROJECTION: &str = "secrets (via projected volumes)";
+
+fn claim_or_volume(pod: &Pod, counts: fn(&str) -> bool) -> Option<ApiReference> {
+    let spec = &pod.spec;
     if !spec.resource_claims.is_empty() {
-        return found("resourceclaims", "spec.resourceClaims".to_owned());
+        let field = "spec.resourceClaims".to_owned();
+        return Some(ApiReference { resource: "resourceclaims", field });
     }
     spec.volumes.iter().enumerate().find_map(|(at, volume)| {
-        let (resource, inner) = volume_reference(volume.source.as_ref()?)?;
-        found(resource, format!("spec.volumes[{at}].{inner}"))
+        let (resource, inner) = volume_reference(volume.source.as_ref()?, counts)?;
+        Some(ApiReference { resource, field: format!("spec.volumes[{at}].{inner}") })
     })
 }
 
@@ -109,10 +134,13 @@ fn names_config_map(source: &VolumeSource) -> bool {
 }
 
 /// The API object that a volume refers to, and its field.
-fn volume_reference(source: &VolumeSource) -> Option<(&'static str, String)> {
+fn volume_reference(
+    source: &VolumeSource,
+    counts: fn(&str) -> bool,
+) -> Option<(&'static str, String)> {
     let resource = match source {
-        VolumeSource::ConfigMap(_) => "configmaps (via configmap volumes)",
-        VolumeSource::Secret(_) => "secrets (via secret volumes)",
+        VolumeSource::ConfigMap(_) => CONFIG_MAP_VOLUME,
+        VolumeSource::Secret(_) => SECRET_VOLUME,
         VolumeSource::Csi(_) => "csidrivers (via CSI volumes)",
         VolumeSource::Glusterfs(_) => "endpoints (via glusterFS volumes)",
         VolumeSource::PersistentVolumeClaim(_) => "persistentvolumeclaims",
@@ -120,20 +148,20 @@ fn volume_reference(source: &VolumeSource) -> Option<(&'static str, String)> {
         VolumeSource::AzureFile(_) => "secrets (via azureFile volumes)",
         VolumeSource::Projected(projected) => {
             return projected.sources.iter().enumerate().find_map(|(at, each)| {
-                let resource = projection_reference(each)?;
+                let resource = projection_reference(each).filter(|resource| counts(resource))?;
                 Some((resource, format!("projected.sources[{at}]")))
             });
         }
         _ => return None,
     };
-    Some((resource, source.field().to_owned()))
+    counts(resource).then(|| (resource, source.field().to_owned()))
 }
 
 fn projection_reference(projection: &VolumeProjection) -> Option<&'static str> {
     if projection.config_map.is_some() {
-        Some("configmaps (via projected volumes)")
+        Some(CONFIG_MAP_PROJECTION)
     } else if projection.secret.is_some() {
-        Some("secrets (via projected volumes)")
+        Some(SECRET_PROJECTION)
     } else if projection.service_account_token.is_some() {
         Some("serviceaccounts (via projected volumes)")
     } else if projection.cluster_trust_bundle.is_some() {

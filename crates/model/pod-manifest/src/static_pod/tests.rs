@@ -2,7 +2,10 @@
 
 use document::diagnostic::Origin;
 
-use super::{HashedSource, SourceKind, api_reference, apply, fnv128a, identify, reference_uid};
+use super::{
+    HashedSource, SourceKind, api_reference, apply, fnv128a, identify, reference_beyond_contents,
+    reference_uid,
+};
 use crate::validation::tests::{plain_pod, set_all, typed};
 use crate::{PodGates, StaticPodSource, Strictness, read_static_pods};
 
@@ -153,6 +156,14 @@ fn references_to_the_api() {
         set_all(&mut pod, assignments);
         let found = api_reference(&typed(&pod)).expect(assignments);
         assert_eq!((found.resource, &*found.field), (resource, field), "{assignments}");
+        // Where ConfigMaps and Secrets come with the manifests, the other references stay.
+        let is_content = resource.starts_with("configmaps") || resource.starts_with("secrets");
+        let beyond = reference_beyond_contents(&typed(&pod));
+        if is_content {
+            assert!(beyond.is_none_or(|beyond| beyond.resource != resource), "{assignments}");
+        } else {
+            assert_eq!(beyond, Some(found), "{assignments}");
+        }
     }
     let mut pod = plain_pod();
     set_all(

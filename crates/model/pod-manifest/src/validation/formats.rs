@@ -5,7 +5,7 @@
 
 use super::findings::{FieldPath, PodFindings};
 
-type FormatResult = Result<(), &'static str>;
+pub(crate) type FormatResult = Result<(), &'static str>;
 
 /// The largest user and group number.
 pub(super) const MAX_ID: i64 = i32::MAX as i64;
@@ -36,7 +36,7 @@ pub(super) fn variable_name(name: &str) -> FormatResult {
 }
 
 /// A key of a ConfigMap or a Secret.
-pub(super) fn config_key(key: &str) -> FormatResult {
+pub(crate) fn config_key(key: &str) -> FormatResult {
     let allowed = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
     let fits = (1..=253).contains(&key.len())
         && key.bytes().all(allowed)

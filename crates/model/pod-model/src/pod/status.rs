@@ -65,6 +65,17 @@ object! {
         "resources" resources: Option<Box<ResourceRequirements>>;
         "volumeMounts" volume_mounts: Vec<VolumeMountStatus>;
         "user" user: Option<Box<ContainerUser>>;
+        "allocatedResourcesStatus" allocated_resources_status: Vec<ResourceStatus>;
+    }
+
+    pub struct ResourceStatus {
+        "name" name: Box<str>, always;
+        "resources" resources: Vec<ResourceHealth>;
+    }
+
+    pub struct ResourceHealth {
+        "resourceID" resource_id: Box<str>, always;
+        "health" health: Box<str>;
     }
 
     /// Exactly one of the three is set for a container that exists; none for a last state that does

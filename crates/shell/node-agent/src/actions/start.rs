@@ -11,7 +11,9 @@ use crate::crash_points::reached;
 use crate::hooks::{self, HookTarget};
 use crate::metrics::names;
 use crate::observed::StartGuard;
-use container_setup::inputs::{ContainerSetupInputs, NodeSetupInputs, ReadyVolume};
+use container_setup::inputs::{
+    AllocatedDevices, ContainerSetupInputs, NodeSetupInputs, ReadyVolume,
+};
 use container_setup::termination;
 use container_setup::{
     container, env_file, environment, host_name, hosts_file, log_paths, mounts, sandbox,
@@ -21,6 +23,7 @@ use pod_model::pod::Container;
 use pod_model::pod::spec::ContainerList;
 use ports::pod_host::{PodDirs, PodFile, SubPath, VolumeFile};
 use ports::runtime_objects::{ContainerConfig, ImageRecord, ImageSpec, SandboxConfig};
+use resource_allocation::may_need_devices;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -138,6 +141,7 @@ async fn set_up(
         volumes: volumes(action_inputs, spec).await.map_err(config_failure)?,
         contents,
         service_environment: action_inputs.service_environment().map_err(config_failure)?,
+        given: devices(action_inputs, spec).await.map_err(config_failure)?,
         ..ContainerSetupInputs::default()
     };
     let (termination_file, hosts_file, env_files) = tokio::join!(
@@ -167,6 +171,19 @@ async fn set_up(
     let sandbox = sandbox::config(&action_inputs.pod, &node, &pod_facts, attempt);
     let (sandbox, _) = sandbox.map_err(config_failure)?;
     Ok((config.map_err(config_failure)?, sandbox))
+}
+
+/// The devices of the container.
+async fn devices(
+    action_inputs: &ActionInputs,
+    spec: &Container,
+) -> Result<AllocatedDevices, String> {
+    match &action_inputs.context.devices {
+        Some(devices) if may_need_devices(&action_inputs.pod) => {
+            devices.prepare(&action_inputs.pod, &spec.name).await
+        }
+        _ => Ok(AllocatedDevices::default()),
+    }
 }
 
 /// The image's record, from the runtime unless it has just been read. If the image was removed

@@ -4,6 +4,7 @@
 //! again after half a minute. A part that cannot be read is absent, the others are present.
 
 use crate::observed::ObservedPods;
+use crate::plugins::NodePlugins;
 use crate::pods::{NodeState, PodPorts};
 use crate::runtime_watch::RuntimeView;
 use node_status::addresses::HostAddressSources;
@@ -27,12 +28,18 @@ use super::ClusterSettings;
 const IMAGES_TTL: Duration = Duration::from_secs(30);
 const LISTING_TIMEOUT: Duration = Duration::from_secs(10);
 
+/// Where the facts come from.
+pub(super) struct FactSources {
+    pub(super) machine: Arc<dyn MachineInfo>,
+    pub(super) ports: PodPorts,
+    pub(super) view: watch::Receiver<RuntimeView>,
+    pub(super) state: watch::Receiver<NodeState>,
+    pub(super) observed: ObservedPods,
+    pub(super) plugins: Option<NodePlugins>,
+}
+
 pub(super) struct FactsReader {
-    machine: Arc<dyn MachineInfo>,
-    ports: PodPorts,
-    view: watch::Receiver<RuntimeView>,
-    state: watch::Receiver<NodeState>,
-    observed: ObservedPods,
+    sources: FactSources,
     cache: Mutex<FactsCache>,
 }
 
@@ -46,19 +53,13 @@ struct FactsCache {
 }
 
 impl FactsReader {
-    pub(super) fn new(
-        machine: Arc<dyn MachineInfo>,
-        ports: PodPorts,
-        view: watch::Receiver<RuntimeView>,
-        state: watch::Receiver<NodeState>,
-        observed: ObservedPods,
-    ) -> Self {
-        Self { machine, ports, view, state, observed, cache: Mutex::default() }
+    pub(super) fn new(sources: FactSources) -> Self {
+        Self { sources, cache: Mutex::default() }
     }
 
     /// Completes when the runtime's pods have been listed once.
     pub(super) async fn wait_until_listed(&self) {
-        let mut inventory = self.observed.inventory();
+        let mut inventory = self.sources.observed.inventory();
         if inventory.wait_for(Option::is_some).await.is_err() {
             std::future::pending::<()>().await;
         }
@@ -66,16 +67,37 @@ impl FactsReader {
 
     /// Both change when the runtime's own report does.
     pub(super) fn changes(&self) -> (watch::Receiver<RuntimeView>, watch::Receiver<NodeState>) {
-        (self.view.clone(), self.state.clone())
+        (self.sources.view.clone(), self.sources.state.clone())
+    }
+
+    /// Waits until plugins changed something of the status; for ever where there are none.
+    pub(super) async fn plugins_changed(changes: &mut Option<watch::Receiver<u64>>) {
+        if let Some(changes) = changes
+            && changes.changed().await.is_ok()
+        {
+            return;
+        }
+        std::future::pending().await
+    }
+
+    pub(super) fn plugin_changes(&self) -> Option<watch::Receiver<u64>> {
+        self.sources.plugins.as_ref().map(NodePlugins::changes)
+    }
+
+    /// Why the node is not ready, in the reference's order.
+    fn errors(&self, seen: &RuntimeObservation) -> Vec<String> {
+        let mut errors = runtime_errors(seen);
+        errors.extend(self.sources.plugins.as_ref().and_then(NodePlugins::csi_node_error));
+        errors
     }
 
     pub(super) async fn read(&self, settings: &ClusterSettings) -> NodeStatusInputs {
-        let machine = self.machine.read().await;
+        let machine = self.sources.machine.read().await;
         let images = self.images().await;
-        let view = self.view.borrow().clone();
+        let view = self.sources.view.borrow().clone();
         let (seen, runtime_version) = self.runtime(&view);
         let (handlers, strict_supplemental_groups, runtime_name) = {
-            let state = self.state.borrow();
+            let state = self.sources.state.borrow();
             let name = state.lifecycle.runtime_name.clone();
             (state.handlers.clone(), state.strict_supplemental_groups, name)
         };
@@ -100,10 +122,16 @@ impl FactsReader {
             runtime_features: strict_supplemental_groups
                 .map(|strict| NodeFeatures { supplemental_groups_policy: strict }),
             pressure: NodePressure::default(),
-            errors: runtime_errors(&seen),
+            errors: self.errors(&seen),
             // Volumes are not attached or mounted for other nodes yet.
             volumes_in_use: Some(Vec::new()),
             declared_features: settings.declared_features.clone(),
+            devices: self
+                .sources
+                .plugins
+                .as_ref()
+                .map(NodePlugins::node_resources)
+                .unwrap_or_default(),
             machine: is_read.then(|| machine_of(found)),
             ..NodeStatusInputs::default()
         }
@@ -136,7 +164,7 @@ impl FactsReader {
         let seen = RuntimeObservation {
             ready_ago: cache.last_ready.map(|at| at.elapsed()),
             conditions,
-            relist: self.observed.relist_health(),
+            relist: self.sources.observed.relist_health(),
         };
         (seen, cache.last_answer.as_ref().map(|(_, version)| version.clone()))
     }
@@ -152,7 +180,8 @@ impl FactsReader {
         {
             return Some(images.clone());
         }
-        let listed = tokio::time::timeout(LISTING_TIMEOUT, self.ports.runtime.images()).await;
+        let listed =
+            tokio::time::timeout(LISTING_TIMEOUT, self.sources.ports.runtime.images()).await;
         let Ok(Ok(records)) = listed else { return known.map(|(_, images)| images) };
         let images: Vec<ImageSummary> = records.iter().map(image_of).collect();
         let mut cache = self.cache.lock().unwrap_or_else(PoisonError::into_inner);

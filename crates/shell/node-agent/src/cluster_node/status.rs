@@ -6,6 +6,7 @@
 //!
 //! upstream: pkg/kubelet/kubelet_node_status.go (syncNodeStatus)
 
+use super::facts::FactsReader;
 use super::registration::{decode, register};
 use super::{ClusterNode, HEARTBEAT_TIMEOUT, with_timeout};
 use node_status::report_schedule::{ReportCause, ReportSchedule};
@@ -40,6 +41,7 @@ pub(super) async fn keep_status_current(node: Arc<ClusterNode>) {
     }
     let mut feed = node.dependencies.api.watch_own_node(node.name());
     let (mut view, mut state) = node.facts.changes();
+    let mut plugins = node.facts.plugin_changes();
     let mut look = tokio::time::interval(node.dependencies.settings.update_frequency);
     look.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut was_listed = false;
@@ -49,6 +51,7 @@ pub(super) async fn keep_status_current(node: Arc<ClusterNode>) {
             _ = look.tick() => true,
             changed = view.changed() => changed.is_ok(),
             changed = state.changed() => changed.is_ok(),
+            () = FactsReader::plugins_changed(&mut plugins) => true,
             () = node.facts.wait_until_listed(), if !was_listed => {
                 was_listed = true;
                 true

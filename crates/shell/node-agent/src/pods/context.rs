@@ -9,6 +9,7 @@ use crate::contents::{ContentChangeStrategy, PodContentStore};
 use crate::images::{ImagePuller, PullLimits};
 use crate::log_rotation::LogRotation;
 use crate::observed::ObservedPods;
+use crate::plugins::DeviceService;
 use crate::probes::Probes;
 use crate::status_store::StatusStore;
 use crate::user_namespaces::UserNamespaceAllocator;
@@ -153,6 +154,8 @@ pub(crate) struct PodContext {
     pub(crate) saved: PodMemoryStore,
     pub(crate) node: watch::Receiver<NodeState>,
     pub(crate) call_limiter: CallLimiter,
+    /// None for an agent that takes no plugins.
+    pub(crate) devices: Option<Arc<DeviceService>>,
     /// Whether pods that end are killed instead of waiting for their grace periods.
     pub(crate) kill_now: watch::Receiver<bool>,
 }

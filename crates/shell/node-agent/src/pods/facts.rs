@@ -106,6 +106,10 @@ impl PodFactStore {
                 self.facts.volumes = VolumesState::Ready;
                 None
             }
+            VolumeState::Waiting(which) => {
+                self.facts.volumes = VolumesState::Pending(which);
+                None
+            }
             VolumeState::Failed { message, event } => {
                 self.facts.volumes = VolumesState::Failed(message);
                 Some(event)

@@ -6,6 +6,7 @@
 //! on; meanwhile a container may be created, but not started. If a worker is dropped or panics, the
 //! next one recovers the state. The worker decides nothing: `pod_lifecycle` plans.
 
+mod devices;
 mod service_tasks;
 
 use super::facts::PodFactStore;
@@ -18,6 +19,7 @@ use crate::observed::Observation;
 use crate::probes::ProbeUpdate;
 use crate::status_store::first_seen;
 use crate::worker_events::{WorkerEvent, WorkerEventSender};
+use devices::DeviceStage;
 use pod_lifecycle::{
     Action, ActionKey, ActionOutcome, Admission, DesiredPod, DesiredState, ExternalEnd,
     ObservedPod, PodEffects, PodEvent, PodInput, PodMemory, PodPlan, PodStage, PodView,
@@ -76,6 +78,8 @@ struct WorkerInputs {
     node: watch::Receiver<NodeState>,
     jumps: watch::Receiver<u64>,
     worker_events: mpsc::Receiver<Box<WorkerEvent>>,
+    /// Changes with devices and their health; never for a pod without devices.
+    devices: Option<watch::Receiver<u64>>,
 }
 
 /// Runs the pod until all its resources are removed. `is_first`: this agent had no worker for it
@@ -94,7 +98,9 @@ pub(super) async fn run(
     worker.link_logs(Duration::ZERO);
     worker.absorb_first_observation().await;
     loop {
-        worker.fact_store.admission(worker_inputs.admission.borrow_and_update().clone());
+        let admission = worker_inputs.admission.borrow_and_update().clone();
+        worker.take_admission(admission);
+        worker.read_device_health(&mut worker_inputs.devices);
         worker.fact_store.node(&worker_inputs.node.borrow_and_update());
         worker.fact_store.external(&worker_inputs.external.borrow_and_update());
         let plan = worker.plan_and_act().await;
@@ -110,6 +116,7 @@ pub(super) async fn run(
         tokio::select! {
             () = sleep_until(wake_at) => {}
             Ok(()) = worker_inputs.admission.changed() => {}
+            () = devices::changed(&mut worker_inputs.devices) => {}
             Ok(()) = worker_inputs.node.changed() => {}
             Ok(()) = worker_inputs.external.changed() => {}
             () = worker.reported.written() => {}
@@ -170,9 +177,19 @@ async fn open(
         reported_ready: None,
         reported: ReportedStatus::default(),
         sync_timer,
+        device_stage: DeviceStage::default(),
     };
-    let worker_inputs =
-        WorkerInputs { observed, desired, external, admission, node, jumps, worker_events };
+    let devices = devices::changes(&worker.context, worker.pod());
+    let worker_inputs = WorkerInputs {
+        observed,
+        desired,
+        external,
+        admission,
+        node,
+        jumps,
+        worker_events,
+        devices,
+    };
     Some((worker, worker_inputs))
 }
 
@@ -239,6 +256,7 @@ struct Worker {
     /// The status that was last reported to the API server.
     reported: ReportedStatus,
     sync_timer: SyncTimer,
+    device_stage: DeviceStage,
 }
 
 /// The newest report of a worker to the API server.
@@ -367,6 +385,7 @@ impl Worker {
         }
         if plan.stage >= PodStage::Ended {
             self.context.admissions.ended(&self.uid);
+            self.release_devices();
         }
         // A readiness is saved before it is published: otherwise, if the agent is killed, the next
         // one would report the previous readiness for a while. A readiness that was lost because a
@@ -530,6 +549,7 @@ impl Worker {
             WorkerEvent::Image(update) => self.on_image_update(update),
             WorkerEvent::Volumes(update) => self.on_volume_update(update),
             WorkerEvent::Probe(update) => self.on_probe_update(update).await,
+            WorkerEvent::Devices(result) => self.on_devices(result),
             WorkerEvent::Event(event) => self.emit_event(event),
         }
     }
@@ -561,6 +581,7 @@ impl Worker {
 
     async fn finish(&mut self) {
         self.context.probes.clear(&self.uid);
+        self.release_devices();
         self.context.saved.forget(&self.uid).await;
         self.sync_timer.is_last();
         info!(

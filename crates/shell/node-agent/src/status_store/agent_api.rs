@@ -4,6 +4,7 @@
 //! manifest's name: the pod would be started again at once.
 
 use super::{CountedEvent, PodSource, PodStatusEntry, pod_gauges};
+use crate::plugins::NodePlugins;
 use crate::pods::PodContext;
 use crate::runtime_watch::RuntimeView;
 use pod_lifecycle::{EventType, Milestone, ObservedContainer, PodStage};
@@ -11,6 +12,7 @@ use ports::local_api::{
     LocalApi, LocalApiError, LocalContainer, LocalEvent, LocalMilestone, LocalNode, LocalPod,
     LocalPodDetail, LocalPods, LocalStopAccepted, LocalWaiting,
 };
+use ports::local_plugins::LocalPlugins;
 use ports::runtime_objects::ContainerState;
 use ports::{ApiTime, MetricSource, PortFuture};
 use serde_json::Value;
@@ -22,6 +24,7 @@ pub(crate) struct AgentApi {
     pub(crate) context: Arc<PodContext>,
     pub(crate) runtime: watch::Receiver<RuntimeView>,
     pub(crate) metric_sources: Vec<Arc<dyn MetricSource>>,
+    pub(crate) plugins: Option<NodePlugins>,
 }
 
 impl LocalApi for AgentApi {
@@ -94,6 +97,10 @@ impl LocalApi for AgentApi {
         let mut families = pod_gauges::families(&self.context);
         families.extend(self.metric_sources.iter().flat_map(|source| source.families()));
         ports::metrics::text(families)
+    }
+
+    fn plugins(&self) -> LocalPlugins {
+        self.plugins.as_ref().map(NodePlugins::list).unwrap_or_default()
     }
 
     fn probe_metrics(&self) -> String {

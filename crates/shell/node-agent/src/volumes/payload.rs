@@ -24,11 +24,13 @@ use tokio::time::Instant;
 use tracing::warn;
 use volume_plan::payload::{self, ObjectStates, PayloadInputs};
 use volume_plan::sources::{self, TokenKey};
-use volume_plan::tokens::{is_expired, renewal_time};
+use volume_plan::tokens::{is_expired, is_renewal_due, renewal_time};
 
 /// How long an object may be unanswered before that is an error.
 const SYNC_TIMEOUT: Duration = Duration::from_secs(3);
 const TOKEN_TIMEOUT: Duration = Duration::from_secs(30);
+/// How often a token is renewed at most.
+const SHORTEST_TOKEN_USE: Duration = Duration::from_secs(60);
 const FIRST_TOKEN_RETRY: Duration = Duration::from_secs(5);
 const LONGEST_TOKEN_RETRY: Duration = Duration::from_secs(120);
 
@@ -186,7 +188,7 @@ impl PayloadVolumeState {
 impl TokenState {
     fn is_due(&self, uid: &str, now: ApiTime) -> bool {
         let may_retry = self.retry_at.is_none_or(|at| at <= Instant::now());
-        may_retry && self.token.as_ref().is_none_or(|token| renewal_time(token, uid) <= now)
+        may_retry && self.token.as_ref().is_none_or(|token| is_renewal_due(token, uid, now))
     }
 
     fn until_due(&self, uid: &str, context: &PodContext) -> Option<Duration> {
@@ -216,7 +218,7 @@ impl TokenState {
                 self.back_off.reset();
                 // A token that is due at once (the clocks differ) must not be requested all the
                 // time.
-                self.retry_at = Some(Instant::now() + FIRST_TOKEN_RETRY);
+                self.retry_at = Some(Instant::now() + SHORTEST_TOKEN_USE);
             }
             Err(why) => {
                 if self.token.is_some() {

@@ -20,6 +20,8 @@ use tokio::sync::{Notify, watch};
 
 const FIRST_RETRY: Duration = Duration::from_millis(500);
 const LONGEST_RETRY: Duration = Duration::from_secs(122);
+/// A step that takes longer is reported.
+const SLOW_STEP: Duration = Duration::from_secs(5);
 /// The driver's own deadlines are shorter.
 const SET_UP_TIMEOUT: Duration = Duration::from_secs(600);
 /// Timers do not run while a machine sleeps; tokens are looked at this often at least.
@@ -101,8 +103,10 @@ impl VolumeTask {
     async fn pass(&mut self) -> Option<Duration> {
         let mut failures: Vec<(String, String)> = Vec::new();
         let mut pause = LONGEST_SLEEP;
-        for volume in &mut self.volumes {
-            match volume.set_up(&self.context, &self.pod).await {
+        for at in 0..self.volumes.len() {
+            let outcome = self.set_up(at).await;
+            let Some(volume) = self.volumes.get(at) else { continue };
+            match outcome {
                 SetUpOutcome::Done => {}
                 SetUpOutcome::Pending(left) => pause = pause.min(left),
                 SetUpOutcome::Failed(why) => failures.push((volume.name.clone(), why)),
@@ -123,6 +127,38 @@ impl VolumeTask {
         }
         self.report(&failures).await;
         Some(pause.min(self.back_off.pause()))
+    }
+
+    /// Sets up one volume; the pod's status says which it is if that takes long.
+    async fn set_up(&mut self, at: usize) -> SetUpOutcome {
+        let waiting = if self.is_ready { Vec::new() } else { self.waiting_for(at) };
+        let Some(volume) = self.volumes.get_mut(at) else { return SetUpOutcome::Done };
+        let mut work = std::pin::pin!(volume.set_up(&self.context, &self.pod));
+        if waiting.is_empty() {
+            return work.await;
+        }
+        if let Ok(outcome) = tokio::time::timeout(SLOW_STEP, &mut work).await {
+            return outcome;
+        }
+        let state = VolumeState::Waiting(waiting);
+        send(&self.worker_events, self.version, state).await;
+        work.await
+    }
+
+    /// The volumes that are missing while this one is set up.
+    fn waiting_for(&self, at: usize) -> Vec<String> {
+        let volumes = self.volumes.iter().enumerate();
+        let missing = volumes.filter(|(_, volume)| volume.ready.is_none());
+        let texts = missing.map(|(each, volume)| match &volume.kind {
+            _ if each != at => volume.name.clone(),
+            PodVolumeKind::Payload(_) => {
+                format!("{} (its files or tokens are still being fetched or written)", volume.name)
+            }
+            PodVolumeKind::Fixed(_) => {
+                format!("{} (the file system does not answer so far)", volume.name)
+            }
+        });
+        texts.collect()
     }
 
     fn ready_volumes(&self) -> ReadyVolumes {
@@ -148,9 +184,7 @@ impl VolumeTask {
     }
 
     async fn send(&self, state: VolumeState) {
-        let update = VolumeUpdate { version: self.version, state };
-        // An error means that the worker is gone, which ends this task anyway.
-        let _ = self.worker_events.send(Box::new(WorkerEvent::Volumes(update))).await;
+        send(&self.worker_events, self.version, state).await;
     }
 
     /// Until the next pass is due, a source has changed, or the pod has.
@@ -168,6 +202,12 @@ impl VolumeTask {
             }
         }
     }
+}
+
+async fn send(worker_events: &WorkerEventSender, version: u64, state: VolumeState) {
+    let update = VolumeUpdate { version, state };
+    // An error means that the worker is gone, which ends the task anyway.
+    let _ = worker_events.send(Box::new(WorkerEvent::Volumes(update))).await;
 }
 
 impl PodVolume {

@@ -153,6 +153,7 @@ pub const TABLE: &[RealPart] = &[
         "kube-controller-manager",
         &[("kube-controller-manager", "k8s.io/kubernetes/cmd/kube-controller-manager")],
     ),
+    kubernetes("kube-scheduler", &[("kube-scheduler", "k8s.io/kubernetes/cmd/kube-scheduler")]),
     kubernetes("kube-apiserver", &[("kube-apiserver", "k8s.io/kubernetes/cmd/kube-apiserver")]),
     kubernetes("kubelet", &[("kubelet", "k8s.io/kubernetes/cmd/kubelet")]),
     kubernetes(

@@ -1,8 +1,12 @@
-//! A control plane: etcd, kube-apiserver, kube-controller-manager and a kubectl for it.
+//! A control plane: etcd, kube-apiserver, kube-controller-manager, a kubectl for it, and
+//! kube-scheduler for the tests that ask for one.
 //!
 //! Rule: it refuses what a real cluster refuses: RBAC and Node authorization, NodeRestriction and
-//! ServiceAccount admission, certificates from an authority of its own. No scheduler: a test binds
-//! its pods to nodes.
+//! ServiceAccount admission, certificates from an authority of its own. Its parts can be stopped
+//! and started again on the same ports and data.
+
+mod data;
+mod launch;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -15,15 +19,13 @@ use serde_json::json;
 use super::certificates::{
     CertificateAuthority, CertificateSubject, KeyAndCertificate, write_signing_key,
 };
-use super::http;
 use super::process::{RunningPart, output_of};
 use crate::bed::{Bed, NODE_ADDRESS, free_port};
 use crate::parts;
 
+pub use data::SavedData;
+
 const READY: Duration = Duration::from_secs(90);
-/// The first address of the service range is the API server's own.
-const SERVICE_RANGE: &str = "10.96.0.0/16";
-const SERVICE_ADDRESS: &str = "10.96.0.1";
 /// Signs service accounts' tokens.
 const SIGNING_KEY: &str = "service-account.key";
 const SIGNING_KEY_PUBLIC: &str = "service-account.pub";
@@ -31,9 +33,14 @@ const SIGNING_KEY_PUBLIC: &str = "service-account.pub";
 /// A running control plane. Fields are dropped, and so stopped, in this order.
 #[derive(Debug)]
 pub struct ControlPlane {
+    scheduler: Option<RunningPart>,
     controller_manager: RunningPart,
     api_server: RunningPart,
-    _etcd: RunningPart,
+    etcd: RunningPart,
+    /// Where etcd's client and peers are.
+    etcd_ports: EtcdPorts,
+    /// Further flags of the API server.
+    flags: Vec<String>,
     dir: PathBuf,
     authority: CertificateAuthority,
     port: u16,
@@ -45,6 +52,9 @@ impl ControlPlane {
     /// The parts to name in a test's needs.
     pub const NEEDS: &'static [&'static str] =
         &["etcd", "kube-apiserver", "kube-controller-manager", "kubectl"];
+
+    /// The part that [`ControlPlane::start_scheduler`] needs as well.
+    pub const SCHEDULER: &'static str = "kube-scheduler";
 
     /// All controllers but those that watch over nodes, for tests of other node controllers.
     pub const WITHOUT_NODE_CONTROLLERS: &'static str = "*,-node-lifecycle-controller,\
@@ -74,23 +84,22 @@ impl ControlPlane {
         let dir = bed.create_dir("control-plane")?;
         let authority = CertificateAuthority::make(&dir, "bed authority")?;
         write_signing_key(&dir.join(SIGNING_KEY), &dir.join(SIGNING_KEY_PUBLIC))?;
-        let (etcd, etcd_url) = start_etcd(bed, &dir)?;
+        let etcd_ports = EtcdPorts { client: free_port()?, peer: free_port()? };
+        let etcd = launch::etcd(bed, &dir, etcd_ports)?;
         let port = free_port()?;
         let admin_files = authority.issue("admin", &client("bed-admin", Some("system:masters")))?;
         let admin = write_kubeconfig(&dir, "admin", port, &authority, &admin_files)?;
-        let options = ApiServerOptions { etcd_url: &etcd_url, port, flags };
-        let mut api_server = start_api_server(bed, &dir, &authority, &options)?;
-        api_server.wait_until("readiness", READY, || {
-            let answer = output_of(kubectl(&admin)?.args(["get", "--raw", "/readyz"]))?;
-            ensure!(answer.trim() == "ok", "/readyz: {answer}");
-            Ok(())
-        })?;
-        let controller_manager =
-            start_controller_manager(bed, &dir, &authority, port, controllers)?;
+        let site = PlaneSite { dir: &dir, authority: &authority, port };
+        let api_server = launch::api_server(bed, &site, etcd_ports, flags)?;
+        let api_server = ready(api_server, &admin)?;
+        let controller_manager = launch::controller_manager(bed, &site, controllers)?;
         let mut plane = Self {
+            scheduler: None,
             controller_manager,
             api_server,
-            _etcd: etcd,
+            etcd,
+            etcd_ports,
+            flags: flags.to_vec(),
             dir,
             authority,
             port,
@@ -113,6 +122,14 @@ impl ControlPlane {
     /// When it fails, with its output.
     pub fn kubectl(&self, arguments: &[&str]) -> Result<String> {
         output_of(kubectl(&self.admin)?.args(arguments))
+    }
+
+    /// A kubectl of the administrator, to be given its arguments.
+    ///
+    /// # Errors
+    /// When the part is missing.
+    pub fn kubectl_command(&self) -> Result<Command> {
+        kubectl(&self.admin)
     }
 
     /// Runs kubectl as the user of a kubeconfig.
@@ -168,10 +185,65 @@ impl ControlPlane {
         write_kubeconfig(&self.dir, &file, self.port, &self.authority, &files)
     }
 
+    /// Starts kube-scheduler, which binds pods to nodes. A test needs the part
+    /// [`ControlPlane::SCHEDULER`] for it.
+    ///
+    /// # Errors
+    /// When the part is missing or cannot be started.
+    pub fn start_scheduler(&mut self, bed: &Bed) -> Result<()> {
+        let site = PlaneSite { dir: &self.dir, authority: &self.authority, port: self.port };
+        self.scheduler = Some(launch::scheduler(bed, &site)?);
+        Ok(())
+    }
+
+    /// Kills the API server as a crash would; etcd goes on.
+    ///
+    /// # Errors
+    /// When it cannot be killed.
+    pub fn kill_api_server(&mut self) -> Result<()> {
+        self.api_server.kill()
+    }
+
+    /// Starts the API server again on its port, and waits until it is ready.
+    ///
+    /// # Errors
+    /// When it does not come up, with the end of its log.
+    pub fn start_api_server(&mut self, bed: &Bed) -> Result<()> {
+        let site = PlaneSite { dir: &self.dir, authority: &self.authority, port: self.port };
+        let api_server = launch::api_server(bed, &site, self.etcd_ports, &self.flags)?;
+        self.api_server = ready(api_server, &self.admin)?;
+        Ok(())
+    }
+
     /// The API server's process and its log.
     pub fn api_server(&mut self) -> &mut RunningPart {
         &mut self.api_server
     }
+}
+
+/// What the starters of its parts share.
+struct PlaneSite<'a> {
+    dir: &'a Path,
+    authority: &'a CertificateAuthority,
+    /// The API server's port.
+    port: u16,
+}
+
+/// Where etcd listens.
+#[derive(Debug, Clone, Copy)]
+struct EtcdPorts {
+    client: u16,
+    peer: u16,
+}
+
+/// Waits until the API server is ready.
+fn ready(mut api_server: RunningPart, admin: &Path) -> Result<RunningPart> {
+    api_server.wait_until("readiness", READY, || {
+        let answer = output_of(kubectl(admin)?.args(["get", "--raw", "/readyz"]))?;
+        ensure!(answer.trim() == "ok", "/readyz: {answer}");
+        Ok(())
+    })?;
+    Ok(api_server)
 }
 
 fn client<'a>(user: &'a str, group: Option<&'a str>) -> CertificateSubject<'a> {
@@ -216,104 +288,4 @@ fn write_kubeconfig(
     fs::write(&path, serde_json::to_vec_pretty(&content)?)
         .with_context(|| format!("write {}", path.display()))?;
     Ok(path)
-}
-
-fn start_etcd(bed: &Bed, dir: &Path) -> Result<(RunningPart, String)> {
-    let (client_port, peer_port) = (free_port()?, free_port()?);
-    let client_url = format!("http://127.0.0.1:{client_port}");
-    let peer_url = format!("http://127.0.0.1:{peer_port}");
-    let mut command = Command::new(parts::program("etcd", "etcd")?);
-    command
-        .args(["--name=bed", "--unsafe-no-fsync", "--log-level=warn"])
-        .arg(format!("--data-dir={}", dir.join("etcd").display()))
-        .arg(format!("--listen-client-urls={client_url}"))
-        .arg(format!("--advertise-client-urls={client_url}"))
-        .arg(format!("--listen-peer-urls={peer_url}"))
-        .arg(format!("--initial-advertise-peer-urls={peer_url}"))
-        .arg(format!("--initial-cluster=bed={peer_url}"));
-    let mut etcd = RunningPart::start(bed, "etcd", &mut command)?;
-    let address = format!("127.0.0.1:{client_port}").parse().context("etcd's address")?;
-    etcd.wait_until("health", READY, || {
-        let answer = http::get(address, "/health")?;
-        ensure!(answer.status == 200, "/health: {}", answer.body);
-        Ok(())
-    })?;
-    Ok((etcd, client_url))
-}
-
-struct ApiServerOptions<'a> {
-    etcd_url: &'a str,
-    port: u16,
-    /// Further flags.
-    flags: &'a [String],
-}
-
-fn start_api_server(
-    bed: &Bed,
-    dir: &Path,
-    authority: &CertificateAuthority,
-    options: &ApiServerOptions<'_>,
-) -> Result<RunningPart> {
-    let ApiServerOptions { etcd_url, port, flags } = *options;
-    let serving = authority.issue(
-        "kube-apiserver",
-        &CertificateSubject {
-            common_name: "kube-apiserver",
-            alternative_names: &[
-                NODE_ADDRESS,
-                "127.0.0.1",
-                SERVICE_ADDRESS,
-                "localhost",
-                "kubernetes",
-                "kubernetes.default",
-                "kubernetes.default.svc",
-            ],
-            ..CertificateSubject::default()
-        },
-    )?;
-    let to_kubelets = authority
-        .issue("apiserver-to-kubelet", &client("bed-apiserver", Some("system:masters")))?;
-    let mut command = Command::new(parts::program("kube-apiserver", "kube-apiserver")?);
-    command
-        .args(["--authorization-mode=Node,RBAC", "--allow-privileged=true"])
-        .arg("--enable-admission-plugins=NodeRestriction,ServiceAccount")
-        .arg("--service-account-issuer=https://kubernetes.default.svc")
-        .arg(format!("--service-cluster-ip-range={SERVICE_RANGE}"))
-        .arg(format!("--etcd-servers={etcd_url}"))
-        .arg(format!("--advertise-address={NODE_ADDRESS}"))
-        .arg(format!("--secure-port={port}"))
-        .arg(format!("--tls-cert-file={}", serving.certificate.display()))
-        .arg(format!("--tls-private-key-file={}", serving.key.display()))
-        .arg(format!("--client-ca-file={}", authority.files.certificate.display()))
-        .arg(format!("--service-account-key-file={}", dir.join(SIGNING_KEY_PUBLIC).display()))
-        .arg(format!("--service-account-signing-key-file={}", dir.join(SIGNING_KEY).display()))
-        .arg(format!("--kubelet-client-certificate={}", to_kubelets.certificate.display()))
-        .arg(format!("--kubelet-client-key={}", to_kubelets.key.display()))
-        .arg(format!("--cert-dir={}", dir.join("apiserver-certificates").display()))
-        .args(flags);
-    RunningPart::start(bed, "kube-apiserver", &mut command)
-}
-
-fn start_controller_manager(
-    bed: &Bed,
-    dir: &Path,
-    authority: &CertificateAuthority,
-    port: u16,
-    controllers: &str,
-) -> Result<RunningPart> {
-    let name = "kube-controller-manager";
-    let files = authority.issue(name, &client("system:kube-controller-manager", None))?;
-    let kubeconfig = write_kubeconfig(dir, name, port, authority, &files)?;
-    let mut command = Command::new(parts::program(name, name)?);
-    command
-        .args(["--leader-elect=false", "--use-service-account-credentials=true"])
-        // The tests have no client for it.
-        .arg("--secure-port=0")
-        .arg(format!("--controllers={controllers}"))
-        .arg(format!("--kubeconfig={}", kubeconfig.display()))
-        .arg(format!("--root-ca-file={}", authority.files.certificate.display()))
-        .arg(format!("--cluster-signing-cert-file={}", authority.files.certificate.display()))
-        .arg(format!("--cluster-signing-key-file={}", authority.files.key.display()))
-        .arg(format!("--service-account-private-key-file={}", dir.join(SIGNING_KEY).display()));
-    RunningPart::start(bed, name, &mut command)
 }

@@ -2,6 +2,7 @@
 
 use super::super::{PodDependencies, PodTaskInputs, start};
 use super::cluster::ClusterFixture;
+use super::device_fake::FakeDevices;
 use crate::clock::AgentClock;
 use crate::contents::ContentChangeStrategy;
 use crate::images::PullLimits;
@@ -73,6 +74,8 @@ pub(super) struct AgentBench {
     pub(super) kill_now: watch::Sender<bool>,
     /// None for a standalone node.
     pub(super) cluster: Option<ClusterFixture>,
+    /// None for an agent that takes no plugins.
+    pub(super) devices: Option<FakeDevices>,
     tree: Option<TaskTree>,
     api_capture: ApiCapture,
 }
@@ -106,6 +109,7 @@ impl AgentBench {
             periodic_tasks: FakePeriodicTasks::default(),
             kill_now: watch::Sender::new(false),
             cluster: None,
+            devices: None,
             tree: None,
             api_capture: ApiCapture::default(),
         }
@@ -158,6 +162,7 @@ impl AgentBench {
             local: Some(Arc::new(self.api_capture.clone())),
             cluster,
             port: None,
+            plugins: self.devices.as_ref().map(FakeDevices::dependencies),
             kill_now: self.kill_now.subscribe(),
         };
         let mut tree = TaskTree::default();

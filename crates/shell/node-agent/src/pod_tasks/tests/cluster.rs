@@ -93,7 +93,7 @@ impl ClusterFixture {
         }
     }
 
-    fn node(&self) -> Value {
+    pub(super) fn node(&self) -> Value {
         self.cluster.get(&ObjectPath::node(NODE)).unwrap_or_default()
     }
 

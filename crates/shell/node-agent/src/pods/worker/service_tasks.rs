@@ -30,10 +30,11 @@ const PANIC_RETRY_DELAY: Duration = Duration::from_secs(10);
 pub(super) enum ServiceTask {
     Image(String),
     Volumes,
+    Devices,
     Links,
 }
 
-async fn after_delay(delay: Duration, task: impl Future<Output = ()>) {
+pub(super) async fn after_delay(delay: Duration, task: impl Future<Output = ()>) {
     if !delay.is_zero() {
         tokio::time::sleep(delay).await;
     }
@@ -62,6 +63,7 @@ impl Worker {
                 self.fact_store.facts.volumes = VolumesState::Failed(why);
                 self.start_volumes(PANIC_RETRY_DELAY);
             }
+            ServiceTask::Devices => self.allocate_devices(PANIC_RETRY_DELAY),
             ServiceTask::Links => self.link_logs(PANIC_RETRY_DELAY),
         }
     }

@@ -1,0 +1,269 @@
+//! Pods with devices: admission, restarts of agent and plugin, health, the Node's capacity.
+
+use super::bench::{AgentBench, pod};
+use super::cluster::{cluster, cluster_fixture, seconds};
+use super::device_fake::FakeDevices;
+use ports::plugins::DevicePluginOptions;
+use serde_json::{Value, json};
+use std::time::Duration;
+
+/// A pod that asks for so many devices of the plugin `gpu`.
+fn pod_with(name: &str, count: u32) -> String {
+    pod(name, &format!(", resources: {{limits: {{example.com/gpu: '{count}'}}}}"))
+}
+
+fn bench_with_devices() -> (AgentBench, FakeDevices) {
+    let mut bench = AgentBench::new();
+    let devices = FakeDevices::default();
+    bench.devices = Some(devices.clone());
+    (bench, devices)
+}
+
+fn environment(bench: &AgentBench) -> Vec<String> {
+    let environment = bench.runtime.environment("main").into_iter();
+    let devices = environment.filter(|(name, _)| name == "DEVICES");
+    devices.map(|(_, value)| value).collect()
+}
+
+fn entries(devices: &FakeDevices) -> usize {
+    let checkpoint = devices.checkpoint();
+    let entries = checkpoint.pointer("/Data/PodDeviceEntries").and_then(Value::as_array);
+    entries.map_or(0, Vec::len)
+}
+
+fn count(devices: &FakeDevices, call: &str) -> usize {
+    devices.calls().iter().filter(|made| *made == call).count()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_gets_its_devices_and_gives_them_back() {
+    let (mut bench, devices) = bench_with_devices();
+    bench.script.emit(&[]);
+    bench.begin();
+    devices.plug_in("gpu", "1 2 !3").await.unwrap();
+    seconds(1).await;
+    bench.script.emit(&[("/m/a", &pod_with("a", 2))]);
+    bench.until_running().await;
+    assert_eq!(environment(&bench), ["1+2"]);
+    assert_eq!(entries(&devices), 1, "on disk before the container runs");
+    assert_eq!(count(&devices, "pre_start"), 0);
+    let reported = devices.pod_resources().pods();
+    let ids: Vec<String> =
+        reported[0].containers[0].devices.iter().flat_map(|it| it.ids.clone()).collect();
+    assert_eq!(ids, ["1", "2"]);
+    assert!(devices.pod_resources().pod("default", "a-n").is_some());
+    assert_eq!(devices.pod_resources().allocatable().len(), 2);
+    // A second one finds too few.
+    bench.script.emit(&[("/m/a", &pod_with("a", 2)), ("/m/b", &pod_with("b", 1))]);
+    bench.until("b fails", |bench| bench.phase_of("b-n") == "Failed").await;
+    let failed = bench.pods().into_iter().find(|pod| pod.name == "b-n").unwrap().object;
+    assert_eq!(failed["status"]["reason"], "UnexpectedAdmissionError");
+    assert_eq!(
+        failed["status"]["message"],
+        "Pod was rejected: Allocate failed due to requested number of devices unavailable for \
+         example.com/gpu. Requested: 1, Available: 0, which is unexpected"
+    );
+    // The first one ends, and another one gets its devices.
+    bench.script.emit(&[]);
+    bench.until("both are gone", |bench| bench.pods().is_empty()).await;
+    bench.until("the devices are free", |_| entries(&devices) == 0).await;
+    bench.script.emit(&[("/m/c", &pod_with("c", 2))]);
+    bench.until_running().await;
+    assert_eq!(environment(&bench), ["1+2"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn plugins_are_asked_what_they_prefer_and_told_of_starts() {
+    let (mut bench, devices) = bench_with_devices();
+    bench.script.emit(&[]);
+    bench.begin();
+    let options = DevicePluginOptions { pre_start_required: true, preferred_allocation: true };
+    devices.plug_in_with("gpu", "1 2 3", options).await.unwrap();
+    seconds(1).await;
+    bench.script.emit(&[("/m/a", &pod_with("a", 1))]);
+    bench.until_running().await;
+    assert_eq!(environment(&bench), ["3"]);
+    assert_eq!(devices.calls(), ["options", "listing", "preferred", "allocate", "pre_start"]);
+    bench.runtime.crash("main", 1);
+    bench.until("it is called again", |_| count(&devices, "pre_start") == 2).await;
+    assert_eq!(count(&devices, "allocate"), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn assignments_outlive_agent_and_plugin() {
+    let (mut bench, devices) = bench_with_devices();
+    bench.script.emit(&[]);
+    bench.begin();
+    devices.plug_in("gpu", "1 2").await.unwrap();
+    seconds(1).await;
+    let manifest = pod_with("a", 1);
+    bench.script.emit(&[("/m/a", &manifest)]);
+    bench.until_running().await;
+    let uid = bench.pod().unwrap().uid;
+    for round in 0..3 {
+        bench.kill().await;
+        devices.unplug("gpu");
+        bench.script.emit(&[("/m/a", &manifest)]);
+        bench.begin();
+        bench.until_running().await;
+        seconds(2).await;
+        assert_eq!(bench.pod().unwrap().uid, uid, "round {round}");
+        let starts = bench.calls_of("start_container").len();
+        // Its container starts again while the plugin is away.
+        seconds(700).await;
+        bench.runtime.crash("main", 1);
+        if round == 0 {
+            let started = |bench: &AgentBench| bench.calls_of("start_container").len() > starts;
+            devices.plug_in("gpu", "1 2").await.unwrap();
+            bench.until("it started again", started).await;
+        } else {
+            devices.plug_in("gpu", "1 2").await.unwrap();
+            seconds(700).await;
+        }
+        bench.until_running().await;
+        assert_eq!(environment(&bench), ["1"], "round {round}");
+        assert_eq!(count(&devices, "allocate"), 1);
+    }
+    bench.script.emit(&[]);
+    bench.until("it is gone", |bench| bench.pod().is_none()).await;
+    bench.until("its devices are free", |_| entries(&devices) == 0).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn after_a_reboot_a_pod_is_rejected_until_its_plugin_is_back() {
+    let (mut bench, devices) = bench_with_devices();
+    bench.script.emit(&[]);
+    bench.begin();
+    devices.plug_in("gpu", "1").await.unwrap();
+    seconds(1).await;
+    bench.script.emit(&[("/m/a", &pod_with("a", 1))]);
+    bench.until_running().await;
+    bench.kill().await;
+    devices.unplug("gpu");
+    bench.runtime.forget_all();
+    bench.script.emit(&[("/m/a", &pod_with("a", 1))]);
+    bench.begin();
+    bench.until("it fails", |bench| bench.phase().as_deref() == Some("Failed")).await;
+    assert_eq!(bench.status("/reason"), "UnexpectedAdmissionError");
+    let message = bench.status("/message").as_str().unwrap_or_default().to_owned();
+    assert!(message.contains("no healthy devices present"), "{message}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn failures_of_plugins_reject_their_pods_only() {
+    let (mut bench, devices) = bench_with_devices();
+    bench.script.emit(&[]);
+    bench.begin();
+    devices.plug_in("gpu", "1").await.unwrap();
+    devices.plug_in("nic", "1").await.unwrap();
+    devices.fail_allocation("gpu", Some("out of order"));
+    devices.hang("nic");
+    seconds(1).await;
+    let nic = pod("b", ", resources: {limits: {example.com/nic: '1'}}");
+    let plain = pod("c", "");
+    bench.script.emit(&[("/m/a", &pod_with("a", 1)), ("/m/b", &nic), ("/m/c", &plain)]);
+    bench.until("c runs", |bench| bench.phase_of("c-n") == "Running").await;
+    bench.until("a fails", |bench| bench.phase_of("a-n") == "Failed").await;
+    assert_eq!(bench.phase_of("b-n"), "Pending");
+    let failed = bench.pods().into_iter().find(|pod| pod.name == "a-n").unwrap().object;
+    let message = failed["status"]["message"].as_str().unwrap().to_owned();
+    assert!(message.contains("out of order"), "{message}");
+    // The device is free again.
+    devices.fail_allocation("gpu", None);
+    bench.script.emit(&[("/m/d", &pod_with("d", 1)), ("/m/b", &nic)]);
+    bench.until("d runs", |bench| bench.phase_of("d-n") == "Running").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_whose_devices_cannot_be_recorded_is_rejected() {
+    let (mut bench, devices) = bench_with_devices();
+    bench.script.emit(&[]);
+    bench.begin();
+    devices.plug_in("gpu", "1").await.unwrap();
+    seconds(1).await;
+    devices.break_disk(true);
+    bench.script.emit(&[("/m/a", &pod_with("a", 1))]);
+    bench.until("it fails", |bench| bench.phase().as_deref() == Some("Failed")).await;
+    let message = bench.status("/message").as_str().unwrap_or_default().to_owned();
+    assert!(message.contains("failed to write checkpoint file"), "{message}");
+    devices.break_disk(false);
+    bench.until("the checkpoint is written", |_| entries(&devices) == 0).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_damaged_checkpoint_stops_nobody() {
+    let (mut bench, devices) = bench_with_devices();
+    devices.set_checkpoint("{\"Data\":{\"PodDev");
+    bench.script.emit(&[]);
+    bench.begin();
+    devices.plug_in("gpu", "1").await.unwrap();
+    seconds(1).await;
+    bench.script.emit(&[("/m/a", &pod_with("a", 1))]);
+    bench.until_running().await;
+    assert_eq!(entries(&devices), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_health_of_devices_is_in_the_status() {
+    let (mut bench, devices) = bench_with_devices();
+    bench.script.emit(&[]);
+    bench.begin();
+    devices.plug_in("gpu", "1 2").await.unwrap();
+    seconds(1).await;
+    bench.script.emit(&[("/m/a", &pod_with("a", 1))]);
+    bench.until_running().await;
+    let health = |health: &str| json!([{ "name": "example.com/gpu", "resources": [{ "resourceID": "1", "health": health }] }]);
+    let path = "/containerStatuses/0/allocatedResourcesStatus";
+    bench.until("it is healthy", |bench| bench.status(path) == health("Healthy")).await;
+    devices.list("gpu", "!1 2");
+    let took = bench.until("it is not", |bench| bench.status(path) == health("Unhealthy")).await;
+    assert!(took < Duration::from_secs(1), "{took:?}");
+    assert_eq!(bench.phase().as_deref(), Some("Running"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_node_reports_its_devices() {
+    let mut bench = cluster_fixture(|_| {});
+    let devices = FakeDevices::default();
+    bench.devices = Some(devices.clone());
+    bench.script.emit(&[]);
+    bench.begin();
+    seconds(5).await;
+    let amount = |bench: &AgentBench, list: &str| {
+        cluster(bench).node()["status"][list]["example.com/gpu"].clone()
+    };
+    let is = |capacity: &'static str, allocatable: &'static str| {
+        move |bench: &AgentBench| {
+            amount(bench, "capacity") == capacity && amount(bench, "allocatable") == allocatable
+        }
+    };
+    assert_eq!(amount(&bench, "capacity"), Value::Null);
+    devices.plug_in("gpu", "1 2").await.unwrap();
+    let took = bench.until("both", is("2", "2")).await;
+    assert!(took < Duration::from_secs(1), "{took:?}");
+    devices.list("gpu", "1 !2");
+    bench.until("one is unhealthy", is("2", "1")).await;
+    devices.unplug("gpu");
+    bench.until("the plugin is gone", is("2", "0")).await;
+    let took = bench.until("it is gone for good", is("0", "0")).await;
+    assert!((290..=315).contains(&took.as_secs()), "{took:?}");
+    devices.plug_in("gpu", "1").await.unwrap();
+    bench.until("it is back", is("1", "1")).await;
+    let local = bench.api().plugins().plugins;
+    assert_eq!(
+        (local[0].name.as_str(), local[0].state.as_str()),
+        ("example.com/gpu", "registered")
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn requests_of_plugins_are_judged() {
+    let (mut bench, devices) = bench_with_devices();
+    bench.script.emit(&[]);
+    bench.begin();
+    let absent = devices.register("nobody").await.unwrap_err();
+    assert!(absent.starts_with("failed to get device plugin options: "), "{absent}");
+    let invalid = devices.plug_in("two words", "1").await.unwrap_err();
+    assert_eq!(invalid, "the ResourceName \"example.com/two words\" is invalid");
+    assert!(bench.api().plugins().plugins.is_empty());
+}

@@ -1,0 +1,105 @@
+//! What a node asked of the API server, from the audit log, and what it was forbidden.
+//!
+//! Rule: only requests of one node's user. A request that is forbidden is a bug of the agent: it
+//! asked for what the Node authorizer or NodeRestriction do not give to a node.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::PathBuf;
+
+use anyhow::{Context, Result, ensure};
+use node_testkit::bed::Bed;
+use serde_json::{Value, json};
+
+/// The audit log of a node.
+#[derive(Debug)]
+pub struct NodeRequests {
+    policy: PathBuf,
+    log: PathBuf,
+}
+
+impl NodeRequests {
+    /// An audit log of the node's user.
+    ///
+    /// # Errors
+    /// When its policy cannot be written.
+    pub fn new(bed: &Bed, node: &str) -> Result<Self> {
+        let policy = json!({
+            "apiVersion": "audit.k8s.io/v1", "kind": "Policy", "omitStages": ["RequestReceived"],
+            "rules": [
+                {"level": "Metadata", "users": [format!("system:node:{node}")]},
+                {"level": "None"},
+            ],
+        });
+        let audit = Self {
+            policy: bed.dir().join("node-audit-policy.json"),
+            log: bed.logs().join("node-audit.log"),
+        };
+        fs::write(&audit.policy, policy.to_string())
+            .with_context(|| audit.policy.display().to_string())?;
+        Ok(audit)
+    }
+
+    /// The API server's flags for the audit log.
+    #[must_use]
+    pub fn flags(&self) -> Vec<String> {
+        vec![
+            format!("--audit-policy-file={}", self.policy.display()),
+            format!("--audit-log-path={}", self.log.display()),
+            "--audit-log-mode=blocking".to_owned(),
+        ]
+    }
+
+    fn entries(&self) -> Result<Vec<Value>> {
+        let text = fs::read_to_string(&self.log).with_context(|| self.log.display().to_string())?;
+        // A line that was cut by a kill of the API server, or is being written, is no JSON.
+        Ok(text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect())
+    }
+
+    /// How often the node asked for what, by verb and resource: `patch pods/status`.
+    ///
+    /// # Errors
+    /// When the log cannot be read.
+    pub fn counts(&self) -> Result<BTreeMap<String, usize>> {
+        let mut counts = BTreeMap::new();
+        for entry in self.entries()? {
+            *counts.entry(what(&entry)).or_default() += 1;
+        }
+        Ok(counts)
+    }
+
+    /// Fails if a request of the node was forbidden, or if the node asked for nothing.
+    ///
+    /// # Errors
+    /// Then, with the requests.
+    pub fn expect_none_forbidden(&self) -> Result<()> {
+        let entries = self.entries()?;
+        ensure!(!entries.is_empty(), "the node asked for nothing: the audit log is empty");
+        let forbidden: Vec<String> = entries
+            .iter()
+            .filter(|entry| entry["responseStatus"]["code"] == 403)
+            .map(|entry| {
+                let object = &entry["objectRef"];
+                format!(
+                    "{} {}/{}: {}",
+                    what(entry),
+                    object["namespace"].as_str().unwrap_or_default(),
+                    object["name"].as_str().unwrap_or_default(),
+                    entry["responseStatus"]["message"].as_str().unwrap_or_default()
+                )
+            })
+            .collect();
+        ensure!(forbidden.is_empty(), "the node was forbidden:\n{}", forbidden.join("\n"));
+        Ok(())
+    }
+}
+
+fn what(entry: &Value) -> String {
+    let object = &entry["objectRef"];
+    let resource = object["resource"].as_str().unwrap_or_default();
+    let verb = entry["verb"].as_str().unwrap_or_default();
+    match object["subresource"].as_str() {
+        Some(subresource) => format!("{verb} {resource}/{subresource}"),
+        None => format!("{verb} {resource}"),
+    }
+}
