@@ -3,4 +3,5 @@
 
 mod content_kills;
 mod contents;
+mod kubectl;
 mod node_object;
