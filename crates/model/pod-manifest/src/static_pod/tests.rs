@@ -82,7 +82,7 @@ fn a_toleration_that_ends_is_made_endless() {
 }
 
 /// Where ConfigMaps and Secrets come with the manifests, the other references stay.
-fn check_beyond_contents(pod: &Pod, found: ApiReference) {
+fn check_beyond_contents(pod: &pod_model::pod::Pod, found: ApiReference) {
     let resource = found.resource;
     let is_content = resource.starts_with("configmaps") || resource.starts_with("secrets");
     let beyond = reference_beyond_contents(pod);
