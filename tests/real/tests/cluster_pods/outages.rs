@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 
 const STEADY: &str = "trap 'exit 0' TERM; while :; do sleep 1000 & wait; done";
 /// How long the API server is gone.
-const OUTAGE: Duration = Duration::from_secs(40);
+const OUTAGE: Duration = Duration::from_secs(30);
 /// How long it answers nothing, and then only now and then.
 const SILENCE: Duration = Duration::from_secs(12);
 
