@@ -8,12 +8,14 @@
 mod cluster;
 mod compose;
 mod credential_providers;
+mod end_requests;
 mod host_addresses;
 mod host_texts;
 mod idle_memory;
 mod log_settings;
 pub(crate) mod machine;
 mod machine_info;
+mod node_credentials;
 mod plugins;
 pub(crate) mod pod_dependencies;
 mod pod_settings;
@@ -21,8 +23,10 @@ mod port;
 
 use crate::environment::Environment;
 use crate::{config_files, logging, terminal, version};
+use node_agent::AgentExit;
 use node_config::flags::{self, KubeletCommandLine};
 use node_config::{Diagnostic, LoadedNodeConfig, NodeConfig};
+use ports::ShutdownReason;
 use std::ffi::OsString;
 use std::io::IsTerminal;
 use std::path::Path;
@@ -99,12 +103,12 @@ fn start(
 
 fn run_agent(config: &NodeConfig, environment: &Environment) -> ExitCode {
     warn!(
-        missing = "pods of the API server, streams on port 10250, most kinds of volumes, devices, \
-                   eviction",
+        missing = "pods of the API server, streams on port 10250, most kinds of volumes, eviction",
         "This agent runs static pods only"
     );
     match compose::run(config, environment) {
         Ok(ended) if ended.immediate => ExitCode::FAILURE,
+        Ok(AgentExit { reason: ShutdownReason::CredentialsLost(_), .. }) => ExitCode::FAILURE,
         Ok(ended) => {
             info!(reason = %ended.reason, "Node agent has ended");
             ExitCode::SUCCESS

@@ -46,7 +46,8 @@ impl ContentDocument {
     /// Reads again what was kept of one.
     pub(crate) fn read(text: &str) -> Result<Self, String> {
         let origin = Origin::File { path: "".into(), line: 0, column: 0 };
-        let parsed = document::parse(text.as_bytes(), &origin).map_err(|error| error.to_string())?;
+        let parsed =
+            document::parse(text.as_bytes(), &origin).map_err(|error| error.to_string())?;
         let content = Self::of(&parsed, text).ok_or("neither a ConfigMap nor a Secret")?;
         content.map_err(|errors| errors.iter().map(ToString::to_string).collect::<String>())
     }

@@ -65,8 +65,8 @@ impl DesiredPods {
         let Some(known) = self.pods.iter().find(|known| is_same_pod(known, pod)) else {
             return PodChange::New;
         };
-        let is_same = known.text.trim() == pod.text.trim()
-            || manifest::is_same_spec(&known.text, &pod.text);
+        let is_same =
+            known.text.trim() == pod.text.trim() || manifest::is_same_spec(&known.text, &pod.text);
         match (is_same, contents::are_same(&known.contents, &pod.contents)) {
             (true, true) => PodChange::Same,
             (true, false) => PodChange::Updated,

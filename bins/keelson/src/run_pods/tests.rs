@@ -340,7 +340,8 @@ mod contents {
     use ports::{ContentError, ContentKind, ContentName, PodContents};
     use tokio::sync::watch;
 
-    const SECRET: &str = "apiVersion: v1\nkind: Secret\nmetadata: {name: s}\nstringData: {k: hunter2}\n";
+    const SECRET: &str =
+        "apiVersion: v1\nkind: Secret\nmetadata: {name: s}\nstringData: {k: hunter2}\n";
 
     fn map(value: &str) -> String {
         format!("apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: m}}\ndata: {{k: '{value}'}}\n")

@@ -53,6 +53,11 @@ pub(crate) fn plan(plan_context: &PlanContext<'_>, draft: &mut Draft) {
             draft.wait(Rank::Node, "the node has not admitted it yet", "it is decided by itself");
             return;
         }
+        Admission::WaitingForDevices => {
+            let next_step = "it goes on by itself; `keelson plugins` lists the plugins";
+            draft.wait(Rank::Node, "its devices are being allocated by their plugins", next_step);
+            return;
+        }
         Admission::WaitingForPreemption(others) => {
             let why =
                 format!("there is no room for it until these have ended: {}", others.join(", "));

@@ -135,6 +135,10 @@ impl StaticPages {
             }
             "/metrics/slis" => KubeletReply::new(200, METRICS, self.health.text()),
             "/metrics/probes" => KubeletReply::new(200, METRICS, api.local.probe_metrics()),
+            // A body that scrapers can read: upstream's own parser never ends on any other.
+            "/metrics/cadvisor" | "/metrics/resource" => {
+                KubeletReply::new(404, METRICS, "# no statistics of containers are collected\n")
+            }
             _ if path.starts_with("/pods/") => KubeletReply::no_route(),
             _ if kind(path) == RequestKind::Health => {
                 let reply = health_reply::answer(path, query, &api.checks, &self.health);
