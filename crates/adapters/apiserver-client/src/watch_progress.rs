@@ -1,14 +1,14 @@
 //! State of a list and watch: what to request next, given the responses.
 //!
 //! Rule: a pure state machine. A list that failed half-way resumes at its next page; an expired
-//! version starts over; a page that is too large is requested in halves. An API server that was not
-//! reachable may come back with older data: a watch from a version that it has not reached yet would
-//! be silent until then, so its current version is asked for first.
+//! version starts over; a page that is too large is requested in halves. An API server that was cut
+//! off may come back with older data: a watch from a version that it has not reached yet would be
+//! silent until then, so its current version is asked for first.
 //!
 //! ```text
 //! Start ──page──> Page(token) ──last page──> At(version) ──bookmarks, events──> At(newer)
 //!   ^────────────── expired ──────┴────────────── expired ───────┤
-//!   ^──── its version is lower ──── Doubted(version) <──unreachable──┘
+//!   ^──── its version is lower ──── Doubted(version) <────cut off────┘
 //! ```
 
 use ports::ClusterApiError;
@@ -30,7 +30,7 @@ enum WatchPosition {
     At {
         version: String,
     },
-    /// Listed up to this version, by an API server that was unreachable since then.
+    /// Known up to this version, from an API server whose connection broke since then.
     Doubted {
         version: String,
     },
@@ -118,7 +118,10 @@ impl WatchProgress {
             ) => {
                 self.position = WatchPosition::Start;
             }
-            (ClusterApiError::Unreachable { .. }, WatchPosition::At { version }) => {
+            (
+                ClusterApiError::Unreachable { .. } | ClusterApiError::NoResponse { .. },
+                WatchPosition::At { version },
+            ) => {
                 self.position = WatchPosition::Doubted { version: version.clone() };
             }
             (ClusterApiError::TooLarge { .. }, _) => self.page = (self.page / 2).max(1),

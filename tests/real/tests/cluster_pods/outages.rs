@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 
 const STEADY: &str = "trap 'exit 0' TERM; while :; do sleep 1000 & wait; done";
 /// How long the API server is gone.
-const OUTAGE: Duration = Duration::from_secs(40);
+const OUTAGE: Duration = Duration::from_secs(30);
 /// How long it answers nothing, and then only now and then.
 const SILENCE: Duration = Duration::from_secs(12);
 
@@ -117,6 +117,13 @@ fn silent_and_slow(node: &mut ClusterNode<'_>) -> Result<()> {
     signal(node, Signal::CONT)?;
     restarted?;
     node.until_pod("crashing", "its restart is reported", |pod| restart_count(pod, "main") > 0)?;
+    let selector = "fieldSelector=involvedObject.name%3Dcrashing,reason%3DStarted";
+    let events = format!("/api/v1/namespaces/default/events?{selector}");
+    node.until("the event of its restart arrives", || {
+        let starts = node.api.items(&events)?;
+        let count: u64 = starts.iter().filter_map(|event| event["count"].as_u64()).sum();
+        Ok((count > 1).then_some(()))
+    })?;
     node.create_bound(&pod_object("after", json!({"containers": [shell(STEADY)]})))?;
     node.until_ready("after")?;
     for name in ["crashing", "after"] {

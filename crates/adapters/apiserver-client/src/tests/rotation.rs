@@ -300,7 +300,9 @@ async fn a_dead_watch_connection_is_detected_by_pings_and_replaced() {
             let event = line(&format!(r#"{{"type":"ADDED","object":{object}}}"#));
             stream(200, vec![event, BodyChunk::Hang])
         } else {
-            json(200, r#"{"metadata":{"resourceVersion":"5"},"items":[]}"#)
+            // The list, and then the current version.
+            let version = if request.target.contains("limit=500") { 5 } else { 6 };
+            json(200, &format!(r#"{{"metadata":{{"resourceVersion":"{version}"}},"items":[]}}"#))
         }
     })
     .await;

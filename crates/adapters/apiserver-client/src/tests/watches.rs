@@ -158,8 +158,12 @@ async fn a_broken_watch_resumes_from_its_last_version() {
             200,
             vec![change("ADDED", "a", 6), half.clone(), flushed.clone(), BodyChunk::Cut],
         ),
-        (2, "6") => json(503, "starting"),
-        (3, "6") => stream(200, vec![change("ADDED", "b", 7), BodyChunk::Hang]),
+        (2, "") => json(503, "starting"),
+        // Only the version is asked for.
+        (3, "") if request.target.contains("limit=1&") || request.target.ends_with("limit=1") => {
+            page(6, "t", &[node("a", 6)])
+        }
+        (4, "6") => stream(200, vec![change("ADDED", "b", 7), BodyChunk::Hang]),
         other => panic!("{other:?}"),
     })
     .await;
@@ -339,4 +343,31 @@ async fn a_resource_version_that_is_never_reached_is_relisted() {
     let mut watch = with(&peer, |options| options.watch_silence = Duration::from_secs(2));
     let expected = ["began", "listed ", "ended", "began", "listed a@1", "ended", "applied b@6"];
     assert_eq!(collect_events(&mut watch, 7).await, expected);
+}
+
+#[tokio::test]
+async fn an_api_server_that_comes_back_with_older_data_is_listed_again() {
+    let flushed = BodyChunk::Wait(Duration::from_millis(50));
+    let peer = ScriptedApiServer::plain(move |n, request| match (n, version_of(request)) {
+        (0, "") => page(500, "", &[node("a", 400), node("b", 500)]),
+        (1, "500") => stream(200, vec![flushed.clone(), BodyChunk::Cut]),
+        (2, "") => page(450, "t", &[node("a", 400)]),
+        (3, "") => page(450, "", &[node("a", 400)]),
+        (4, "450") => stream(200, vec![change("ADDED", "c", 451), BodyChunk::Hang]),
+        other => panic!("{other:?}"),
+    })
+    .await;
+    let mut watch = start(&peer);
+    let expected = [
+        "began",
+        "listed a@400,b@500",
+        "ended",
+        "interrupted NoResponse",
+        "began",
+        "listed a@400",
+        "ended",
+        "resumed",
+        "applied c@451",
+    ];
+    assert_eq!(collect_events(&mut watch, 9).await, expected);
 }

@@ -50,7 +50,6 @@ fn other_errors_keep_the_watch_position() {
     paging.record_page("7", "next");
     let request = String::from("r");
     for error in [
-        ClusterApiError::NoResponse { request: request.clone(), cause: "cut".into() },
         ClusterApiError::ServerError { request: request.clone(), status: 500, message: "".into() },
         ClusterApiError::RateLimited {
             request: request.clone(),
@@ -114,9 +113,10 @@ fn two_silent_streams_in_a_row_cause_a_relist() {
 }
 
 #[test]
-fn an_api_server_that_was_unreachable_is_asked_for_its_version() {
+fn an_api_server_that_was_cut_off_is_asked_for_its_version() {
     let unreachable =
         || ClusterApiError::Unreachable { request: "r".into(), cause: "refused".into() };
+    let cut = || ClusterApiError::NoResponse { request: "r".into(), cause: "cut".into() };
     let rows = [
         ("at a later version", "9", watch("7")),
         ("at the same version", "7", watch("7")),
@@ -124,12 +124,14 @@ fn an_api_server_that_was_unreachable_is_asked_for_its_version() {
         ("with a version that is no number", "x", watch("7")),
     ];
     for (what, current, next) in rows {
-        let mut progress = at("7");
-        progress.failed(&unreachable());
-        progress.failed(&unreachable());
-        assert_eq!(progress.next_request(), WatchRequest::CurrentVersion, "{what}");
-        progress.record_current_version(current);
-        assert_eq!(progress.next_request(), next, "{what}");
+        for first in [unreachable(), cut()] {
+            let mut progress = at("7");
+            progress.failed(&first);
+            progress.failed(&unreachable());
+            assert_eq!(progress.next_request(), WatchRequest::CurrentVersion, "{what}");
+            progress.record_current_version(current);
+            assert_eq!(progress.next_request(), next, "{what}");
+        }
     }
     let mut paging = WatchProgress::new(500);
     paging.record_page("7", "next");
