@@ -8,12 +8,14 @@
 mod cluster;
 mod compose;
 mod credential_providers;
+mod end_requests;
 mod host_addresses;
 mod host_texts;
 mod idle_memory;
 mod log_settings;
 pub(crate) mod machine;
 mod machine_info;
+mod node_credentials;
 mod plugins;
 pub(crate) mod pod_dependencies;
 mod pod_settings;
@@ -21,8 +23,10 @@ mod port;
 
 use crate::environment::Environment;
 use crate::{config_files, logging, terminal, version};
+use node_agent::AgentExit;
 use node_config::flags::{self, KubeletCommandLine};
 use node_config::{Diagnostic, LoadedNodeConfig, NodeConfig};
+use ports::ShutdownReason;
 use std::ffi::OsString;
 use std::io::IsTerminal;
 use std::path::Path;
@@ -104,6 +108,7 @@ fn run_agent(config: &NodeConfig, environment: &Environment) -> ExitCode {
     );
     match compose::run(config, environment) {
         Ok(ended) if ended.immediate => ExitCode::FAILURE,
+        Ok(AgentExit { reason: ShutdownReason::CredentialsLost(_), .. }) => ExitCode::FAILURE,
         Ok(ended) => {
             info!(reason = %ended.reason, "Node agent has ended");
             ExitCode::SUCCESS

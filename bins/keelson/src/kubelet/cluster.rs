@@ -6,21 +6,25 @@
 
 use super::machine::{self, MachineSize};
 use super::machine_info::HostMachineInfo;
+use super::node_credentials::{ManagedCertificate, NodeCredentials, node_credentials};
 use super::pod_settings;
-use crate::config_files;
-use anyhow::{Context, Result, anyhow, ensure};
-use apiserver_client::{
-    ApiClient, ClientOptions, ClusterAccess, ProxyEnvironment, RateLimit, parse_kubeconfig,
+use anyhow::{Result, anyhow};
+use apiserver_client::{ApiClient, ClientOptions, ClusterAccess, ProxyEnvironment, RateLimit};
+use certificate_files::CertificateDir;
+use node_agent::{
+    CertificateDependencies, ClientCertificate, ClusterDependencies, ClusterEventQueue,
+    ClusterSettings,
 };
-use node_agent::{ClusterDependencies, ClusterEventQueue, ClusterSettings};
 use node_config::flags::KUBERNETES_VERSION;
 use node_config::{KubeletConfiguration, NodeConfig};
 use node_status::object::NodeSettings;
 use ports::cluster_objects::NodeTaint;
+use ports::{CertificateStore, ClusterApi};
 use std::net::IpAddr;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::sync::watch;
 
 /// The field manager in the API server's records.
 const MANAGER: &str = "kubelet";
@@ -34,7 +38,8 @@ pub(super) fn cluster_dependencies(
     size: &MachineSize,
     proxies: &ProxyEnvironment,
 ) -> Result<Option<ClusterDependencies>> {
-    let Some(access) = access(config)? else { return Ok(None) };
+    let Some(credentials) = node_credentials(config)? else { return Ok(None) };
+    let NodeCredentials { access, managed } = credentials;
     let access = access.with_proxy_from(proxies).map_err(|error| anyhow!("{error}"))?;
     let settings = config.settings();
     let api = client(&access, rate(settings.kube_apiqps, settings.kube_api_burst), None)?;
@@ -61,24 +66,48 @@ pub(super) fn cluster_dependencies(
         },
         events: Arc::new(ClusterEventQueue::new(node_name)),
         event_api: Arc::new(event_api),
+        certificates: certificates(config, managed, proxies)?,
     }))
 }
 
-fn access(config: &NodeConfig) -> Result<Option<ClusterAccess>> {
-    let flags = config.flags();
-    if flags.kubeconfig.is_empty() {
-        return Ok(None);
+/// The certificates that the cluster issues to this node.
+fn certificates(
+    config: &NodeConfig,
+    managed: Option<ManagedCertificate>,
+    proxies: &ProxyEnvironment,
+) -> Result<CertificateDependencies> {
+    let settings = config.settings();
+    let client_certificate = |managed: ManagedCertificate| {
+        let bootstrap = match managed.bootstrap {
+            Some(access) => {
+                let access = access.with_proxy_from(proxies).map_err(|error| anyhow!("{error}"))?;
+                Some(Arc::new(client(&access, None, None)?) as Arc<dyn ClusterApi>)
+            }
+            None => None,
+        };
+        anyhow::Ok(ClientCertificate {
+            store: Arc::new(managed.store),
+            bootstrap,
+            rotates: managed.rotates,
+            replace_now: managed.replace_now,
+            lost: watch::Sender::new(None),
+        })
+    };
+    let serving = settings.server_tls_bootstrap.then(|| serving_store(config));
+    Ok(CertificateDependencies {
+        client: managed.map(client_certificate).transpose()?,
+        serving: serving.map(|store| Arc::new(store) as Arc<dyn CertificateStore>),
+    })
+}
+
+/// The files of the serving certificate that the cluster signs.
+pub(super) fn serving_store(config: &NodeConfig) -> CertificateDir {
+    let settings = config.settings();
+    let store = CertificateDir::serving(Path::new(&config.flags().cert_dir));
+    match (settings.tls_cert_file.as_str(), settings.tls_private_key_file.as_str()) {
+        ("", _) | (_, "") => store,
+        (certificate, key) => store.with_files(certificate.into(), key.into()),
     }
-    let path = Path::new(&flags.kubeconfig);
-    ensure!(
-        path.exists() || flags.bootstrap_kubeconfig.is_empty(),
-        "--kubeconfig {}: no such file; --bootstrap-kubeconfig cannot make it yet: create it with a \
-         client certificate of this node",
-        path.display()
-    );
-    let file = config_files::read_file(path).map_err(|error| anyhow!("--kubeconfig: {error}"))?;
-    let access = parse_kubeconfig(&file.bytes, path, None).context("--kubeconfig")?;
-    Ok(Some(access))
 }
 
 fn client(

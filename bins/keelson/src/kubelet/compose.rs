@@ -4,6 +4,7 @@
 //! directory's and the claim before the shared lock file's, so that an agent that waits for the
 //! file finds both free.
 
+use super::end_requests::EndRequests;
 use super::idle_memory::IdleEndpoint;
 use super::pod_dependencies::pod_dependencies;
 use crate::doctor::facts;
@@ -192,6 +193,9 @@ async fn agent_dependencies(
     let mut pods = pod_dependencies(config, &runtime, &idle_memory, proxies, &health).await?;
     let socket = local_socket_path(Path::new(&config.flags().root_dir)).await;
     let local = Arc::new(AgentSocket::new(socket).with_runtime(runtime.clone()));
+    let certificate =
+        pods.cluster.as_ref().and_then(|cluster| cluster.certificates.client.as_ref());
+    let lost = certificate.map(|certificate| certificate.lost.subscribe());
     pods.local = Some(Arc::new(IdleEndpoint { local, idle_memory }));
     Ok(AgentDependencies {
         pods: Some(pods),
@@ -201,7 +205,7 @@ async fn agent_dependencies(
         health_endpoint: health_endpoint(settings, health),
         log_check: Some(Arc::new(LogCheck)),
         sync_frequency: settings.sync_frequency.as_std().unwrap_or_default(),
-        end_requests: Box::new(end_requests),
+        end_requests: Box::new(EndRequests { signals: end_requests, lost }),
     })
 }
 

@@ -3,6 +3,7 @@
 //! Rule: wiring only. upstream: cmd/kubelet/app/server.go InitializeTLS, auth.go
 
 use anyhow::{Context, Result};
+use certificate_files::CertificateDir;
 use container_logs::HostContainerLogs;
 use cri_client::CriClient;
 use node_api::{
@@ -16,9 +17,6 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
-
-/// Certificate and key in one file, once the cluster has signed them.
-const SIGNED_PAIR: &str = "kubelet-server-current.pem";
 
 /// The directory of the node's logs. upstream: nodeLogDir
 const LOG_DIR: &str = "/var/log";
@@ -111,12 +109,14 @@ fn certificate_source(
     host: &str,
 ) -> CertificateSource {
     let (certificate, key) = (&settings.tls_cert_file, &settings.tls_private_key_file);
-    if !certificate.is_empty() || !key.is_empty() {
-        return CertificateSource::Files { certificate: certificate.into(), key: key.into() };
-    }
+    let files = (!certificate.is_empty() || !key.is_empty())
+        .then(|| (PathBuf::from(certificate), PathBuf::from(key)));
     if settings.server_tls_bootstrap {
-        let pair = cert_dir.join(SIGNED_PAIR);
-        return CertificateSource::Files { certificate: pair.clone(), key: pair };
+        let pair = CertificateDir::serving(cert_dir).current_path();
+        return CertificateSource::Signed { pair, until_then: files };
+    }
+    if let Some((certificate, key)) = files {
+        return CertificateSource::Files { certificate, key };
     }
     CertificateSource::Kubelet { dir: cert_dir.to_owned(), host: host.to_owned() }
 }
@@ -210,10 +210,18 @@ mod tests {
 
     #[test]
     fn a_certificate_that_the_cluster_signs_is_looked_for_where_upstream_keeps_it() {
-        let port = settings(&json!({"serverTLSBootstrap": true}));
         let pair: PathBuf = "/pki/kubelet-server-current.pem".into();
-        let files = CertificateSource::Files { certificate: pair.clone(), key: pair };
-        assert_eq!(port.tls.source, files);
+        let files = json!({
+            "serverTLSBootstrap": true, "tlsCertFile": "/a.crt", "tlsPrivateKeyFile": "/a.key",
+        });
+        let table = [
+            (json!({"serverTLSBootstrap": true}), None),
+            (files, Some(("/a.crt".into(), "/a.key".into()))),
+        ];
+        for (change, until_then) in table {
+            let expected = CertificateSource::Signed { pair: pair.clone(), until_then };
+            assert_eq!(settings(&change).tls.source, expected);
+        }
     }
 
     #[test]

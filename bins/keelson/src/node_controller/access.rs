@@ -49,6 +49,7 @@ pub(super) fn main(
             trust: Trust::System,
             tls_server_name: None,
             certificate: None,
+            renewed_certificate: None,
             token: None,
             exec: None,
             impersonation: Impersonation::default(),

@@ -18,6 +18,8 @@ pub struct ClusterAccess {
     /// The name that the server's certificate must have, if it is not the host of the address.
     pub tls_server_name: Option<String>,
     pub certificate: Option<ClientCertificate>,
+    /// A file with certificate and key, used instead of `certificate` as soon as it is there.
+    pub renewed_certificate: Option<PathBuf>,
     pub token: Option<TokenSource>,
     pub exec: Option<ExecPlugin>,
     pub impersonation: Impersonation,
@@ -182,6 +184,7 @@ impl ClusterAccess {
             trust: Trust::Authority(Material::File(dir.join("ca.crt"))),
             tls_server_name: None,
             certificate: None,
+            renewed_certificate: None,
             token: Some(TokenSource::File(dir.join("token"))),
             exec: None,
             impersonation: Impersonation::default(),

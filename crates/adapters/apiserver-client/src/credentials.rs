@@ -128,9 +128,10 @@ impl Credentials {
             Trust::System => Some(system_bundle(state).await?),
             Trust::Authority(material) => Some(read(material).await?),
         };
-        let mut certificate = match &self.access.certificate {
-            Some(files) => Some((read(&files.certificate).await?, read(&files.key).await?)),
-            None => None,
+        let mut certificate = match (self.renewed_certificate().await?, &self.access.certificate) {
+            (Some(renewed), _) => Some((renewed.clone(), renewed)),
+            (None, Some(files)) => Some((read(&files.certificate).await?, read(&files.key).await?)),
+            (None, None) => None,
         };
         let mut token = match &self.access.token {
             Some(TokenSource::Fixed(token)) => Some(token.clone()),
@@ -151,6 +152,15 @@ impl Credentials {
             (0, None)
         };
         Ok(Arc::new(CredentialsSnapshot { generation, tls, authorization }))
+    }
+
+    /// What the file of the renewed certificate holds, once it is there.
+    async fn renewed_certificate(&self) -> Result<Option<Secret>, String> {
+        let Some(path) = &self.access.renewed_certificate else { return Ok(None) };
+        match tokio::fs::try_exists(path).await {
+            Ok(false) => Ok(None),
+            _ => read(&Material::File(path.clone())).await.map(Some),
+        }
     }
 
     /// The TLS settings in use if nothing changed, or a new generation.

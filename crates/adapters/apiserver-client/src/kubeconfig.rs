@@ -22,8 +22,10 @@ use crate::proxy::ProxyAddress;
 use crate::secret::Secret;
 
 mod fields;
+mod written;
 
 use fields::KubeconfigFields;
+pub use written::kubeconfig_with_certificate;
 
 /// What is wrong with a kubeconfig.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -90,6 +92,7 @@ pub fn parse_kubeconfig(
         trust,
         tls_server_name: cluster.text("tls-server-name")?,
         certificate,
+        renewed_certificate: None,
         token: None,
         exec: None,
         impersonation: Impersonation::default(),

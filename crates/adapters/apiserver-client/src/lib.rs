@@ -42,7 +42,7 @@ mod watch_progress;
 pub use access::{ClusterAccess, InClusterError, ServerAddressError};
 pub use api_contents::ApiContents;
 pub use client::{ApiClient, ClientOptions, CredentialsError, InvalidHeaderError};
-pub use kubeconfig::{KubeconfigError, parse_kubeconfig};
+pub use kubeconfig::{KubeconfigError, kubeconfig_with_certificate, parse_kubeconfig};
 pub use no_api_server::NoApiServer;
 pub use protobuf::WatchedObject;
 pub use proxy::{ProxyAddress, ProxyEnvironment};

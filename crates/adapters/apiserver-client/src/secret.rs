@@ -13,7 +13,8 @@ impl Secret {
         Self(content.into())
     }
 
-    pub(crate) fn reveal(&self) -> &[u8] {
+    /// The content: for files and connections, never for messages.
+    pub fn reveal(&self) -> &[u8] {
         &self.0
     }
 }

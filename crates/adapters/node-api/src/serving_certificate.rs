@@ -48,6 +48,12 @@ pub enum CertificateSource {
         dir: Option<PathBuf>,
         names: Vec<String>,
     },
+    /// Certificate and key in one file, once the cluster has signed them; until then those of the
+    /// other files, if there are any.
+    Signed {
+        pair: PathBuf,
+        until_then: Option<(PathBuf, PathBuf)>,
+    },
     /// kubelet.crt and kubelet.key in `dir`, created for this host if neither exists.
     Kubelet {
         dir: PathBuf,
@@ -75,11 +81,29 @@ pub(crate) struct CertificatePair {
 }
 
 impl CertificatePair {
+    /// The same; None while the cluster has not signed the certificate.
+    pub(crate) fn load_if_issued(source: &CertificateSource) -> Result<Option<Self>, String> {
+        match source {
+            CertificateSource::Signed { pair, until_then: None } if !pair.exists() => Ok(None),
+            source => Self::load(source).map(Some),
+        }
+    }
+
     /// Reads or creates the pair.
     pub(crate) fn load(source: &CertificateSource) -> Result<Self, String> {
         match source {
             CertificateSource::Files { certificate, key } => {
                 Ok(Self { certificate: read(certificate)?, key: read(key)? })
+            }
+            CertificateSource::Signed { pair, .. } if pair.exists() => {
+                let pem = read(pair)?;
+                Ok(Self { certificate: pem.clone(), key: pem })
+            }
+            CertificateSource::Signed { until_then: Some((certificate, key)), .. } => {
+                Ok(Self { certificate: read(certificate)?, key: read(key)? })
+            }
+            CertificateSource::Signed { pair, until_then: None } => {
+                Err(format!("{}: the cluster has not signed it yet", pair.display()))
             }
             CertificateSource::SelfSigned { dir: None, names } => make(names),
             CertificateSource::SelfSigned { dir: Some(dir), names } => {

@@ -80,6 +80,10 @@ pub(crate) fn plan(plan_context: &PlanContext<'_>, draft: &mut Draft) {
         }
         SandboxDecision::Keep(sandbox) => {
             let mut container_actions = init::container_actions(plan_context);
+            // Sidecars that were stopped already must not look like a pod that begins.
+            let clears = plan_context.view.memory.persisted.clearing.is_some()
+                && regular::container_actions(plan_context).finished;
+            container_actions.finished |= clears;
             if container_actions.initialized && !container_actions.finished {
                 let regular = regular::container_actions(plan_context);
                 container_actions.finished = regular.finished;

@@ -35,8 +35,9 @@ impl Resource {
     pub const RUNTIME_CLASSES: Self =
         Self { group: "node.k8s.io", version: "v1", plural: "runtimeclasses" };
     pub const SERVICE_ACCOUNTS: Self = Self { group: "", version: "v1", plural: "serviceaccounts" };
-    pub const CSI_NODES: Self =
-        Self { group: "storage.k8s.io", version: "v1", plural: "csinodes" };
+    pub const SIGNING_REQUESTS: Self =
+        Self { group: "certificates.k8s.io", version: "v1", plural: "certificatesigningrequests" };
+    pub const CSI_NODES: Self = Self { group: "storage.k8s.io", version: "v1", plural: "csinodes" };
     pub const CSI_DRIVERS: Self =
         Self { group: "storage.k8s.io", version: "v1", plural: "csidrivers" };
     pub const LEASES: Self = Self { group: "coordination.k8s.io", version: "v1", plural: "leases" };

@@ -6,6 +6,7 @@
 
 pub mod api_pod;
 pub mod api_time;
+pub mod certificates;
 pub mod cloud_provider;
 pub mod cluster_api;
 pub mod cluster_objects;
@@ -40,6 +41,9 @@ use std::pin::Pin;
 
 pub use api_pod::ApiPod;
 pub use api_time::ApiTime;
+pub use certificates::{
+    CertificateFacts, CertificateStore, CertificateStoreError, CertificateTemplate, SigningRequest,
+};
 pub use cloud_provider::{CloudError, CloudInstance, CloudNodeName, CloudProvider};
 pub use cluster_api::{ClusterApi, ClusterApiError, FeedEvent, ObjectFeed, ObjectWatch};
 pub use container_runtime::ContainerRuntime;

@@ -15,6 +15,8 @@ pub enum ShutdownReason {
     LockContended { path: String, event: String },
     /// `keelson run` ends with its last pod.
     PodsEnded,
+    /// The node's credentials are of no use any more, and a new start may find others.
+    CredentialsLost(String),
 }
 
 impl fmt::Display for ShutdownReason {
@@ -25,6 +27,7 @@ impl fmt::Display for ShutdownReason {
                 write!(formatter, "lock file {path} is wanted by another process ({event})")
             }
             ShutdownReason::PodsEnded => formatter.write_str("its last pod ended"),
+            ShutdownReason::CredentialsLost(why) => formatter.write_str(why),
         }
     }
 }

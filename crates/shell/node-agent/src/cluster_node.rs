@@ -14,6 +14,7 @@ mod status;
 pub use event_recorder::ClusterEventQueue;
 
 use crate::admission::Admissions;
+use crate::certificates::CertificateDependencies;
 use crate::clock::AgentClock;
 use crate::observed::ObservedPods;
 use crate::plugins::NodePlugins;
@@ -44,6 +45,7 @@ pub struct ClusterDependencies {
     pub events: Arc<ClusterEventQueue>,
     /// Limited to `eventRecordQPS`.
     pub event_api: Arc<dyn ClusterApi>,
+    pub certificates: CertificateDependencies,
 }
 
 /// The configuration of the Node object.
@@ -107,12 +109,15 @@ impl ClusterNode {
 }
 
 /// Timeout of a request, whatever implements the port.
-const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
+pub(crate) const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 /// The same for the Lease and the status, which are retried sooner.
 const HEARTBEAT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The response, or an error if there is none in time.
-async fn with_timeout<T>(limit: Duration, request: ApiFuture<'_, T>) -> Result<T, ClusterApiError> {
+pub(crate) async fn with_timeout<T>(
+    limit: Duration,
+    request: ApiFuture<'_, T>,
+) -> Result<T, ClusterApiError> {
     tokio::time::timeout(limit, request).await.unwrap_or_else(|_| {
         let cause = format!("no answer within {limit:?}");
         Err(ClusterApiError::NoResponse { request: "request of the node".to_owned(), cause })

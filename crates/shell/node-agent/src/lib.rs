@@ -15,6 +15,7 @@ mod admission;
 mod agent;
 mod back_off;
 mod call_limiter;
+mod certificates;
 mod cgroup_tree;
 mod clock;
 mod cluster_node;
@@ -51,6 +52,7 @@ mod watchdog;
 mod worker_events;
 
 pub use agent::{AgentDependencies, AgentExit, run};
+pub use certificates::{CertificateDependencies, ClientCertificate};
 pub use cluster_node::{ClusterDependencies, ClusterEventQueue, ClusterSettings};
 pub use contents::ContentChangeStrategy;
 pub use images::PullLimits;

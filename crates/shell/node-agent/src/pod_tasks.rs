@@ -4,6 +4,7 @@
 
 use crate::admission::Admissions;
 use crate::call_limiter::CallLimiter;
+use crate::certificates::{self, CertificateInputs};
 use crate::clock::AgentClock;
 use crate::cluster_node::{self, ClusterDependencies, ClusterNodeInputs};
 use crate::cluster_pods::{
@@ -198,9 +199,10 @@ pub(crate) fn start(tree: &mut TaskTree, dependencies: PodDependencies, inputs: 
     start_workers(tree, &context, &wanted, active_sender, loop_heartbeats);
     let garbage_context = context.clone();
     tree.start("garbage", move || garbage::collect(garbage_context.clone(), active.clone()));
+    let mut metric_sources = metric_sources;
     if let Some(cluster) = cluster {
         let views = ClusterViews { runtime_view, wanted, node_object, plugins: plugins.clone() };
-        start_cluster(tree, cluster, &context, views);
+        metric_sources.extend(start_cluster(tree, cluster, &context, views));
     }
     let runtime = runtime_view.clone();
     let api = Arc::new(AgentApi { context: context.clone(), runtime, metric_sources, plugins });
@@ -257,15 +259,24 @@ struct ClusterViews<'a> {
     plugins: Option<NodePlugins>,
 }
 
+/// Starts the tasks of a node of a cluster; returns their metrics.
 fn start_cluster(
     tree: &mut TaskTree,
-    cluster: ClusterDependencies,
+    mut cluster: ClusterDependencies,
     context: &PodContext,
     views: ClusterViews<'_>,
-) {
+) -> Vec<Arc<dyn MetricSource>> {
     let ClusterViews { runtime_view, wanted, node_object, plugins } = views;
     let api = cluster.api.clone();
     let node_name = cluster.settings.node.node_name.clone();
+    let inputs = CertificateInputs {
+        api: api.clone(),
+        node_name: node_name.clone(),
+        clock: context.clock.clone(),
+        metrics: context.status_store.metrics().clone(),
+        node_object: node_object.subscribe(),
+    };
+    let metrics = certificates::start(tree, std::mem::take(&mut cluster.certificates), inputs);
     let inputs = ClusterNodeInputs {
         clock: context.clock.clone(),
         status_store: context.status_store.clone(),
@@ -279,7 +290,7 @@ fn start_cluster(
     };
     let node_feed = cluster_node::start(tree, cluster, inputs);
     let (Some(reports), Some(objects)) = (context.reports.clone(), context.objects.clone()) else {
-        return;
+        return metrics;
     };
     let inputs = ClusterPodInputs {
         api,
@@ -292,6 +303,7 @@ fn start_cluster(
         wanted,
     };
     cluster_pods::start(tree, inputs);
+    metrics
 }
 
 fn user_namespaces(ports: &PodPorts, settings: &PodSettings) -> UserNamespaceAllocator {

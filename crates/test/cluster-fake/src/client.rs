@@ -82,6 +82,10 @@ impl FakeClient {
             let cause = "injected outage".to_owned();
             return Err(ClusterApiError::Unreachable { request: named(path), cause });
         }
+        if faults.unauthenticated {
+            let message = "injected rejection of the credentials".to_owned();
+            return Err(ClusterApiError::Unauthenticated { request: named(path), message });
+        }
         if !faults.latency.is_zero() {
             sleep(faults.latency).await;
         }

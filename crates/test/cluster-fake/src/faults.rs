@@ -10,6 +10,8 @@ use tokio::sync::watch;
 pub struct ClientFaults {
     /// No request reaches the cluster, and the client gets an error at once.
     pub away: bool,
+    /// The API server does not know this client's credentials.
+    pub unauthenticated: bool,
     /// Requests are accepted and never answered; watches deliver nothing.
     pub hangs: bool,
     /// Watches deliver nothing and report no error.

@@ -166,6 +166,7 @@ impl ScriptedApiServer {
             trust: Trust::System,
             tls_server_name: None,
             certificate: None,
+            renewed_certificate: None,
             token: None,
             exec: None,
             impersonation: Impersonation::default(),

@@ -232,6 +232,31 @@ async fn new_certificates_are_used_on_new_connections_and_watches_move() {
     assert!(!format!("{client:?}").contains("PRIVATE"));
 }
 
+#[tokio::test]
+async fn a_renewed_certificate_takes_the_place_of_the_configured_one_once_it_is_there() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let files = CredentialFiles::within(dir.path());
+    let authority = TestCertificateAuthority::new();
+    let first = authority.write_client(&files);
+    let peer = ScriptedApiServer::secure(authority.server(), None, |_, _| json(200, NODE)).await;
+    let renewed = dir.path().join("current.pem");
+    let mut access = authority.access(&peer, Some(&files));
+    access.renewed_certificate = Some(renewed.clone());
+    let client = client(access);
+    client.read(&ObjectPath::node("n")).await.expect("a node");
+    assert_eq!(peer.requests().last().expect("a request").certificate, first);
+    let second = authority.write_client(&files);
+    let both = [std::fs::read(&files.certificate), std::fs::read(&files.key)];
+    let both: Vec<u8> = both.into_iter().flat_map(|part| part.expect("read")).collect();
+    // A link that leads to nothing is no certificate.
+    std::os::unix::fs::symlink(dir.path().join("dated.pem"), &renewed).expect("a link");
+    std::fs::write(dir.path().join("dated.pem"), both).expect("write");
+    std::fs::remove_file(&files.certificate).expect("removed");
+    client.refresh_credentials().await.expect("new ones");
+    client.read(&ObjectPath::node("n")).await.expect("a node");
+    assert_eq!(peer.requests().last().expect("a request").certificate, second);
+}
+
 /// Relays bytes between a client and a peer until `is_stalled` is set.
 async fn relay(to: u16, is_stalled: Arc<AtomicBool>) -> (u16, JoinSet<()>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("listen");

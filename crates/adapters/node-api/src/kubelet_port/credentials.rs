@@ -31,8 +31,9 @@ pub(super) struct PortCredentials {
 }
 
 pub(super) struct CurrentCredentials {
-    pair: CertificatePair,
-    pub(super) server: Arc<ServerConfig>,
+    pair: Option<CertificatePair>,
+    /// None while there is no certificate: then there is no connection either.
+    pub(super) server: Option<Arc<ServerConfig>>,
     /// `None` if no authorities are configured: then no client certificate is requested.
     chain_verifier: Option<Arc<dyn ClientCertVerifier>>,
 }
@@ -45,7 +46,7 @@ impl PortCredentials {
         let stamps = stamps(&settings);
         let current = CurrentCredentials::new(
             &settings,
-            CertificatePair::load(&settings.source)?,
+            CertificatePair::load_if_issued(&settings.source)?,
             chain_verifier(&settings)?,
         )?;
         Ok(Self { settings, current: Mutex::new(Arc::new(current)), stamps: Mutex::new(stamps) })
@@ -69,7 +70,7 @@ impl PortCredentials {
         let keep_old = |error: String| {
             warn!(err = error, "Unable to load the port's credentials; the old ones stay in use");
         };
-        let pair = CertificatePair::load(&self.settings.source).map_err(keep_old);
+        let pair = CertificatePair::load_if_issued(&self.settings.source).map_err(keep_old);
         let chain_verifier = chain_verifier(&self.settings).map_err(keep_old);
         let pair = pair.unwrap_or_else(|()| current.pair.clone());
         let chain_verifier = chain_verifier.unwrap_or_else(|()| current.chain_verifier.clone());
@@ -103,6 +104,10 @@ fn chain_verifier(settings: &TlsSettings) -> Result<Option<Arc<dyn ClientCertVer
 fn stamps(settings: &TlsSettings) -> Vec<Option<Stamp>> {
     let pair: Vec<PathBuf> = match &settings.source {
         CertificateSource::Files { certificate, key } => vec![certificate.clone(), key.clone()],
+        CertificateSource::Signed { pair, until_then } => {
+            let others = until_then.iter().flat_map(|(certificate, key)| [certificate, key]);
+            [pair].into_iter().chain(others).cloned().collect()
+        }
         CertificateSource::Kubelet { dir, .. } => vec![dir.join("kubelet.crt")],
         CertificateSource::SelfSigned { .. } => Vec::new(),
     };
@@ -117,7 +122,7 @@ fn stamp(path: &Path) -> Option<Stamp> {
 impl CurrentCredentials {
     fn new(
         settings: &TlsSettings,
-        pair: CertificatePair,
+        pair: Option<CertificatePair>,
         chain_verifier: Option<Arc<dyn ClientCertVerifier>>,
     ) -> Result<Self, String> {
         let any = chain_verifier.as_ref().map(|chain_verifier| {
@@ -126,7 +131,10 @@ impl CurrentCredentials {
             Arc::new(AnyClientCertificate { authorities, algorithms })
                 as Arc<dyn ClientCertVerifier>
         });
-        let server = Arc::new(server_config_with(&pair, settings, any)?);
+        let server = match &pair {
+            Some(pair) => Some(Arc::new(server_config_with(pair, settings, any)?)),
+            None => None,
+        };
         Ok(Self { pair, server, chain_verifier })
     }
 

@@ -13,6 +13,7 @@ use rustls::pki_types::CertificateDer;
 use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
+use tracing::info;
 
 use super::credentials::PortCredentials;
 
@@ -45,7 +46,10 @@ impl ConnectionListener for TlsListener {
         let _ = sockopt::set_socket_keepalive(&accepted, true)
             .and_then(|()| sockopt::set_tcp_keepidle(&accepted, KEEP_ALIVE))
             .and_then(|()| sockopt::set_tcp_keepintvl(&accepted, KEEP_ALIVE));
-        let config = self.credentials.current().server.clone();
+        let Some(config) = self.credentials.current().server.clone() else {
+            info!(v = 2, "No serving certificate available for the kubelet");
+            return None;
+        };
         let stream = TlsAcceptor::from(config).accept(accepted).await.ok()?;
         let certificates = stream.get_ref().1.peer_certificates().unwrap_or_default().to_vec();
         Some((stream, Peer { certificates }))

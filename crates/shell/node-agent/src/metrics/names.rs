@@ -9,6 +9,19 @@ use ports::metrics::MetricKind::{Counter, Gauge, Histogram};
 /// The bounds of most duration histograms.
 pub(crate) const DEFAULT_BUCKETS: &[f64] =
     &[0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0];
+/// From a minute to four years.
+const ROTATION_BUCKETS: &[f64] = &[
+    60.0,
+    3_600.0,
+    14_400.0,
+    86_400.0,
+    604_800.0,
+    2_592_000.0,
+    7_776_000.0,
+    15_552_000.0,
+    31_104_000.0,
+    124_416_000.0,
+];
 const PULL_BUCKETS: &[f64] = &[
     1.0, 5.0, 10.0, 20.0, 30.0, 60.0, 120.0, 180.0, 240.0, 300.0, 360.0, 480.0, 600.0, 900.0,
     1200.0, 1800.0, 2700.0, 3600.0,
@@ -39,6 +52,11 @@ metrics! {
         "Pods that count when a new one asks for room. static is true for pods that come from no API server.";
     ADMISSION_REJECTIONS = Counter "kubelet_admission_rejections_total" ["reason"] &[],
         "Pods that were refused, by reason.";
+    CLIENT_RENEW_ERRORS = Counter "kubelet_certificate_manager_client_expiration_renew_errors" [] &[],
+        "Attempts to renew the certificate for the API server that failed.";
+    SERVER_ROTATION = Histogram "kubelet_certificate_manager_server_rotation_seconds" []
+        ROTATION_BUCKETS,
+        "Seconds that serving certificates lived before they were replaced.";
     CGROUP_VERSION = Gauge "kubelet_cgroup_version" [] &[],
         "Version of the machine's cgroups.";
     CONTAINERS_PER_POD = Histogram "kubelet_containers_per_pod_count" [] &[1.0, 2.0, 4.0, 8.0, 16.0],
@@ -107,6 +125,8 @@ metrics! {
         "Containers that the runtime has, by state.";
     RUNNING_PODS = Gauge "kubelet_running_pods" [] &[],
         "Pods whose sandbox runs.";
+    SERVER_RENEW_ERRORS = Counter "kubelet_server_expiration_renew_errors" [] &[],
+        "Attempts to renew the serving certificate that failed.";
     STARTED_CONTAINERS = Counter "kubelet_started_containers_total" ["container_type"] &[],
         "Starts of containers, also those that failed.";
     STARTED_CONTAINER_ERRORS = Counter "kubelet_started_containers_errors_total"

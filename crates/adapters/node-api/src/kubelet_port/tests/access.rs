@@ -216,6 +216,24 @@ async fn a_file_of_authorities_that_changed_counts_for_open_connections_too() {
     assert_eq!(fixture.get("/pods", None, Some(&next_admin)).await.0, 200);
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_port_whose_certificate_is_not_signed_yet_opens_no_connection() {
+    let pki = tempfile::tempdir().expect("a directory");
+    let pair = pki.path().join("kubelet-server-current.pem");
+    let source = CertificateSource::Signed { pair: pair.clone(), until_then: None };
+    let fixture = KubeletPortFixture::new(|settings| settings.tls.source = source).await;
+    let mut stream = TcpStream::connect(fixture.address).await.expect("connects");
+    let mut answer = Vec::new();
+    let _ = stream.read_to_end(&mut answer).await;
+    assert_eq!(answer, b"");
+    let key = KeyPair::generate().expect("key");
+    let signed = CertificateParams::new(vec!["node-1".to_owned()]).expect("params");
+    let signed = signed.self_signed(&key).expect("certificate").pem();
+    fs::write(&pair, format!("{signed}{}", key.serialize_pem())).expect("written");
+    tokio::time::sleep(RELOAD_PERIOD * 2).await;
+    assert_eq!(fixture.get("/healthz", Some("good"), None).await.0, 200);
+}
+
 #[tokio::test]
 async fn a_path_has_one_authorization_however_it_is_encoded() {
     let fixture = KubeletPortFixture::new(|_| {}).await;

@@ -1,6 +1,7 @@
 //! The agent as a node of a cluster: registration, status, Lease, pod CIDR, events.
 
 use super::bench::{AgentBench, START, pod};
+use crate::certificates::CertificateDependencies;
 use crate::cluster_node::{ClusterDependencies, ClusterEventQueue, ClusterSettings};
 use cluster_fake::{ApiVerb, FakeClient, FakeCluster};
 use node_status::object::NodeSettings;
@@ -88,6 +89,7 @@ impl ClusterFixture {
             settings: self.settings.clone(),
             events: Arc::new(ClusterEventQueue::new(NODE)),
             event_api: Arc::new(self.cluster.client("kubelet-events")),
+            certificates: CertificateDependencies::default(),
         }
     }
 
