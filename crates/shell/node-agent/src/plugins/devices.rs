@@ -151,6 +151,10 @@ impl DeviceService {
         self.changes.subscribe()
     }
 
+    pub(super) fn metrics(&self) -> &Metrics {
+        &self.metrics
+    }
+
     /// The resources of device plugins, as they change.
     pub(crate) fn resources(&self) -> watch::Receiver<Arc<BTreeSet<String>>> {
         self.resources.subscribe()

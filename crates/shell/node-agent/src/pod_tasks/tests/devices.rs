@@ -4,7 +4,7 @@ use super::bench::{AgentBench, pod};
 use super::cluster::{cluster, cluster_fixture, seconds};
 use super::device_fake::FakeDevices;
 use cluster_fake::ApiVerb;
-use ports::plugins::DevicePluginOptions;
+use ports::plugins::{DevicePluginOptions, PodResourcesRequest};
 use serde_json::{Value, json};
 use std::time::Duration;
 
@@ -54,6 +54,10 @@ async fn a_pod_gets_its_devices_and_gives_them_back() {
     assert_eq!(ids, ["1", "2"]);
     assert!(devices.pod_resources().pod("default", "a-n").is_some());
     assert_eq!(devices.pod_resources().allocatable().len(), 2);
+    devices.pod_resources().count(PodResourcesRequest::List);
+    devices.pod_resources().count(PodResourcesRequest::AlphaList);
+    let requests = "kubelet_pod_resources_endpoint_requests_total{server_api_version=\"v1\"}";
+    assert_eq!(bench.metric(requests), Some(1.0));
     // A second one finds too few.
     bench.script.emit(&[("/m/a", &pod_with("a", 2)), ("/m/b", &pod_with("b", 1))]);
     bench.until("b fails", |bench| bench.phase_of("b-n") == "Failed").await;
