@@ -122,14 +122,11 @@ const LACKING: [&str; 4] = ["no-map", "no-key", "no-volume", "no-item"];
 #[test]
 fn pods_see_what_the_api_has_and_its_changes() -> Result<()> {
     let keelson = programs::build("keelson", "keelson")?;
-    let archives: Vec<PathBuf> = [
-        images::pause()?,
-        images::pause()?.named(images::CONTAINERD_PAUSE),
-        images::busybox()?,
-    ]
-    .iter()
-    .map(images::TestImage::oci_archive)
-    .collect::<Result<_>>()?;
+    let archives: Vec<PathBuf> =
+        [images::pause()?, images::pause()?.named(images::CONTAINERD_PAUSE), images::busybox()?]
+            .iter()
+            .map(images::TestImage::oci_archive)
+            .collect::<Result<_>>()?;
     BedTest::new().needs(NEEDS).deadline(Duration::from_mins(4)).run(move |bed| {
         let containerd = Containerd::start(bed, &ContainerdOptions::default())?;
         for archive in &archives {
@@ -167,7 +164,10 @@ fn pods_see_what_the_api_has_and_its_changes() -> Result<()> {
         {
             ensure!(reference == ours, "{what} of the reference:\n{reference}\nours:\n{ours}");
         }
-        ensure!(ours[0].contains("T_BOTH=me-at-one") && !ours[0].contains("T_ALL_binary"), "{ours:?}");
+        ensure!(
+            ours[0].contains("T_BOTH=me-at-one") && !ours[0].contains("T_ALL_binary"),
+            "{ours:?}"
+        );
         Ok(())
     })
 }
@@ -276,7 +276,8 @@ impl RunningPod {
         self.wait_seen("./secret/pass 440 0 4321 second", true)?;
         plane.kubectl(&["label", "pod", "taker", "--overwrite", "stage=late"])?;
         self.wait_seen("./fields/labels 644 0 4321 stage=\"late\"", true)?;
-        let later = "apiVersion: v1\nkind: Secret\nmetadata: {name: later}\nstringData: {user: you}\n";
+        let later =
+            "apiVersion: v1\nkind: Secret\nmetadata: {name: later}\nstringData: {user: you}\n";
         apply(plane, dir, "later", later)?;
         self.wait_seen("./all/user 644 0 4321 you", true)?;
         plane.kubectl(&["delete", "secret", "later"])?;

@@ -66,7 +66,10 @@ fn pods_from_the_command_line_use_the_objects_of_their_files() -> Result<()> {
         let dir = bed.create_dir("run")?;
         let run = BackgroundRun { keelson: &keelson, dir: &dir };
         let path = dir.join("pod.yaml");
-        fs::write(&path, file("one").replace("kind: Secret", "kind: ConfigMap").replace("stringD", "d"))?;
+        fs::write(
+            &path,
+            file("one").replace("kind: Secret", "kind: ConfigMap").replace("stringD", "d"),
+        )?;
         let refused = run.detach(&[Path::new("--import"), &archive, &path])?;
         let words = String::from_utf8_lossy(&refused.stderr).into_owned();
         ensure!(!refused.status.success() && words.contains("secret \"login\""), "{words}");

@@ -12,9 +12,8 @@ fn stored(json: &str) -> StoredObject {
 
 fn read(kind: ContentKind, json: &str) -> Result<String, String> {
     let read = object(&name(kind), stored(json)).map_err(|error| error.to_string())?;
-    let shown = |(key, bytes): (&String, &Vec<u8>)| {
-        format!("{key}={}", String::from_utf8_lossy(bytes))
-    };
+    let shown =
+        |(key, bytes): (&String, &Vec<u8>)| format!("{key}={}", String::from_utf8_lossy(bytes));
     let binary = read.binary_data.0.iter().map(|entry| format!("binary {}", shown(entry)));
     let data: Vec<String> = read.data.0.iter().map(shown).chain(binary).collect();
     Ok(format!("{} {} {}", data.join(","), read.immutable, read.secret_type))
