@@ -104,8 +104,7 @@ fn start(
 
 fn run_agent(config: &NodeConfig, environment: &Environment) -> ExitCode {
     warn!(
-        missing = "pods of the API server, streams on port 10250, most kinds of volumes, devices, \
-                   eviction",
+        missing = "pods of the API server, streams on port 10250, most kinds of volumes, eviction",
         "This agent runs static pods only"
     );
     match compose::run(config, environment) {

@@ -1,7 +1,7 @@
 //! List, then watch, for ever: a feed of the objects of one kind.
 //!
 //! Rule: resumes where it was, and lists again only when the API server no longer has that
-//! resourceVersion. At most a few events wait for a slow reader, which then holds up the stream. A
+//! resourceVersion, or has not reached it: its data is older than what was seen. At most a few events wait for a slow reader, which then holds up the stream. A
 //! stream that is silent for too long, or lasts longer than was asked for, is dropped. What to
 //! request next is decided by `watch_progress`.
 
@@ -164,6 +164,7 @@ impl<T: WatchedObject> WatchTask<T> {
             let outcome = match self.progress.next_request() {
                 WatchRequest::List { token, limit } => self.list(token, limit).await,
                 WatchRequest::Watch { version } => self.watch(&version).await,
+                WatchRequest::CurrentVersion => self.check_version().await,
             };
             match outcome {
                 Ok(()) => {}
@@ -231,6 +232,20 @@ impl<T: WatchedObject> WatchTask<T> {
         if self.progress.record_page(&page.version, &page.token) {
             self.send_event(FeedEvent::ListEnded).await?;
         }
+        Ok(())
+    }
+
+    async fn check_version(&mut self) -> Result<(), WatchStop> {
+        let options = self.client.options();
+        let request =
+            ApiRequest::list(T::RESOURCE, &self.selection, 1, None).in_protobuf(T::IN_PROTOBUF);
+        let (deadline, limit) = (options.page_deadline, options.page_limit);
+        let body = self.client.request_within(&request, deadline, limit, BytesMut::new()).await?;
+        let page = read_page::<T>(body).map_err(|cause| ClusterApiError::Unreadable {
+            request: request.description.clone(),
+            cause,
+        })?;
+        self.progress.record_current_version(&page.version);
         Ok(())
     }
 

@@ -1,11 +1,14 @@
 //! State of a list and watch: what to request next, given the responses.
 //!
 //! Rule: a pure state machine. A list that failed half-way resumes at its next page; an expired
-//! version starts over; a page that is too large is requested in halves.
+//! version starts over; a page that is too large is requested in halves. An API server that was not
+//! reachable may come back with older data: a watch from a version that it has not reached yet would
+//! be silent until then, so its current version is asked for first.
 //!
 //! ```text
 //! Start ──page──> Page(token) ──last page──> At(version) ──bookmarks, events──> At(newer)
-//!   ^────────────── expired ──────┴────────────── expired ───────┘
+//!   ^────────────── expired ──────┴────────────── expired ───────┤
+//!   ^──── its version is lower ──── Doubted(version) <──unreachable──┘
 //! ```
 
 use ports::ClusterApiError;
@@ -21,15 +24,30 @@ pub(crate) struct WatchProgress {
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum WatchPosition {
     Start,
-    Page { token: String },
-    At { version: String },
+    Page {
+        token: String,
+    },
+    At {
+        version: String,
+    },
+    /// Listed up to this version, by an API server that was unreachable since then.
+    Doubted {
+        version: String,
+    },
 }
 
 /// The next request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum WatchRequest {
-    List { token: Option<String>, limit: u32 },
-    Watch { version: String },
+    List {
+        token: Option<String>,
+        limit: u32,
+    },
+    Watch {
+        version: String,
+    },
+    /// The current version, by a list of one object.
+    CurrentVersion,
 }
 
 impl WatchProgress {
@@ -44,6 +62,7 @@ impl WatchProgress {
                 WatchRequest::List { token: Some(token.clone()), limit: self.page }
             }
             WatchPosition::At { version } => WatchRequest::Watch { version: version.clone() },
+            WatchPosition::Doubted { .. } => WatchRequest::CurrentVersion,
         }
     }
 
@@ -55,6 +74,17 @@ impl WatchProgress {
         if self.silent >= 2 {
             self.silent = 0;
             self.position = WatchPosition::Start;
+        }
+    }
+
+    /// The current version arrived: a lower one is that of older data, to be listed again.
+    pub(crate) fn record_current_version(&mut self, current: &str) {
+        if let WatchPosition::Doubted { version } = &self.position {
+            self.position = if is_lower(current, version) {
+                WatchPosition::Start
+            } else {
+                WatchPosition::At { version: version.clone() }
+            };
         }
     }
 
@@ -82,8 +112,14 @@ impl WatchProgress {
         match (error, &self.position) {
             (ClusterApiError::Expired { .. }, _) => self.position = WatchPosition::Start,
             // An object that is too large for a watch event may still fit into a page.
-            (ClusterApiError::TooLarge { .. }, WatchPosition::At { .. }) => {
+            (
+                ClusterApiError::TooLarge { .. },
+                WatchPosition::At { .. } | WatchPosition::Doubted { .. },
+            ) => {
                 self.position = WatchPosition::Start;
+            }
+            (ClusterApiError::Unreachable { .. }, WatchPosition::At { version }) => {
+                self.position = WatchPosition::Doubted { version: version.clone() };
             }
             (ClusterApiError::TooLarge { .. }, _) => self.page = (self.page / 2).max(1),
             // A version or token that this API server rejects, such as one from before its storage
@@ -94,6 +130,15 @@ impl WatchProgress {
             }
             _ => {}
         }
+    }
+}
+
+/// Versions are numbers that only grow, since Kubernetes 1.35 by promise; any other text tells
+/// nothing.
+fn is_lower(current: &str, known: &str) -> bool {
+    match (current.parse::<u64>(), known.parse::<u64>()) {
+        (Ok(current), Ok(known)) => current < known,
+        _ => false,
     }
 }
 

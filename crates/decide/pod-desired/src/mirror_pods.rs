@@ -58,11 +58,15 @@ pub fn mirror_steps(static_pods: &StaticPodSet, api_pods: &ApiPods) -> Vec<Mirro
         .map(|mirror| (name(&mirror.namespace, &mirror.name), mirror))
         .collect();
     let mut steps = Vec::new();
-    let mut shown = BTreeSet::new();
     let ending = static_pods.ending.iter();
-    shown.extend(ending.map(|pod| name(&pod.metadata.namespace, &pod.metadata.name)));
+    let mut shown: BTreeSet<_> =
+        ending.map(|pod| name(&pod.metadata.namespace, &pod.metadata.name)).collect();
     for pod in &static_pods.desired {
         let key = name(&pod.metadata.namespace, &pod.metadata.name);
+        // Its successor waits for it too.
+        if shown.contains(&key) {
+            continue;
+        }
         match mirrors.get(&key) {
             None => steps.push(MirrorStep::Create(pod.clone())),
             Some(mirror) if mirror.is_deleted || mirror.hash != config_hash(pod) => {

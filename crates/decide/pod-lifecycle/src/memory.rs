@@ -279,6 +279,11 @@ impl PodMemory {
         is_stopping || self.persisted.stopped_sandboxes.contains(sandbox_id)
     }
 
+    /// Whether the pod was reported as ended: it never runs again.
+    pub fn has_ended(&self) -> bool {
+        self.persisted.terminal_status.is_some()
+    }
+
     pub(crate) fn is_in_flight(&self, key: &ActionKey) -> bool {
         self.in_flight.contains_key(key)
     }

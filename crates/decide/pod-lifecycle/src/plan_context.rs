@@ -9,7 +9,7 @@ use pod_model::pod::{Container, Pod};
 use ports::ApiTime;
 use ports::runtime_objects::{ContainerRecord, ContainerState};
 
-use crate::action::{Action, ContainerKind};
+use crate::action::{Action, ActionKey, ContainerKind};
 use crate::back_off::{self, StartTiming};
 use crate::containers_by_name::{ContainersByName, restart_count};
 use crate::memory::{ContainerMemory, Reported, Transient};
@@ -251,10 +251,20 @@ impl<'a> PlanContext<'a> {
             .is_some_and(|flight| matches!(flight.action, Action::StartContainer { .. }))
     }
 
+    /// Whether its last start succeeded and the runtime was not looked at since: what is known of
+    /// it is from before.
+    fn has_just_started(&self, name: &str) -> bool {
+        let memory = self.view.memory;
+        memory
+            .last_action_end(&ActionKey::Container(name.to_owned()))
+            .is_some_and(|end| self.view.observed.as_of <= end)
+            && self.memory(name).is_some_and(|each| each.start_failure.is_none())
+    }
+
     /// Why a container that should start is waiting.
     pub(crate) fn start_blocker(&self, container: &Container) -> Option<StartBlocker> {
         let memory = self.memory(&container.name);
-        if self.is_starting(&container.name) {
+        if self.is_starting(&container.name) || self.has_just_started(&container.name) {
             // The cause is over, but the outcome is not known yet.
             let (reason, message) = self.transient(&container.name)?.shown_start_blocker.clone()?;
             return Some(StartBlocker { reason, message, until: None });

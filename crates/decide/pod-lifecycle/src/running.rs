@@ -53,6 +53,11 @@ pub(crate) fn plan(plan_context: &PlanContext<'_>, draft: &mut Draft) {
             draft.wait(Rank::Node, "the node has not admitted it yet", "it is decided by itself");
             return;
         }
+        Admission::WaitingForDevices => {
+            let next_step = "it goes on by itself; `keelson plugins` lists the plugins";
+            draft.wait(Rank::Node, "its devices are being allocated by their plugins", next_step);
+            return;
+        }
         Admission::WaitingForPreemption(others) => {
             let why =
                 format!("there is no room for it until these have ended: {}", others.join(", "));
@@ -75,6 +80,10 @@ pub(crate) fn plan(plan_context: &PlanContext<'_>, draft: &mut Draft) {
         }
         SandboxDecision::Keep(sandbox) => {
             let mut container_actions = init::container_actions(plan_context);
+            // Sidecars that were stopped already must not look like a pod that begins.
+            let clears = plan_context.view.memory.persisted.clearing.is_some()
+                && regular::container_actions(plan_context).finished;
+            container_actions.finished |= clears;
             if container_actions.initialized && !container_actions.finished {
                 let regular = regular::container_actions(plan_context);
                 container_actions.finished = regular.finished;

@@ -221,6 +221,8 @@ pub enum Admission {
     Pending,
     /// As soon as these pods, by their full names, have ended.
     WaitingForPreemption(Vec<String>),
+    /// As soon as its devices are allocated.
+    WaitingForDevices,
     Admitted,
     /// The reason is one word, such as `OutOfcpu`.
     Rejected {

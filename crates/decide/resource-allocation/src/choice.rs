@@ -34,8 +34,6 @@ pub fn rejection_message(error: &str) -> String {
 pub struct DeviceRequest<'a> {
     pub pod: &'a Pod,
     pub request: &'a ContainerRequest,
-    /// Whether the container runs since before the agent was started: it has its devices already.
-    pub is_running: bool,
     /// What the plugin prefers; None until it was asked.
     pub preferred: Option<&'a [String]>,
 }
@@ -93,9 +91,6 @@ impl DeviceTable {
                 from: had.len(),
                 to: *count,
             });
-        }
-        if asked.is_running {
-            return Ok(DeviceChoice::Nothing);
         }
         let entry = self.resources.get(resource).filter(|entry| entry.is_known);
         let entry = entry.ok_or_else(|| AllocationError::Unregistered(resource.clone()))?;

@@ -112,6 +112,18 @@ impl ContainerRuntimeError {
             | Self::Refused { call, .. } => call,
         }
     }
+
+    /// What statuses and events of a pod say: the runtime's own message where it answered, without
+    /// our name of the call and gRPC's of the code; our words where it did not.
+    /// upstream: pkg/kubelet/kuberuntime/kuberuntime_container.go (`s.Message()`)
+    pub fn message_for_pods(&self) -> String {
+        match self {
+            Self::Unimplemented { message, .. }
+            | Self::NotFound { message, .. }
+            | Self::Refused { message, .. } => message.clone(),
+            Self::Unavailable { .. } | Self::DeadlineExceeded { .. } => self.to_string(),
+        }
+    }
 }
 
 /// Why the runtime cannot be reached, as far as the error shows it.
@@ -126,3 +138,6 @@ pub enum UnavailableCause {
     /// The connection broke, or the peer does not speak the protocol.
     Broken,
 }
+
+#[cfg(test)]
+mod tests;

@@ -13,6 +13,7 @@ mod view;
 
 use crate::admission::Admissions;
 use crate::clock::AgentClock;
+use crate::metrics::Metrics;
 use crate::pods::pod_workers::ActivePods;
 use crate::task_tree::TaskTree;
 use csi::CsiRegistration;
@@ -25,7 +26,6 @@ use ports::local_plugins::LocalPlugins;
 use ports::plugins::{CsiDrivers, PluginDirWatch, PluginRegistration, PodResourcesEndpoint};
 use ports::{ClusterApi, MetricFamily, MetricSource};
 use registration::PluginRegistrations;
-use std::collections::BTreeSet;
 use std::sync::Arc;
 use tokio::sync::watch;
 
@@ -44,10 +44,7 @@ pub(crate) struct PluginInputs {
     pub(crate) node_name: String,
     /// None for a standalone node.
     pub(crate) api: Option<Arc<dyn ClusterApi>>,
-    /// The pods that are here.
-    pub(crate) active: watch::Receiver<ActivePods>,
-    /// Gets the resources of device plugins.
-    pub(crate) device_resources: watch::Sender<Arc<BTreeSet<String>>>,
+    pub(crate) metrics: Metrics,
 }
 
 /// The node's plugins, for the rest of the agent. Cheap to clone.
@@ -61,19 +58,20 @@ pub(crate) struct NodePlugins {
 }
 
 impl NodePlugins {
-    /// Starts the tasks.
+    /// Starts the tasks. `active`: the pods that are here.
     pub(crate) fn start(
         tree: &mut TaskTree,
         dependencies: PluginDependencies,
         inputs: PluginInputs,
+        active: &watch::Receiver<ActivePods>,
     ) -> Self {
         let PluginDependencies { dir, registration, csi, devices, pod_resources } = dependencies;
-        let PluginInputs { clock, node_name, api, active, device_resources } = inputs;
+        let PluginInputs { clock, node_name, api, metrics } = inputs;
         let changes = watch::Sender::new(0);
         let csi = Arc::new(CsiRegistration::new(csi, api, &node_name, changes.clone()));
-        let devices = DeviceService::new(devices, changes.clone(), device_resources);
+        let devices = DeviceService::new(devices, metrics, changes.clone());
         let devices = Arc::new(devices);
-        devices.start(tree, active);
+        devices.start(tree, active.clone());
         let handlers: Vec<Arc<dyn PluginHandler>> = vec![csi.clone(), devices.clone()];
         let registrations = PluginRegistrations::new(dir, registration, handlers, clock);
         let registrations = Arc::new(registrations);

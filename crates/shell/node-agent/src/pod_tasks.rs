@@ -20,7 +20,7 @@ use crate::metrics::names;
 use crate::observed::{ObservedPods, watch_pods};
 use crate::plugins::{NodePlugins, PluginDependencies, PluginInputs};
 use crate::pods::pod_workers::{ActivePods, run_pod_workers};
-use crate::pods::{PodContext, PodMemoryStore, PodPorts, PodSettings};
+use crate::pods::{NodeState, PodContext, PodMemoryStore, PodPorts, PodSettings};
 use crate::probes::{Probes, run_probes};
 use crate::reserved_cgroups;
 use crate::runtime_watch::RuntimeView;
@@ -35,6 +35,7 @@ use crate::{
 use node_policy::admission::NodeCapacity;
 use node_status::NodeObject;
 use node_status::registration::node_without_status;
+use pod_lifecycle::PodLifecycleSettings;
 use pod_manifest::static_pod::SourceKind;
 use ports::pod_host::{OomKillLog, PodCgroups};
 use ports::pod_sources::ManifestSource;
@@ -157,18 +158,9 @@ pub(crate) fn start(tree: &mut TaskTree, dependencies: PodDependencies, inputs: 
     let probes = Probes::new(ports.runtime.clone(), ports.prober.clone(), clock.now());
     set_lasting_metrics(&status_store, &settings.lifecycle.node_name, &*ports.cgroups);
     let (active_sender, active) = watch::channel(ActivePods::default());
-    let device_resources = watch::Sender::default();
-    let device_names = device_resources.subscribe();
-    let plugins = plugins.map(|plugins| {
-        let inputs = PluginInputs {
-            clock: clock.clone(),
-            node_name: settings.lifecycle.node_name.clone(),
-            api: cluster.as_ref().map(|cluster| cluster.api.clone()),
-            active: active.clone(),
-            device_resources,
-        };
-        NodePlugins::start(tree, plugins, inputs)
-    });
+    let inputs = plugin_inputs(clock, &status_store, cluster.as_ref(), &settings.lifecycle);
+    let start = |plugins| NodePlugins::start(tree, plugins, inputs, &active);
+    let plugins = plugins.map(start);
     metric_sources.extend(plugins.clone().map(|it| Arc::new(it) as Arc<dyn MetricSource>));
     let reading = settings.reading.clone();
     let pulls = settings.pulls.clone();
@@ -178,17 +170,8 @@ pub(crate) fn start(tree: &mut TaskTree, dependencies: PodDependencies, inputs: 
         images: puller,
         contents,
         probes: probes.clone(),
-        admissions: Admissions::new(
-            initial_capacity(&settings, cluster.as_ref()),
-            settings.abilities.clone(),
-            status_store.metrics().clone(),
-        )
-        .with_device_resources(device_names),
-        user_namespaces: UserNamespaceAllocator::new(
-            ports.dirs.clone(),
-            &settings.root,
-            settings.user_namespace_ranges.clone(),
-        ),
+        admissions: admissions(&settings, cluster.as_ref(), plugins.as_ref(), &status_store),
+        user_namespaces: user_namespaces(&ports, &settings),
         status_store: status_store.clone(),
         api_pods: ApiPodStore::new(clock.clone(), cluster.is_some()),
         reports: cluster.as_ref().map(|_| StatusReports::default()),
@@ -204,12 +187,7 @@ pub(crate) fn start(tree: &mut TaskTree, dependencies: PodDependencies, inputs: 
         settings,
         ports: ports.clone(),
     });
-    let (seen, beat) = (observed.clone(), loop_heartbeats.clone());
-    tree.start("observed-pods", move || watch_pods(seen.clone(), beat.clone()));
-    let (state_ports, node_view) = (ports.clone(), runtime_view.clone());
-    tree.start("node-state", move || {
-        node_state::update_node_state(state_ports.clone(), node_view.clone(), node_sender.clone())
-    });
+    start_observation(tree, &context, runtime_view, node_sender, loop_heartbeats);
     start_image_pulls(tree, ports.runtime, jobs, pulled_images, pulls);
     tree.start("probes", move || run_probes(probes.clone()));
     start_upkeep(tree, &context);
@@ -218,12 +196,7 @@ pub(crate) fn start(tree: &mut TaskTree, dependencies: PodDependencies, inputs: 
     if let Some(plugins) = &plugins {
         plugins.serve_pod_resources(tree, &context.admissions);
     }
-    let (pods_context, beat) = (context.clone(), loop_heartbeats.clone());
-    let worker_wanted = wanted.clone();
-    tree.start("pods", move || {
-        let wanted = worker_wanted.clone();
-        run_pod_workers(pods_context.clone(), wanted, active_sender.clone(), beat.clone())
-    });
+    start_workers(tree, &context, &wanted, active_sender, loop_heartbeats);
     let garbage_context = context.clone();
     tree.start("garbage", move || garbage::collect(garbage_context.clone(), active.clone()));
     let mut metric_sources = metric_sources;
@@ -234,6 +207,35 @@ pub(crate) fn start(tree: &mut TaskTree, dependencies: PodDependencies, inputs: 
     let runtime = runtime_view.clone();
     let api = Arc::new(AgentApi { context: context.clone(), runtime, metric_sources, plugins });
     start_endpoints(tree, &api, checks, local, port);
+}
+
+/// Starts what follows the runtime: its pods, and its state.
+fn start_observation(
+    tree: &mut TaskTree,
+    context: &PodContext,
+    runtime_view: &watch::Receiver<RuntimeView>,
+    node_sender: watch::Sender<NodeState>,
+    loop_heartbeats: &LoopHeartbeats,
+) {
+    let (seen, beat) = (context.observed.clone(), loop_heartbeats.clone());
+    tree.start("observed-pods", move || watch_pods(seen.clone(), beat.clone()));
+    let (ports, view) = (context.ports.clone(), runtime_view.clone());
+    tree.start("node-state", move || {
+        node_state::update_node_state(ports.clone(), view.clone(), node_sender.clone())
+    });
+}
+
+fn start_workers(
+    tree: &mut TaskTree,
+    context: &Arc<PodContext>,
+    wanted: &watch::Receiver<WantedPods>,
+    active: watch::Sender<ActivePods>,
+    loop_heartbeats: &LoopHeartbeats,
+) {
+    let (context, wanted, beat) = (context.clone(), wanted.clone(), loop_heartbeats.clone());
+    tree.start("pods", move || {
+        run_pod_workers(context.clone(), wanted.clone(), active.clone(), beat.clone())
+    });
 }
 
 fn start_image_pulls(
@@ -302,6 +304,40 @@ fn start_cluster(
     };
     cluster_pods::start(tree, inputs);
     metrics
+}
+
+fn user_namespaces(ports: &PodPorts, settings: &PodSettings) -> UserNamespaceAllocator {
+    let ranges = settings.user_namespace_ranges.clone();
+    UserNamespaceAllocator::new(ports.dirs.clone(), &settings.root, ranges)
+}
+
+fn plugin_inputs(
+    clock: &AgentClock,
+    status_store: &StatusStore,
+    cluster: Option<&ClusterDependencies>,
+    node: &PodLifecycleSettings,
+) -> PluginInputs {
+    PluginInputs {
+        clock: clock.clone(),
+        node_name: node.node_name.clone(),
+        api: cluster.map(|cluster| cluster.api.clone()),
+        metrics: status_store.metrics().clone(),
+    }
+}
+
+fn admissions(
+    settings: &PodSettings,
+    cluster: Option<&ClusterDependencies>,
+    plugins: Option<&NodePlugins>,
+    status_store: &StatusStore,
+) -> Admissions {
+    let capacity = initial_capacity(settings, cluster);
+    let metrics = status_store.metrics().clone();
+    let admissions = Admissions::new(capacity, settings.abilities.clone(), metrics);
+    match plugins {
+        Some(plugins) => admissions.with_device_resources(plugins.devices().resources()),
+        None => admissions,
+    }
 }
 
 /// What admission knows of the node before its Node object has come: as it would be registered.

@@ -6,6 +6,7 @@
 //! else could be done. `plan` knows the types, `payload` the files that come from the API; `service`
 //! sets up and updates; the driver does the work on the machine.
 
+mod overdue;
 mod payload;
 mod plan;
 mod service;
@@ -50,6 +51,7 @@ pub(crate) enum VolumeState {
         message: String,
         event: PodEvent,
     },
-    /// All are there, but some content could not be updated; retried without a new request.
-    NotUpdated(PodEvent),
+    /// No other state than before, but an event: content could not be updated, or a set-up takes
+    /// longer than it should.
+    Event(PodEvent),
 }

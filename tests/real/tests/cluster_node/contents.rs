@@ -12,7 +12,7 @@ use node_testkit::{images, programs};
 use real_tests::standalone::agent::{AgentHome, AgentKind, AgentProcess};
 use serde_json::{Value, json};
 
-const NEEDS: &[&str] = &[
+pub(super) const NEEDS: &[&str] = &[
     "containerd",
     "runc",
     "cni-plugins",
@@ -22,8 +22,8 @@ const NEEDS: &[&str] = &[
     "kubectl",
     "kubelet",
 ];
-const NODE: &str = "node";
-const LIMIT: Duration = Duration::from_secs(60);
+pub(super) const NODE: &str = "node";
+pub(super) const LIMIT: Duration = Duration::from_secs(60);
 /// The reference takes more than a minute for an update.
 const UPDATE_LIMIT: Duration = Duration::from_secs(10);
 
@@ -31,7 +31,7 @@ const UPDATE_LIMIT: Duration = Duration::from_secs(10);
 const SCRIPT: &str = "trap 'exit 0' TERM; cd /v; while :; do { env | grep ^T_ | sort; \
     for f in $(find -L . -type f | grep -v '/\\.\\.' | sort); do \
     case $f in */token|*/ca.crt) echo $f $(stat -L -c '%a %u %g' $f);; \
-    *) echo $f $(stat -L -c '%a %u %g' $f) $(tr '\\n' ' ' < $f);; esac; done; } > /out/new; \
+    *) echo $f $(stat -L -c '%a %u %g' $f) $(od -A n -c $f | tr -d ' \\n');; esac; done; } > /out/new; \
     mv /out/new /out/seen; sleep 0.2; done";
 
 const OBJECTS: &str = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: settings}\n\
@@ -108,16 +108,19 @@ fn lacking() -> String {
     };
     let map = ", envFrom: [{configMapRef: {name: gone}}]";
     let key = ", env: [{name: A, valueFrom: {secretKeyRef: {name: login, key: gone}}}]";
+    let mount = ", volumeMounts: [{name: v, mountPath: /v}]";
     [
         pod("no-map", map, ""),
         pod("no-key", key, ""),
-        pod("no-volume", "", "{name: v, secret: {secretName: gone}}"),
-        pod("no-item", "", "{name: v, configMap: {name: settings, items: [{key: q, path: q}]}}"),
+        pod("no-volume", mount, "{name: v, secret: {secretName: gone}}"),
+        pod("no-item", mount, "{name: v, configMap: {name: settings, items: [{key: q, path: q}]}}"),
+        // What no container mounts is not missed.
+        pod("unused", "", "{name: v, secret: {secretName: gone}}"),
     ]
     .concat()
 }
 
-const LACKING: [&str; 4] = ["no-map", "no-key", "no-volume", "no-item"];
+const LACKING: [&str; 5] = ["no-map", "no-key", "no-volume", "no-item", "unused"];
 
 #[test]
 fn pods_see_what_the_api_has_and_its_changes() -> Result<()> {
@@ -172,25 +175,34 @@ fn pods_see_what_the_api_has_and_its_changes() -> Result<()> {
     })
 }
 
-fn log_of(bed: &Bed, kind: &AgentKind) -> String {
+/// The images must be built before the bed, which cannot reach their sources.
+pub(super) fn archives() -> Result<Vec<PathBuf>> {
+    let sandbox = images::pause()?.named(images::CONTAINERD_PAUSE);
+    [images::pause()?, sandbox, images::busybox()?]
+        .iter()
+        .map(images::TestImage::oci_archive)
+        .collect()
+}
+
+pub(super) fn log_of(bed: &Bed, kind: &AgentKind) -> String {
     let log = fs::read_to_string(AgentProcess::log(bed, kind)).unwrap_or_default();
     let lines: Vec<&str> = log.lines().collect();
     lines[lines.len().saturating_sub(40)..].join("\n")
 }
 
-fn apply(plane: &ControlPlane, dir: &Path, name: &str, text: &str) -> Result<String> {
+pub(super) fn apply(plane: &ControlPlane, dir: &Path, name: &str, text: &str) -> Result<String> {
     let path = dir.join(format!("{name}.yaml"));
     fs::write(&path, text)?;
     plane.kubectl(&["create", "--output=json", "--filename", &path.to_string_lossy()])
 }
 
-fn get(plane: &ControlPlane, arguments: &[&str]) -> Result<Value> {
+pub(super) fn get(plane: &ControlPlane, arguments: &[&str]) -> Result<Value> {
     let mut all = vec!["get", "--output=json"];
     all.extend(arguments);
     serde_json::from_str(&plane.kubectl(&all)?).context("kubectl get")
 }
 
-fn wait_for<T>(
+pub(super) fn wait_for<T>(
     what: &str,
     limit: Duration,
     mut look: impl FnMut() -> Result<Option<T>>,
@@ -214,6 +226,9 @@ fn reports(plane: &ControlPlane) -> Result<String> {
         let waiting = &pod["status"]["containerStatuses"][0]["state"]["waiting"];
         if waiting["reason"] == "CreateContainerConfigError" {
             return Ok(Some(format!("{name}: {}", waiting["message"])));
+        }
+        if pod["status"]["phase"] == "Running" {
+            return Ok(Some(format!("{name}: it runs")));
         }
         let selector = format!("--field-selector=involvedObject.name={name},reason=FailedMount");
         let events = get(plane, &["events", &selector])?;

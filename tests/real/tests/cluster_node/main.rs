@@ -2,6 +2,7 @@
 //! NodeRestriction, a certificate of this node, containerd.
 
 mod bootstrap;
+mod content_kills;
 mod contents;
 mod kubectl;
 mod node_object;

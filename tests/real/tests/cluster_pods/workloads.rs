@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 const APPS: &str = "/apis/apps/v1/namespaces/default";
 const BATCH: &str = "/apis/batch/v1/namespaces/default";
 /// Serves a page until it is told to end.
-const SERVER: &str = "mkdir /www; echo served by $HOSTNAME > /www/index.html; \
+const SERVER: &str = "mkdir /www; echo served by $(hostname) > /www/index.html; \
     trap 'exit 0' TERM; httpd -f -p 8080 -h /www & wait";
 const STEADY: &str = "trap 'exit 0' TERM; while :; do sleep 1000 & wait; done";
 
@@ -183,7 +183,7 @@ fn drain(node: &ClusterNode<'_>) -> Result<()> {
     node.until_ready("bare")?;
     let budget = json!({
         "apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": "db"},
-        "spec": {"maxUnavailable": 1, "selector": {"matchLabels": {"app": "db"}}},
+        "spec": {"maxUnavailable": 2, "selector": {"matchLabels": {"app": "db"}}},
     });
     let budgets = "/apis/policy/v1/namespaces/default/poddisruptionbudgets";
     node.api.create(budgets, &budget)?;
@@ -196,9 +196,6 @@ fn drain(node: &ClusterNode<'_>) -> Result<()> {
         "--delete-emptydir-data",
         "--timeout=60s",
     ];
-    // The budget lets one go at a time, and a pod that cannot be placed again is never available.
-    let change = json!({"spec": {"maxUnavailable": 2}});
-    node.api.patch(&format!("{budgets}/db"), &change)?;
     node.plane.kubectl(&arguments)?;
     let left: Vec<Value> = node.api.items("/api/v1/namespaces/default/pods")?;
     let here = left.iter().filter(|pod| pod["spec"]["nodeName"] == NODE);

@@ -50,7 +50,6 @@ fn other_errors_keep_the_watch_position() {
     paging.record_page("7", "next");
     let request = String::from("r");
     for error in [
-        ClusterApiError::Unreachable { request: request.clone(), cause: "refused".into() },
         ClusterApiError::NoResponse { request: request.clone(), cause: "cut".into() },
         ClusterApiError::ServerError { request: request.clone(), status: 500, message: "".into() },
         ClusterApiError::RateLimited {
@@ -112,4 +111,32 @@ fn two_silent_streams_in_a_row_cause_a_relist() {
     assert_eq!(progress.next_request(), watch("8"));
     progress.record_silent_stream();
     assert_eq!(progress.next_request(), list(None, 500));
+}
+
+#[test]
+fn an_api_server_that_was_unreachable_is_asked_for_its_version() {
+    let unreachable =
+        || ClusterApiError::Unreachable { request: "r".into(), cause: "refused".into() };
+    let rows = [
+        ("at a later version", "9", watch("7")),
+        ("at the same version", "7", watch("7")),
+        ("with older data, by number and not by text", "06", list(None, 500)),
+        ("with a version that is no number", "x", watch("7")),
+    ];
+    for (what, current, next) in rows {
+        let mut progress = at("7");
+        progress.failed(&unreachable());
+        progress.failed(&unreachable());
+        assert_eq!(progress.next_request(), WatchRequest::CurrentVersion, "{what}");
+        progress.record_current_version(current);
+        assert_eq!(progress.next_request(), next, "{what}");
+    }
+    let mut paging = WatchProgress::new(500);
+    paging.record_page("7", "next");
+    paging.failed(&unreachable());
+    assert_eq!(paging.next_request(), list(Some("next"), 500), "a list goes on");
+    let mut doubted = at("7");
+    doubted.failed(&unreachable());
+    doubted.failed(&ClusterApiError::TooLarge { request: "r".into(), limit: 1 });
+    assert_eq!(doubted.next_request(), list(None, 500), "the one object is too large");
 }

@@ -20,6 +20,7 @@ use crate::action::ContainerKind;
 use crate::containers_by_name::{self, restart_count};
 use crate::memory::{ContainerExit, ContainerMemory, Reported};
 use crate::plan_context::PlanContext;
+use crate::restart;
 use crate::status_text::{
     CONTAINER_CREATING, LOST_AT_THE_END, LOST_WHILE_RUNNING, POD_INITIALIZING, PRESUMED_COMPLETED,
     RESTARTING_ALL, RESTARTING_ALL_MESSAGE, STATUS_UNKNOWN,
@@ -226,11 +227,23 @@ fn waiting(
     if list == ContainerList::Ephemeral && latest.is_some() {
         return;
     }
-    let Some(start_blocker) = plan_context.start_blocker(container) else { return };
+    let blocker = plan_context.start_blocker(container).map(|each| (each.reason, each.message));
+    // The API server refuses a container that runs again after an exit that its policy calls final.
+    let is_replaced = latest.is_some_and(|record| {
+        plan_context.was_killed_to_restart(record)
+            && !restart::after_exit(
+                container,
+                &plan_context.pod.spec,
+                record.exit_code,
+                plan_context.settings,
+            )
+    });
+    let replaced = is_replaced.then(|| (CONTAINER_CREATING.to_owned(), String::new()));
+    let Some((reason, message)) = blocker.or(replaced) else { return };
     if status.state.terminated.is_some() {
         status.last_state = std::mem::take(&mut status.state);
     }
-    status.state = ContainerStateNow::is_waiting_for(&start_blocker.reason, &start_blocker.message);
+    status.state = ContainerStateNow::is_waiting_for(&reason, &message);
 }
 
 /// Started and ready.

@@ -436,6 +436,11 @@ const PODS_THAT_END_BY_THEMSELVES: &[PlanCaseRow] = &[
         "do: stop b0 30 PodEnds",
     ),
     (
+        "the last of them has ended, the one before it has not",
+        "pod: Never side:a side:b app:job\nseen: s0; a#0 running; b#0 exited 137; job#0 exited 0\nmemory: clearing -2 30",
+        "do: stop a0 28 PodEnds\nphase: Running",
+    ),
+    (
         "grace spent on that is spent",
         "pod: Never side:a app:job\nseen: s0; a#0 running; job#0 exited 0\nmemory: clearing -12 30",
         "do: stop a0 18 PodEnds",

@@ -12,8 +12,11 @@ use crate::pod_requests::container_requests;
 
 const RESOURCE: &str = "example.com/a";
 
+/// The kind of a container, its name and its limits.
+type ContainerRow<'a> = (&'a str, &'a str, &'a [(&'a str, i64)]);
+
 /// Each container: `init`, `sidecar` or `main`, its name and its limits.
-pub(crate) fn pod(list: &[(&str, &str, &[(&str, i64)])]) -> Pod {
+pub(crate) fn pod(list: &[ContainerRow<'_>]) -> Pod {
     let mut pod = Pod::default();
     pod.metadata.uid = "uid".into();
     for (kind, name, limits) in list {
@@ -60,8 +63,7 @@ fn allocate(table: &mut DeviceTable, pod: &Pod, preferred: &[&str]) -> Vec<Strin
     let mut results = Vec::new();
     for request in container_requests(pod, None, |name| table.is_device_resource(name)) {
         let preferred: Vec<String> = preferred.iter().map(ToString::to_string).collect();
-        let mut asked =
-            DeviceRequest { pod, request: &request, is_running: false, preferred: None };
+        let mut asked = DeviceRequest { pod, request: &request, preferred: None };
         let mut choice = table.choose(&asked);
         if let Ok(DeviceChoice::AskPreferred { request, .. }) = &choice {
             assert!(request.must_include.iter().all(|id| request.available.contains(id)));
@@ -85,7 +87,7 @@ fn containers_of_a_pod() {
     let two: &[(&str, i64)] = &[(RESOURCE, 2)];
     let one: &[(&str, i64)] = &[(RESOURCE, 1)];
     let none: &[(&str, i64)] = &[(RESOURCE, 0)];
-    type Row<'a> = (&'a str, &'a [(&'a str, &'a str, &'a [(&'a str, i64)])], &'a [&'a str]);
+    type Row<'a> = (&'a str, &'a [ContainerRow<'a>], &'a [&'a str]);
     let rows: &[Row<'_>] = &[
         ("1 2 3", &[("main", "c", two)], &["c=1+2"]),
         ("!1 2 3", &[("main", "c", two)], &["c=2+3"]),
@@ -176,10 +178,6 @@ fn what_a_container_has_it_keeps() {
         allocate(&mut table, &one, &[]),
         ["cannot allocate unregistered device example.com/a"]
     );
-    let request =
-        ContainerRequest { container: "c".to_owned(), resource: RESOURCE.to_owned(), count: 1 };
-    let asked = DeviceRequest { pod: &one, request: &request, is_running: true, preferred: None };
-    assert_eq!(table.choose(&asked), Ok(DeviceChoice::Nothing));
 }
 
 #[test]
@@ -188,7 +186,7 @@ fn a_reservation_ends_with_the_answer_or_with_the_pod() {
     let mut table = table("1", DevicePluginOptions::default());
     let request =
         ContainerRequest { container: "c".to_owned(), resource: RESOURCE.to_owned(), count: 1 };
-    let asked = DeviceRequest { pod: &pod, request: &request, is_running: false, preferred: None };
+    let asked = DeviceRequest { pod: &pod, request: &request, preferred: None };
     let one = DeviceChoice::Allocate { endpoint: "/plugin".to_owned(), devices: vec!["1".into()] };
     let too_few = AllocationError::TooFew { resource: RESOURCE.into(), requested: 1, available: 0 };
     assert_eq!(table.choose(&asked), Ok(one.clone()));

@@ -34,7 +34,12 @@ fn objects_as_an_api_server_stores_them() {
             "k=plain,m=xy\n",
             "",
         ),
-        ("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndata:\n", "ConfigMap default/a", "", ""),
+        (
+            "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndata:\n",
+            "ConfigMap default/a",
+            "",
+            "",
+        ),
     ] {
         let content = read(text).expect(text);
         let ManifestContent { name: found, object } = content;

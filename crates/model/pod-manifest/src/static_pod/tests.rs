@@ -3,8 +3,8 @@
 use document::diagnostic::Origin;
 
 use super::{
-    HashedSource, SourceKind, api_reference, apply, fnv128a, identify, reference_beyond_contents,
-    reference_uid,
+    ApiReference, HashedSource, SourceKind, api_reference, apply, fnv128a, identify,
+    reference_beyond_contents, reference_uid,
 };
 use crate::validation::tests::{plain_pod, set_all, typed};
 use crate::{PodGates, StaticPodSource, Strictness, read_static_pods};
@@ -79,6 +79,18 @@ fn a_toleration_that_ends_is_made_endless() {
     apply(&mut pod, "n", SourceKind::File);
     assert_eq!(pod.spec.tolerations.len(), 2);
     assert_eq!(pod.spec.tolerations[0].toleration_seconds, None);
+}
+
+/// Where ConfigMaps and Secrets come with the manifests, the other references stay.
+fn check_beyond_contents(pod: &Pod, found: ApiReference) {
+    let resource = found.resource;
+    let is_content = resource.starts_with("configmaps") || resource.starts_with("secrets");
+    let beyond = reference_beyond_contents(pod);
+    if is_content {
+        assert!(beyond.is_none_or(|beyond| beyond.resource != resource), "{pod:?}");
+    } else {
+        assert_eq!(beyond, Some(found), "{pod:?}");
+    }
 }
 
 #[test]
@@ -156,14 +168,7 @@ fn references_to_the_api() {
         set_all(&mut pod, assignments);
         let found = api_reference(&typed(&pod)).expect(assignments);
         assert_eq!((found.resource, &*found.field), (resource, field), "{assignments}");
-        // Where ConfigMaps and Secrets come with the manifests, the other references stay.
-        let is_content = resource.starts_with("configmaps") || resource.starts_with("secrets");
-        let beyond = reference_beyond_contents(&typed(&pod));
-        if is_content {
-            assert!(beyond.is_none_or(|beyond| beyond.resource != resource), "{assignments}");
-        } else {
-            assert_eq!(beyond, Some(found), "{assignments}");
-        }
+        check_beyond_contents(&typed(&pod), found);
     }
     let mut pod = plain_pod();
     set_all(

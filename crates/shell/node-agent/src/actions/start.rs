@@ -101,13 +101,13 @@ async fn set_up_and_start(
     let starting = action_inputs.context.observed.starting(action_inputs.uid());
     let creation = runtime.create_container(start.sandbox_id, &config, &sandbox);
     let created = action_inputs.context.call_limiter.take(creation).await;
-    let id = created.map_err(|error| failure(StartStage::Create, &error))?;
+    let id = created.map_err(|error| failure(StartStage::Create, &error.message_for_pods()))?;
     let with_id = |failure: StartFailure| StartFailure { id: Some(id.clone()), ..failure };
     reached("container-created");
     let recorded = action_inputs.wait_until_recorded().await;
     recorded.map_err(|why| with_id(failure(StartStage::Start, &why)))?;
     let started = action_inputs.context.call_limiter.take(runtime.start_container(&id)).await;
-    started.map_err(|error| with_id(failure(StartStage::Start, &error)))?;
+    started.map_err(|error| with_id(failure(StartStage::Start, &error.message_for_pods())))?;
     reached("container-begun");
     let target = format!("{}/{}", sandbox.log_directory, config.log_path);
     let link = log_paths::link_name(&action_inputs.pod, &config.name, &id);

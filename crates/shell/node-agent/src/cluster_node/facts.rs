@@ -27,6 +27,7 @@ use super::ClusterSettings;
 
 const IMAGES_TTL: Duration = Duration::from_secs(30);
 const LISTING_TIMEOUT: Duration = Duration::from_secs(10);
+const PLUGIN_CHANGE_PAUSE: Duration = Duration::from_secs(1);
 
 /// Where the facts come from.
 pub(super) struct FactSources {
@@ -70,18 +71,9 @@ impl FactsReader {
         (self.sources.view.clone(), self.sources.state.clone())
     }
 
-    /// Waits until plugins changed something of the status; for ever where there are none.
-    pub(super) async fn plugins_changed(changes: &mut Option<watch::Receiver<u64>>) {
-        if let Some(changes) = changes
-            && changes.changed().await.is_ok()
-        {
-            return;
-        }
-        std::future::pending().await
-    }
-
-    pub(super) fn plugin_changes(&self) -> Option<watch::Receiver<u64>> {
-        self.sources.plugins.as_ref().map(NodePlugins::changes)
+    pub(super) fn plugin_changes(&self) -> PluginChanges {
+        let changes = self.sources.plugins.as_ref().map(NodePlugins::changes);
+        PluginChanges { changes, next: Instant::now() }
     }
 
     /// Why the node is not ready, in the reference's order.
@@ -187,6 +179,26 @@ impl FactsReader {
         let mut cache = self.cache.lock().unwrap_or_else(PoisonError::into_inner);
         cache.images = Some((Instant::now(), images.clone()));
         Some(images)
+    }
+}
+
+/// Changes of the status by plugins. The first one counts at once; a plugin that changes its mind
+/// a hundred times a second causes no more than one look a second.
+pub(super) struct PluginChanges {
+    changes: Option<watch::Receiver<u64>>,
+    next: Instant,
+}
+
+impl PluginChanges {
+    /// Waits for the next change; for ever where there are no plugins. May be dropped and called
+    /// again.
+    pub(super) async fn changed(&mut self) {
+        let Some(changes) = &mut self.changes else { return std::future::pending().await };
+        tokio::time::sleep_until(self.next).await;
+        if changes.changed().await.is_err() {
+            std::future::pending::<()>().await;
+        }
+        self.next = Instant::now() + PLUGIN_CHANGE_PAUSE;
     }
 }
 

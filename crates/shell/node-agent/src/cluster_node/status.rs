@@ -6,7 +6,6 @@
 //!
 //! upstream: pkg/kubelet/kubelet_node_status.go (syncNodeStatus)
 
-use super::facts::FactsReader;
 use super::registration::{decode, register};
 use super::{ClusterNode, HEARTBEAT_TIMEOUT, with_timeout};
 use node_status::report_schedule::{ReportCause, ReportSchedule};
@@ -51,7 +50,7 @@ pub(super) async fn keep_status_current(node: Arc<ClusterNode>) {
             _ = look.tick() => true,
             changed = view.changed() => changed.is_ok(),
             changed = state.changed() => changed.is_ok(),
-            () = FactsReader::plugins_changed(&mut plugins) => true,
+            () = plugins.changed() => true,
             () = node.facts.wait_until_listed(), if !was_listed => {
                 was_listed = true;
                 true

@@ -69,6 +69,11 @@ metrics! {
         "Runs of credential provider programs that failed, by program.";
     DESIRED_PODS = Gauge "kubelet_desired_pods" ["static"] &[],
         "Pods that should run here. static is true for pods that come from no API server.";
+    DEVICE_ALLOCATION_DURATION = Histogram "kubelet_device_plugin_alloc_duration_seconds"
+        ["resource_name"] DEFAULT_BUCKETS,
+        "Seconds that device plugins took to allocate devices, by resource.";
+    DEVICE_REGISTRATIONS = Counter "kubelet_device_plugin_registration_total" ["resource_name"] &[],
+        "Device plugins that were connected, by resource.";
     EVENTED_ERRORS = Counter "kubelet_evented_pleg_connection_error_count" [] &[],
         "How often the runtime's event stream was lost or refused.";
     EVENTED_LATENCY = Histogram "kubelet_evented_pleg_connection_latency_seconds" [] DEFAULT_BUCKETS,

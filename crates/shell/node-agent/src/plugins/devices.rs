@@ -9,6 +9,7 @@ mod checkpoint;
 mod listings;
 mod registrar;
 
+use crate::metrics::Metrics;
 use crate::pods::pod_workers::ActivePods;
 use crate::task_tree::TaskTree;
 use listings::ListingCommand;
@@ -58,6 +59,7 @@ pub(crate) struct DeviceService {
     changes: watch::Sender<u64>,
     /// The resources of device plugins.
     resources: watch::Sender<Arc<BTreeSet<String>>>,
+    metrics: Metrics,
     /// Gate `ResourceHealthStatus`.
     reports_health: bool,
 }
@@ -73,8 +75,8 @@ pub struct DeviceDependencies {
 impl DeviceService {
     pub(super) fn new(
         dependencies: DeviceDependencies,
+        metrics: Metrics,
         changes: watch::Sender<u64>,
-        resources: watch::Sender<Arc<BTreeSet<String>>>,
     ) -> Self {
         let DeviceDependencies { port, dir, reports_health } = dependencies;
         let (commands, received_commands) = mpsc::channel(COMMAND_CAPACITY);
@@ -90,7 +92,8 @@ impl DeviceService {
             recovered: watch::Sender::new(false),
             checkpoint: checkpoint::CheckpointQueue::default(),
             changes,
-            resources,
+            resources: watch::Sender::default(),
+            metrics,
             reports_health,
         }
     }
@@ -146,6 +149,11 @@ impl DeviceService {
     /// Changes with the devices and their health.
     pub(crate) fn changes(&self) -> watch::Receiver<u64> {
         self.changes.subscribe()
+    }
+
+    /// The resources of device plugins, as they change.
+    pub(crate) fn resources(&self) -> watch::Receiver<Arc<BTreeSet<String>>> {
+        self.resources.subscribe()
     }
 
     async fn wait_until_recovered(&self) {

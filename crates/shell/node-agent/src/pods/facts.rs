@@ -114,7 +114,7 @@ impl PodFactStore {
                 self.facts.volumes = VolumesState::Failed(message);
                 Some(event)
             }
-            VolumeState::NotUpdated(event) => Some(event),
+            VolumeState::Event(event) => Some(event),
         }
     }
 
@@ -130,12 +130,12 @@ impl PodFactStore {
         self.pods.send_replace(now.clone());
         self.held = hold_contents(context, now);
         let same = crate::volumes::same(before, now, node);
-        if same.len() == before.spec.volumes.len() && same.len() == now.spec.volumes.len() {
+        let mut missing = crate::volumes::names(now);
+        if same.len() == crate::volumes::names(before).len() && same.len() == missing.len() {
             return false;
         }
         self.version += 1;
         self.volumes.retain(|name, _| same.contains(name));
-        let mut missing = crate::volumes::names(now);
         missing.retain(|name| !self.volumes.contains_key(name));
         self.facts.volumes = match missing {
             none if none.is_empty() => VolumesState::Ready,

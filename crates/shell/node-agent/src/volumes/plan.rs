@@ -159,20 +159,32 @@ fn huge_page_size(pod: &Pod, medium: &str) -> Result<String, String> {
     }
 }
 
-/// Names of the pod's volumes.
-pub(crate) fn names(pod: &Pod) -> Vec<String> {
-    pod.spec.volumes.iter().map(|volume| volume.name.to_string()).collect()
+/// The volumes that some container uses. The others are never set up: a pod runs without the Secret
+/// of a volume that nothing mounts.
+///
+/// upstream: pkg/kubelet/volumemanager/populator
+fn used(pod: &Pod) -> impl Iterator<Item = &Volume> {
+    let mut names: BTreeSet<&str> = BTreeSet::new();
+    for (_, _, container) in pod.spec.all_containers() {
+        names.extend(container.volume_mounts.iter().map(|mount| &*mount.name));
+        names.extend(container.volume_devices.iter().map(|device| &*device.name));
+    }
+    pod.spec.volumes.iter().filter(move |volume| names.contains(&*volume.name))
 }
 
-/// All volumes of a pod.
+/// Names of the pod's volumes that are used.
+pub(crate) fn names(pod: &Pod) -> Vec<String> {
+    used(pod).map(|volume| volume.name.to_string()).collect()
+}
+
+/// All volumes of a pod that are used.
 pub(crate) fn all(pod: &Pod, node: &NodeSetupInputs) -> Vec<(String, VolumePlan)> {
-    let volumes = pod.spec.volumes.iter();
-    volumes.map(|volume| (volume.name.to_string(), wanted(pod, volume, node))).collect()
+    used(pod).map(|volume| (volume.name.to_string(), wanted(pod, volume, node))).collect()
 }
 
 /// Whether some volume's content changes while the pod runs.
 pub(crate) fn are_updated(pod: &Pod) -> bool {
-    let mut sources = pod.spec.volumes.iter().filter_map(|volume| volume.source.as_ref());
+    let mut sources = used(pod).filter_map(|volume| volume.source.as_ref());
     sources.any(|source| sources::kind(source).is_some())
 }
 

@@ -4,6 +4,7 @@
 //! content that was complete stays. Everything is tried again with growing delays, and at once when
 //! a source has changed. A pod whose volumes never change needs no task once they are there.
 
+use super::overdue;
 use super::payload::{PayloadOutcome, PayloadVolumeState};
 use super::plan::{VolumePlan, all};
 use super::{ReadyVolumes, VolumeState, VolumeUpdate, WantedVolumes};
@@ -55,6 +56,8 @@ struct VolumeTask {
     is_ready: bool,
     version: u64,
     worker_events: WorkerEventSender,
+    /// Names of the volumes that are not there yet.
+    missing: watch::Sender<Vec<String>>,
 }
 
 /// Sets up every volume of the pod, however long it takes, reports the result, and keeps the
@@ -69,12 +72,34 @@ pub(crate) async fn maintain(
     let wakes = Arc::new(Notify::new());
     let volumes = pod_volumes(&context, &pod, ready, &wakes);
     let back_off = ExponentialBackOff::new(FIRST_RETRY, LONGEST_RETRY);
+    let missing = watch::Sender::new(missing_names(&volumes));
+    let overdue = overdue::report(missing.subscribe(), version, worker_events.clone());
     let is_ready = false;
-    let mut task =
-        VolumeTask { context, pod, volumes, wakes, back_off, is_ready, version, worker_events };
-    while let Some(pause) = task.pass().await {
-        task.wait(&mut pods, pause).await;
+    let mut task = VolumeTask {
+        context,
+        pod,
+        volumes,
+        wakes,
+        back_off,
+        is_ready,
+        version,
+        worker_events,
+        missing,
+    };
+    let work = async {
+        while let Some(pause) = task.pass().await {
+            task.wait(&mut pods, pause).await;
+        }
+    };
+    tokio::select! {
+        () = work => {}
+        () = overdue => {}
     }
+}
+
+fn missing_names(volumes: &[PodVolume]) -> Vec<String> {
+    let missing = volumes.iter().filter(|volume| volume.ready.is_none());
+    missing.map(|volume| volume.name.clone()).collect()
 }
 
 fn pod_volumes(
@@ -105,6 +130,9 @@ impl VolumeTask {
         let mut pause = LONGEST_SLEEP;
         for at in 0..self.volumes.len() {
             let outcome = self.set_up(at).await;
+            if !self.is_ready {
+                self.missing.send_replace(missing_names(&self.volumes));
+            }
             let Some(volume) = self.volumes.get(at) else { continue };
             match outcome {
                 SetUpOutcome::Done => {}
@@ -176,7 +204,7 @@ impl VolumeTask {
         };
         let texts: Vec<&str> = failures.iter().map(|(_, why)| why.as_str()).collect();
         self.send(if self.is_ready {
-            VolumeState::NotUpdated(event)
+            VolumeState::Event(event)
         } else {
             VolumeState::Failed { message: texts.join("; "), event }
         })
@@ -204,7 +232,7 @@ impl VolumeTask {
     }
 }
 
-async fn send(worker_events: &WorkerEventSender, version: u64, state: VolumeState) {
+pub(super) async fn send(worker_events: &WorkerEventSender, version: u64, state: VolumeState) {
     let update = VolumeUpdate { version, state };
     // An error means that the worker is gone, which ends the task anyway.
     let _ = worker_events.send(Box::new(WorkerEvent::Volumes(update))).await;

@@ -110,6 +110,23 @@ fn a_failed_start_records_its_reason() {
 }
 
 #[test]
+fn a_start_that_the_runtime_has_not_shown_yet_is_no_back_off() {
+    let mut case = PlanCase::read("pod: Always app:web\nseen: s0; web#0 exited 1");
+    carry_out(&mut case, ActionOutcome::ContainerStarted(Ok("web1".to_owned())));
+    let plan = case.plan();
+    assert!(plan.notes.start_blockers.is_empty(), "{:?}", plan.notes.start_blockers);
+    let status = plan.status.container("web").unwrap();
+    assert!(status.state.waiting.is_none(), "{status:?}");
+    // The runtime shows that it has exited again.
+    let mut next = PlanCase::read("pod: Always app:web\nseen: s0; web#0 exited 1; web#1 exited 1");
+    next.memory = case.memory;
+    next.observed.as_of = at(1);
+    let plan = next.plan();
+    let waiting = plan.status.container("web").unwrap().state.waiting.as_ref().unwrap();
+    assert_eq!(&*waiting.reason, "CrashLoopBackOff");
+}
+
+#[test]
 fn failures_hold_back_for_ten_to_fifteen_seconds_and_are_forgotten() {
     let mut case = PlanCase::read("pod: Always app:web");
     carry_out(&mut case, ActionOutcome::SandboxRun(Err("no".to_owned())));

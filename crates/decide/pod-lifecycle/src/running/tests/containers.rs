@@ -76,12 +76,17 @@ const EXITS: &[PlanCaseRow] = &[
     (
         "Never, but stopped for another version of it",
         "pod: Never app:web\nseen: s0; web#0 exited 137\nmemory: killed web web0",
-        "do: start web#1 in s0\nphase: Running",
+        "do: start web#1 in s0\nphase: Running\nweb: waiting ContainerCreating r0\nweb.last: ended 137 Error",
     ),
     (
         "OnFailure, stopped for another version of it without an error",
         "pod: OnFailure app:web\nseen: s0; web#0 exited 0\nmemory: killed web web0",
-        "do: start web#1 in s0\nphase: Running",
+        "do: start web#1 in s0\nphase: Running\nweb: waiting ContainerCreating r0\nweb.last: ended 0 Completed",
+    ),
+    (
+        "OnFailure, stopped for its probe with an error, which the API server lets run again",
+        "pod: OnFailure app:web\nseen: s0; web#0 exited 1\nmemory: killed web web0",
+        "do: start web#1 in s0\nphase: Running\nweb: ended 1 Error r0",
     ),
     (
         "Never, stopped for another version earlier, and that one has exited",

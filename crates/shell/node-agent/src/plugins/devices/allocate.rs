@@ -4,10 +4,12 @@
 //! pod is admitted.
 
 use super::DeviceService;
+use crate::metrics::names;
 use container_setup::inputs::AllocatedDevices;
 use pod_model::pod::Pod;
 use ports::plugins::DeviceSetup;
 use resource_allocation::{ContainerRequest, DeviceChoice, DeviceRequest, container_requests};
+use tokio::time::Instant;
 use tracing::info;
 
 /// Devices that are reserved for a call to their plugin.
@@ -24,18 +26,12 @@ impl Drop for Reservation<'_> {
 }
 
 impl DeviceService {
-    /// Gives the pod's containers, or only the one of that name, their devices. `is_running`: they
-    /// run since before this agent was started.
-    pub(crate) async fn allocate(
-        &self,
-        pod: &Pod,
-        only: Option<&str>,
-        is_running: bool,
-    ) -> Result<(), String> {
+    /// Gives the pod's containers, or only the one of that name, their devices.
+    pub(crate) async fn allocate(&self, pod: &Pod, only: Option<&str>) -> Result<(), String> {
         self.wait_until_recovered().await;
         let mut is_changed = false;
         for request in self.requests(pod, only) {
-            is_changed |= self.allocate_one(pod, &request, is_running).await?;
+            is_changed |= self.allocate_one(pod, &request).await?;
         }
         if is_changed {
             self.notify_change();
@@ -49,15 +45,10 @@ impl DeviceService {
         container_requests(pod, only, |resource| table.is_device_resource(resource))
     }
 
-    async fn allocate_one(
-        &self,
-        pod: &Pod,
-        request: &ContainerRequest,
-        is_running: bool,
-    ) -> Result<bool, String> {
+    async fn allocate_one(&self, pod: &Pod, request: &ContainerRequest) -> Result<bool, String> {
         let mut preferred: Option<Vec<String>> = None;
         loop {
-            let asked = DeviceRequest { pod, request, is_running, preferred: preferred.as_deref() };
+            let asked = DeviceRequest { pod, request, preferred: preferred.as_deref() };
             let choice = self.table().choose(&asked).map_err(|error| error.to_string())?;
             match choice {
                 DeviceChoice::Nothing => return Ok(false),
@@ -70,7 +61,10 @@ impl DeviceService {
                 DeviceChoice::Allocate { endpoint, devices } => {
                     let reservation =
                         Reservation { service: self, resource: &request.resource, devices };
+                    let began = Instant::now();
                     let answer = self.port.allocate(&endpoint, &reservation.devices).await;
+                    let (metric, took) = (&names::DEVICE_ALLOCATION_DURATION, began.elapsed());
+                    self.metrics.took(metric, &[&request.resource], took);
                     let answer = answer.map_err(|error| error.to_string())?;
                     self.table().record(pod, request, &reservation.devices, answer);
                     info!(
@@ -111,7 +105,7 @@ impl DeviceService {
         }
         if is_missing {
             // The plugin has registered since the pod was admitted.
-            self.allocate(pod, Some(container), false).await?;
+            self.allocate(pod, Some(container)).await?;
         }
         Ok(allocated_devices(self.table().setup_of(uid, container)))
     }

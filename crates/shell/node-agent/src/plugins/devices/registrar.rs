@@ -5,6 +5,7 @@
 
 use super::listings::ListingCommand;
 use super::{DeviceService, HeldPlugin, PLUGIN_TYPE};
+use crate::metrics::names;
 use crate::plugins::handler::{HandlerFuture, PluginHandler};
 use ports::PortFuture;
 use ports::plugins::{DeviceRegistrar, DeviceRegistrationRequest, PluginDescription};
@@ -45,6 +46,7 @@ impl DeviceService {
             options.map_err(|error| format!("failed to get device plugin options: {error}"))?;
         let connection = PluginConnection { endpoint: endpoint.to_owned(), options };
         let generation = self.table().connected(resource, connection)?;
+        self.metrics.count(&names::DEVICE_REGISTRATIONS, &[resource]);
         self.set_error(resource, None);
         let (resource, endpoint) = (resource.to_owned(), endpoint.to_owned());
         let command = ListingCommand::Start { resource, endpoint, generation };

@@ -44,7 +44,8 @@ async fn a_task_for_an_image_that_panics_begins_again_after_a_pause() {
 async fn a_task_for_volumes_that_panics_begins_again_after_a_pause() {
     let mut bench = AgentBench::new();
     bench.host.panic_on_name("data", 2);
-    let text = format!("{}  volumes: [{{name: data, emptyDir: {{}}}}]\n", pod("a", ""));
+    let mounts = ", volumeMounts: [{name: data, mountPath: /data}]";
+    let text = format!("{}  volumes: [{{name: data, emptyDir: {{}}}}]\n", pod("a", mounts));
     bench.script.emit(&[("/m/a", &text)]);
     bench.begin();
     let reported = |bench: &AgentBench| {

@@ -47,8 +47,8 @@ fn last_mount_failure(bench: &AgentBench) -> String {
         return String::new();
     }
     let events = bench.detail().events.into_iter();
-    let failed = events.filter(|event| event.reason == "FailedMount");
-    failed.last().map(|event| event.message).unwrap_or_default()
+    let mut failed = events.filter(|event| event.reason == "FailedMount");
+    failed.next_back().map(|event| event.message).unwrap_or_default()
 }
 
 const MAP: &str = "ConfigMap default/settings";
@@ -109,6 +109,20 @@ async fn a_missing_object_is_reported_and_awaited() {
     let took = bench.until_running().await;
     assert!(took < Duration::from_secs(2), "{took:?}");
     assert_eq!(files(&bench), "d/f=x");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_volume_that_no_container_uses_is_not_set_up() {
+    let mut bench = open_gate();
+    let used = "configMap: {name: settings}}, {name: unused, secret: {secretName: gone}";
+    bench.script.emit(&[("/m/a", &pod_with("uid: u-1", used))]);
+    bench.contents.put(MAP, "k", "1");
+    bench.begin();
+    let took = bench.until_running().await;
+    assert!(took < Duration::from_secs(2), "{took:?}");
+    assert_eq!(bench.host.volumes_of("u-1"), ["v"]);
+    assert_eq!(bench.contents.watches("Secret default/gone"), 0);
+    assert_eq!(last_mount_failure(&bench), "");
 }
 
 #[tokio::test(start_paused = true)]

@@ -239,6 +239,10 @@ impl AgentBench {
         self.api().pod(&uid).unwrap()
     }
 
+    pub(super) fn detail_of(&self, uid: &str) -> LocalPodDetail {
+        self.api().pod(uid).unwrap()
+    }
+
     pub(super) fn reasons(&self) -> Vec<String> {
         self.detail().events.into_iter().map(|event| event.reason).collect()
     }

@@ -6,7 +6,7 @@ use ports::plugins::{
     CsiDrivers, CsiNodeInfo, DeviceAllocation, DeviceListing, DevicePluginDir, DevicePluginOptions,
     DevicePlugins, DeviceRegistrar, DeviceRegistrationRequest, DeviceSetup, PluginCallError,
     PluginDescription, PluginDevice, PluginDirScan, PluginDirWatch, PluginFuture,
-    PluginRegistration, PodResourcesApi, PodResourcesEndpoint, PreferredDevices,
+    PluginRegistration, PodResourcesApi, PodResourcesEndpoint, PreferredDevices, SocketIdentity,
 };
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -28,6 +28,8 @@ struct FakeState {
     checkpoint: Option<Vec<u8>>,
     is_disk_broken: bool,
     calls: Vec<String>,
+    /// Names of plugins whose sockets are in the directory of plugins.
+    sockets: watch::Sender<Vec<String>>,
     registrar: Option<Arc<dyn DeviceRegistrar>>,
     pod_resources: Option<Arc<dyn PodResourcesApi>>,
 }
@@ -56,7 +58,7 @@ impl FakeDevices {
         // The agent before this one has ended with its sockets.
         self.state().registrar = None;
         PluginDependencies {
-            dir: Box::new(EmptyDir),
+            dir: Box::new(FakeDir(self.state().sockets.subscribe())),
             registration: this.clone(),
             csi: this.clone(),
             devices: DeviceDependencies {
@@ -86,6 +88,19 @@ impl FakeDevices {
         };
         self.state().plugins.insert(format!("/plugins/{name}.sock"), plugin);
         self.register(name).await
+    }
+
+    /// Starts a plugin without registering it.
+    pub(super) fn start(&self, name: &str, list: &str) {
+        let devices = watch::Sender::new(Some(devices(list)));
+        let plugin = FakePlugin { devices, ..FakePlugin::default() };
+        self.state().plugins.insert(format!("/plugins/{name}.sock"), plugin);
+    }
+
+    /// The sockets in the directory of plugins.
+    pub(super) fn put_sockets(&self, names: &[&str]) {
+        let names = names.iter().map(ToString::to_string).collect();
+        self.state().sockets.send_replace(names);
     }
 
     /// Waits for the agent's socket, and registers there.
@@ -282,26 +297,40 @@ impl PodResourcesEndpoint for FakeDevices {
     }
 }
 
-/// No plugin comes through the directory here.
-struct EmptyDir;
+struct FakeDir(watch::Receiver<Vec<String>>);
 
-impl PluginDirWatch for EmptyDir {
+impl PluginDirWatch for FakeDir {
     fn dir(&self) -> String {
         "/registry".to_owned()
     }
 
     fn next(&mut self) -> PortFuture<'_, Result<PluginDirScan, String>> {
-        Box::pin(std::future::pending())
+        Box::pin(async move {
+            if self.0.changed().await.is_err() {
+                std::future::pending::<()>().await;
+            }
+            let names = self.0.borrow_and_update().clone().into_iter();
+            let identity = SocketIdentity { inode: 1, created: 1 };
+            let sockets = names.map(|name| (format!("/registry/{name}"), identity)).collect();
+            Ok(PluginDirScan { sockets, ..PluginDirScan::default() })
+        })
     }
 }
 
 impl PluginRegistration for FakeDevices {
-    fn introduction<'a>(&'a self, _: &'a str) -> PluginFuture<'a, PluginDescription> {
-        Box::pin(std::future::pending())
+    fn introduction<'a>(&'a self, socket: &'a str) -> PluginFuture<'a, PluginDescription> {
+        let name = socket.trim_start_matches("/registry/");
+        let description = PluginDescription {
+            plugin_type: "DevicePlugin".to_owned(),
+            name: format!("example.com/{name}"),
+            endpoint: format!("/plugins/{name}.sock"),
+            versions: vec!["v1beta1".to_owned()],
+        };
+        Box::pin(std::future::ready(Ok(description)))
     }
 
     fn notify<'a>(&'a self, _: &'a str, _: Result<(), &'a str>) -> PluginFuture<'a, ()> {
-        Box::pin(std::future::pending())
+        Box::pin(std::future::ready(Ok(())))
     }
 }
 

@@ -3,6 +3,7 @@
 use super::bench::{AgentBench, pod};
 use super::cluster::{cluster, cluster_fixture, seconds};
 use super::device_fake::FakeDevices;
+use cluster_fake::ApiVerb;
 use ports::plugins::DevicePluginOptions;
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -165,6 +166,8 @@ async fn failures_of_plugins_reject_their_pods_only() {
     bench.until("c runs", |bench| bench.phase_of("c-n") == "Running").await;
     bench.until("a fails", |bench| bench.phase_of("a-n") == "Failed").await;
     assert_eq!(bench.phase_of("b-n"), "Pending");
+    let waiting = bench.pods().into_iter().find(|pod| pod.name == "b-n").unwrap().waiting_on;
+    assert_eq!(waiting.unwrap().why, "its devices are being allocated by their plugins");
     let failed = bench.pods().into_iter().find(|pod| pod.name == "a-n").unwrap().object;
     let message = failed["status"]["message"].as_str().unwrap().to_owned();
     assert!(message.contains("out of order"), "{message}");
@@ -266,4 +269,79 @@ async fn requests_of_plugins_are_judged() {
     let invalid = devices.plug_in("two words", "1").await.unwrap_err();
     assert_eq!(invalid, "the ResourceName \"example.com/two words\" is invalid");
     assert!(bench.api().plugins().plugins.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn plugins_may_come_through_the_directory_of_plugins() {
+    let (mut bench, devices) = bench_with_devices();
+    bench.script.emit(&[]);
+    bench.begin();
+    seconds(1).await;
+    devices.start("gpu", "1");
+    devices.put_sockets(&["gpu"]);
+    let state = |bench: &AgentBench| -> Vec<String> {
+        let plugins = bench.api().plugins().plugins.into_iter();
+        plugins.map(|it| format!("{} {} {}", it.socket, it.name, it.state)).collect()
+    };
+    let registered =
+        |bench: &AgentBench| state(bench) == ["/registry/gpu example.com/gpu registered"];
+    bench.until("it is registered", registered).await;
+    seconds(1).await;
+    bench.script.emit(&[("/m/a", &pod_with("a", 1))]);
+    bench.until_running().await;
+    assert_eq!(devices.pod_resources().allocatable().len(), 1);
+    assert_eq!(
+        bench.metric("kubelet_device_plugin_registration_total{resource_name=\"example.com/gpu\"}"),
+        Some(1.0)
+    );
+    devices.put_sockets(&[]);
+    let gone = |bench: &AgentBench| state(bench) == [" example.com/gpu disconnected"];
+    bench.until("it is gone", gone).await;
+    assert!(devices.pod_resources().allocatable().is_empty());
+    assert_eq!(bench.phase().as_deref(), Some("Running"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_plugin_that_flaps_causes_a_patch_a_second() {
+    let mut bench = cluster_fixture(|_| {});
+    let devices = FakeDevices::default();
+    bench.devices = Some(devices.clone());
+    bench.script.emit(&[]);
+    bench.begin();
+    devices.plug_in("gpu", "1").await.unwrap();
+    seconds(5).await;
+    let patches = |bench: &AgentBench| {
+        let log = cluster(bench).cluster.log();
+        log.iter().filter(|entry| entry.verb == ApiVerb::Patch).count()
+    };
+    let before = patches(&bench);
+    for round in 0..1_000 {
+        devices.list("gpu", if round % 2 == 0 { "!1" } else { "1" });
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    let caused = patches(&bench) - before;
+    assert!(caused <= 12, "{caused} patches in ten seconds");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_that_has_succeeded_is_not_judged_again() {
+    let (mut bench, devices) = bench_with_devices();
+    bench.script.emit(&[]);
+    bench.begin();
+    devices.plug_in("gpu", "1").await.unwrap();
+    seconds(1).await;
+    let manifest = format!("{}  restartPolicy: Never\n", pod_with("a", 1));
+    bench.script.emit(&[("/m/a", &manifest)]);
+    bench.until_running().await;
+    bench.runtime.crash("main", 0);
+    let succeeded = |bench: &AgentBench| bench.phase().as_deref() == Some("Succeeded");
+    bench.until("it has succeeded", succeeded).await;
+    bench.until("its devices are free", |_| entries(&devices) == 0).await;
+    bench.kill().await;
+    devices.unplug("gpu");
+    bench.script.emit(&[("/m/a", &manifest)]);
+    bench.begin();
+    bench.until("it is known again", |bench| bench.phase().is_some()).await;
+    seconds(30).await;
+    assert!(succeeded(&bench), "{:?}", bench.phase());
 }

@@ -373,7 +373,9 @@ async fn a_pod_too_many_is_rejected_and_one_kind_of_volume_is_not_served() {
     assert!(bench.calls_of("run_sandbox").is_empty());
 
     let mut bench = AgentBench::new();
-    let text = format!("{}  volumes: [{{name: v, nfs: {{server: s, path: /p}}}}]\n", pod("a", ""));
+    let mounts = ", volumeMounts: [{name: v, mountPath: /v}]";
+    let volume = "{name: v, nfs: {server: s, path: /p}}";
+    let text = format!("{}  volumes: [{volume}]\n", pod("a", mounts));
     bench.script.emit(&[("/m/a", &text)]);
     bench.begin();
     bench

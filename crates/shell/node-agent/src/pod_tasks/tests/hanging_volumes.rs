@@ -7,7 +7,10 @@ use tokio::time::sleep;
 fn with_volumes(name: &str, volumes: &[&str]) -> String {
     let text: Vec<String> =
         volumes.iter().map(|volume| format!("{{name: {volume}, emptyDir: {{}}}}")).collect();
-    format!("{}  volumes: [{}]\n", pod(name, ""), text.join(", "))
+    let mounts = volumes.iter().map(|volume| format!("{{name: {volume}, mountPath: /{volume}}}"));
+    let mounts = mounts.collect::<Vec<_>>().join(", ");
+    let pod = pod(name, &format!(", volumeMounts: [{mounts}]"));
+    format!("{pod}  volumes: [{}]\n", text.join(", "))
 }
 
 fn why(bench: &AgentBench, name: &str) -> String {
@@ -34,6 +37,15 @@ async fn a_set_up_that_hangs_is_named_and_blocks_only_its_pod() {
     assert!(!why(&bench, "a-n").contains("fine"));
     sleep(Duration::from_secs(300)).await;
     assert_eq!(bench.phase_of("a-n"), "Pending");
+    let uid = bench.pods().into_iter().find(|pod| pod.name == "a-n").unwrap().uid;
+    let events = bench.detail_of(&uid).events.into_iter();
+    let overdue: Vec<(String, u32)> = events
+        .filter(|event| event.reason == "FailedMount")
+        .map(|event| (event.message, event.count))
+        .collect();
+    let text = "Unable to attach or mount volumes: unmounted volumes=[later stuck], unattached \
+                volumes=[], failed to process volumes=[]: context deadline exceeded";
+    assert_eq!(overdue, [(text.to_owned(), 2)]);
     bench.host.set_hanging("stuck", false);
     let took = bench.until("it runs too", |bench| bench.phase_of("a-n") == "Running").await;
     assert!(took < Duration::from_secs(5), "{took:?}");

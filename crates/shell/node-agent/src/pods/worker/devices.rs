@@ -1,8 +1,8 @@
 //! A worker and the devices of its pod: allocated before the pod counts as admitted.
 //!
-//! Rule: allocated once for each worker. A pod of which the runtime has a sandbox runs since before
-//! this worker, and keeps what it has; any other one is checked as a new pod is. What cannot be
-//! allocated rejects the pod, and the decision holds.
+//! Rule: allocated once for each worker. A pod with a sandbox that is ready runs since before this
+//! worker, and keeps what it has; any other one is checked as a new pod is, also after a reboot.
+//! What cannot be allocated rejects the pod, and the decision holds.
 //!
 //! upstream: pkg/kubelet/cm/devicemanager/manager.go, pkg/kubelet/cm/topologymanager/scope.go
 
@@ -39,22 +39,27 @@ pub(super) async fn changed(changes: &mut Option<watch::Receiver<u64>>) {
     {
         return;
     }
-    std::future::pending().await
+    std::future::pending::<()>().await;
 }
 
 impl Worker {
     /// An admitted pod waits for its devices.
     pub(super) fn take_admission(&mut self, admission: Admission) {
         let waits = admission == Admission::Admitted && !self.has_devices();
-        self.fact_store.admission(if waits { Admission::Pending } else { admission });
+        self.fact_store.admission(if waits { Admission::WaitingForDevices } else { admission });
     }
 
     /// Whether the pod has its devices; begins to allocate them.
     fn has_devices(&mut self) -> bool {
         let needs = self.context.devices.is_some() && may_need_devices(self.pod());
         // A pod that ends was never decided about, and needs nothing.
-        if !needs || !self.context.admissions.is_decided(&self.uid) {
+        let needs = needs && self.context.admissions.is_decided(&self.uid);
+        if !needs || self.memory.has_ended() {
             return true;
+        }
+        let is_adopted = self.observed.sandboxes.iter().any(|sandbox| sandbox.ready);
+        if self.device_stage == DeviceStage::NotBegun && is_adopted {
+            self.device_stage = DeviceStage::Done;
         }
         if self.device_stage == DeviceStage::NotBegun {
             self.device_stage = DeviceStage::Allocating;
@@ -66,9 +71,8 @@ impl Worker {
     pub(super) fn allocate_devices(&mut self, delay: Duration) {
         let Some(devices) = self.context.devices.clone() else { return };
         let (pod, events) = (self.pod().clone(), self.worker_events.clone());
-        let is_running = !self.observed.sandboxes.is_empty();
         let task = async move {
-            let allocated = devices.allocate(&pod, None, is_running).await;
+            let allocated = devices.allocate(&pod, None).await;
             // Fails only where the worker is gone.
             let _ = events.send(Box::new(WorkerEvent::Devices(allocated))).await;
         };
