@@ -154,7 +154,7 @@ impl<'a> TestCluster<'a> {
     }
 
     fn create_pods(&self) -> Result<()> {
-        let main = "printf 'one\\ntwo\\nthree\\n'; echo four >&2; \
+        let main = "printf 'one\\ntwo\\nthree\\n'; sleep 1; echo four >&2; \
                     trap 'exit 0' TERM; while :; do sleep 1000 & wait; done";
         let echo = format!("nc -ll -p {PORT} -e cat");
         let script = |name: &str, text: &str| {
