@@ -170,6 +170,10 @@ fn references_to_the_api() {
         assert_eq!((found.resource, &*found.field), (resource, field), "{assignments}");
         check_beyond_contents(&typed(&pod), found);
     }
+}
+
+#[test]
+fn volumes_of_the_machine_refer_to_nothing() {
     let mut pod = plain_pod();
     set_all(
         &mut pod,
