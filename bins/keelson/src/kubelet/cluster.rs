@@ -6,7 +6,7 @@
 
 use super::machine::{self, MachineSize};
 use super::machine_info::HostMachineInfo;
-use super::node_credentials::{ManagedCertificate, NodeCredentials, node_credentials};
+use super::node_credentials::{ApiCredentials, ManagedCertificate, node_credentials};
 use super::pod_settings;
 use anyhow::{Result, anyhow};
 use apiserver_client::{
@@ -14,8 +14,8 @@ use apiserver_client::{
 };
 use certificate_files::CertificateDir;
 use node_agent::{
-    CertificateDependencies, ClientCertificate, ClusterDependencies, ClusterEventQueue,
-    ClusterSettings,
+    CertificateDependencies, ClusterDependencies, ClusterEventQueue, ClusterSettings,
+    ManagedClientCertificate,
 };
 use node_config::flags::KUBERNETES_VERSION;
 use node_config::{KubeletConfiguration, NodeConfig};
@@ -38,10 +38,10 @@ pub(super) fn cluster_dependencies(
     config: &NodeConfig,
     node_name: &str,
     size: &MachineSize,
-    connection: &ApiConnection<'_>,
+    connection: &NodeApiConnection<'_>,
 ) -> Result<Option<ClusterDependencies>> {
     let Some(credentials) = node_credentials(config)? else { return Ok(None) };
-    let NodeCredentials { access, managed } = credentials;
+    let ApiCredentials { access, managed } = credentials;
     let access = access.with_proxy_from(connection.proxies).map_err(|error| anyhow!("{error}"))?;
     let settings = config.settings();
     let api =
@@ -78,7 +78,7 @@ pub(super) fn cluster_dependencies(
 fn certificates(
     config: &NodeConfig,
     managed: Option<ManagedCertificate>,
-    connection: &ApiConnection<'_>,
+    connection: &NodeApiConnection<'_>,
 ) -> Result<CertificateDependencies> {
     let settings = config.settings();
     let client_certificate = |managed: ManagedCertificate| {
@@ -91,7 +91,7 @@ fn certificates(
             }
             None => None,
         };
-        anyhow::Ok(ClientCertificate {
+        anyhow::Ok(ManagedClientCertificate {
             store: Arc::new(managed.store),
             bootstrap,
             rotates: managed.rotates,
@@ -117,12 +117,12 @@ pub(super) fn serving_store(config: &NodeConfig) -> CertificateDir {
 }
 
 /// How the API server is reached, and where requests to it are counted.
-pub(super) struct ApiConnection<'a> {
+pub(super) struct NodeApiConnection<'a> {
     pub(super) proxies: &'a ProxyEnvironment,
     pub(super) metrics: Arc<RequestMetrics>,
 }
 
-impl ApiConnection<'_> {
+impl NodeApiConnection<'_> {
     fn client(
         &self,
         access: &ClusterAccess,

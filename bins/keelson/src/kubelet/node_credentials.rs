@@ -22,7 +22,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use tracing::{info, warn};
 
 /// Where the node's identity comes from.
-pub(super) struct NodeCredentials {
+pub(super) struct ApiCredentials {
     pub(super) access: ClusterAccess,
     /// None if the credentials are files that somebody else takes care of.
     pub(super) managed: Option<ManagedCertificate>,
@@ -37,7 +37,7 @@ pub(super) struct ManagedCertificate {
 }
 
 /// None without `--kubeconfig`.
-pub(super) fn node_credentials(config: &NodeConfig) -> Result<Option<NodeCredentials>> {
+pub(super) fn node_credentials(config: &NodeConfig) -> Result<Option<ApiCredentials>> {
     let flags = config.flags();
     if flags.kubeconfig.is_empty() {
         return Ok(None);
@@ -86,7 +86,7 @@ fn with_rotation(
     mut store: CertificateDir,
     bootstrap: Option<ClusterAccess>,
     rotates: bool,
-) -> Result<NodeCredentials> {
+) -> Result<ApiCredentials> {
     if !rotates {
         let managed = bootstrap.map(|bootstrap| ManagedCertificate {
             store,
@@ -94,11 +94,11 @@ fn with_rotation(
             rotates: false,
             replace_now: false,
         });
-        return Ok(NodeCredentials { access, managed });
+        return Ok(ApiCredentials { access, managed });
     }
     if access.exec.is_some() {
         warn!("rotateCertificates: the kubeconfig's credential plugin takes care of certificates");
-        return Ok(NodeCredentials { access, managed: None });
+        return Ok(ApiCredentials { access, managed: None });
     }
     let replace_now = match &access.certificate {
         Some(ClientCertificate {
@@ -118,7 +118,7 @@ fn with_rotation(
     };
     access.renewed_certificate = Some(store.current_path());
     let managed = ManagedCertificate { store, bootstrap, rotates, replace_now };
-    Ok(NodeCredentials { access, managed: Some(managed) })
+    Ok(ApiCredentials { access, managed: Some(managed) })
 }
 
 fn read_access(path: &Path) -> Result<ClusterAccess> {

@@ -2,7 +2,7 @@
 //!
 //! Rule: wiring only. A source that is not usable reports that itself, and the others serve.
 
-use super::cluster::{ApiConnection, cluster_dependencies};
+use super::cluster::{NodeApiConnection, cluster_dependencies};
 use super::credential_providers;
 use super::fixed_metrics::FixedMetrics;
 use super::host_addresses::MachineAddresses;
@@ -70,7 +70,7 @@ pub(crate) async fn pod_dependencies(
     };
     let node = node(config).await;
     let requests = Arc::new(RequestMetrics::default());
-    let connection = ApiConnection { proxies, metrics: requests.clone() };
+    let connection = NodeApiConnection { proxies, metrics: requests.clone() };
     let cluster = cluster_dependencies(config, &node.name, &node.machine, &connection)?;
     let reviews = cluster.as_ref().map(|cluster| cluster.api.clone());
     let port = kubelet_port(config, &node.name, reviews, runtime)?;

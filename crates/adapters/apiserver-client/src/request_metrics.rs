@@ -19,22 +19,22 @@ const NO_RESPONSE: &str = "<error>";
 /// The requests of the clients that share it, since the start.
 #[derive(Debug, Default)]
 pub struct RequestMetrics {
-    counts: Mutex<RequestCounts>,
+    counts: Mutex<ApiRequestCounts>,
 }
 
 /// Host and verb.
-type Target = (String, &'static str);
+type RequestTarget = (String, &'static str);
 
 #[derive(Debug, Default)]
-struct RequestCounts {
+struct ApiRequestCounts {
     /// By target and code; zero for no response.
-    requests: BTreeMap<(Target, u16), u64>,
-    durations: BTreeMap<Target, Histogram>,
-    waits: BTreeMap<Target, Histogram>,
+    requests: BTreeMap<(RequestTarget, u16), u64>,
+    durations: BTreeMap<RequestTarget, Histogram>,
+    waits: BTreeMap<RequestTarget, Histogram>,
 }
 
 impl RequestMetrics {
-    fn lock(&self) -> MutexGuard<'_, RequestCounts> {
+    fn lock(&self) -> MutexGuard<'_, ApiRequestCounts> {
         self.counts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -65,7 +65,11 @@ fn known(verb: &str) -> &'static str {
     VERBS.into_iter().find(|known| *known == verb).unwrap_or("other")
 }
 
-fn observe(histograms: &mut BTreeMap<Target, Histogram>, target: Target, value: Duration) {
+fn observe(
+    histograms: &mut BTreeMap<RequestTarget, Histogram>,
+    target: RequestTarget,
+    value: Duration,
+) {
     let histogram = histograms.entry(target).or_insert_with(|| Histogram::new(SECONDS));
     histogram.observe(value.as_secs_f64());
 }
@@ -73,7 +77,7 @@ fn observe(histograms: &mut BTreeMap<Target, Histogram>, target: Target, value: 
 fn histogram(
     name: &'static str,
     help: &'static str,
-    of_targets: &BTreeMap<Target, Histogram>,
+    of_targets: &BTreeMap<RequestTarget, Histogram>,
 ) -> MetricFamily {
     let samples = of_targets.iter().flat_map(|((host, verb), histogram)| {
         histogram.samples(&[("host", host.clone()), ("verb", (*verb).to_owned())])

@@ -30,7 +30,7 @@ use crate::signing_request::{new_key, signing_request};
 #[cfg(test)]
 mod tests;
 
-type Result<T> = std::result::Result<T, CertificateStoreError>;
+type StoreResult<T> = Result<T, CertificateStoreError>;
 
 /// A larger file is no certificate.
 const MAX_PEM_BYTES: u64 = 1024 * 1024;
@@ -74,7 +74,7 @@ impl CertificateDir {
     ///
     /// # Errors
     /// If files cannot be used, or the pair is none.
-    pub fn prepare(&self, configured: Option<(&[u8], &[u8])>, now: ApiTime) -> Result<bool> {
+    pub fn prepare(&self, configured: Option<(&[u8], &[u8])>, now: ApiTime) -> StoreResult<bool> {
         let (current, updated) = (self.current_path(), self.updated_path());
         if !current.exists() && updated.is_symlink() {
             fs::rename(&updated, &current).map_err(|error| failed(&updated, &error))?;
@@ -96,7 +96,7 @@ impl CertificateDir {
         self.dir.join(format!("{}.key.tmp", self.prefix))
     }
 
-    fn read_current(&self) -> Result<Option<CertificateFacts>> {
+    fn read_current(&self) -> StoreResult<Option<CertificateFacts>> {
         let (current, separate) = (self.current_path(), self.files.as_ref());
         let pem = match (read(&current)?, separate) {
             (Some(pem), _) => Some((pem.clone(), pem, current)),
@@ -115,7 +115,7 @@ impl CertificateDir {
         }
     }
 
-    fn make_request(&self, template: &CertificateTemplate) -> Result<SigningRequest> {
+    fn make_request(&self, template: &CertificateTemplate) -> StoreResult<SigningRequest> {
         let path = self.key_path();
         let kept = read(&path)?.and_then(|key| String::from_utf8(key).ok());
         if let Some(request) = kept.and_then(|key| signing_request(&key, template).ok()) {
@@ -131,7 +131,7 @@ impl CertificateDir {
         Ok(request)
     }
 
-    fn save_issued(&self, certificate: &[u8]) -> Result<CertificateFacts> {
+    fn save_issued(&self, certificate: &[u8]) -> StoreResult<CertificateFacts> {
         let path = self.key_path();
         let key = read(&path)?.ok_or_else(|| CertificateStoreError::Unusable {
             cause: format!("{}: the key of the request is gone", path.display()),
@@ -141,7 +141,7 @@ impl CertificateDir {
         Ok(facts)
     }
 
-    fn put_to_use(&self, certificate: &[u8], key: &[u8]) -> Result<CertificateFacts> {
+    fn put_to_use(&self, certificate: &[u8], key: &[u8]) -> StoreResult<CertificateFacts> {
         let unusable = |cause: String| CertificateStoreError::Unusable { cause };
         let chain = matching_pair(certificate, key).map_err(unusable)?;
         let facts = certificate_facts(certificate)
@@ -157,7 +157,7 @@ impl CertificateDir {
         Ok(facts)
     }
 
-    fn link_to(&self, dated: &Path) -> Result<()> {
+    fn link_to(&self, dated: &Path) -> StoreResult<()> {
         let (current, updated) = (self.current_path(), self.updated_path());
         for link in [&current, &updated] {
             if fs::symlink_metadata(link).is_ok_and(|found| !found.is_symlink()) {
@@ -176,19 +176,16 @@ impl CertificateDir {
             .map_err(|error| failed(&current, &error))
     }
 
-    fn make_dir(&self) -> Result<()> {
+    fn make_dir(&self) -> StoreResult<()> {
         let made = fs::DirBuilder::new().recursive(true).mode(DIR_MODE).create(&self.dir);
         made.map_err(|error| failed(&self.dir, &error))
     }
 }
 
 /// The chain, if the key is the one of its first certificate.
-fn matching_pair(
-    certificate: &[u8],
-    key: &[u8],
-) -> std::result::Result<Vec<CertificateDer<'static>>, String> {
+fn matching_pair(certificate: &[u8], key: &[u8]) -> Result<Vec<CertificateDer<'static>>, String> {
     let chain: Vec<_> = CertificateDer::pem_slice_iter(certificate)
-        .collect::<std::result::Result<_, _>>()
+        .collect::<Result<_, _>>()
         .map_err(|error| format!("certificate: {error}"))?;
     if chain.is_empty() {
         return Err("certificate: no certificate in it".to_owned());
@@ -219,7 +216,7 @@ fn failed(path: &Path, error: &io::Error) -> CertificateStoreError {
 }
 
 /// The content; None if there is no such file.
-fn read(path: &Path) -> Result<Option<Vec<u8>>> {
+fn read(path: &Path) -> StoreResult<Option<Vec<u8>>> {
     let file = match fs::File::open(path) {
         Ok(file) => file,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -231,7 +228,7 @@ fn read(path: &Path) -> Result<Option<Vec<u8>>> {
 }
 
 /// Writes a file that is complete or not there, and that only its owner can read.
-fn write_new(path: &Path, bytes: &[u8]) -> Result<()> {
+fn write_new(path: &Path, bytes: &[u8]) -> StoreResult<()> {
     let new = path.with_extension("new");
     remove(&new)?;
     fs::OpenOptions::new()
@@ -244,7 +241,7 @@ fn write_new(path: &Path, bytes: &[u8]) -> Result<()> {
         .map_err(|error| failed(path, &error))
 }
 
-fn remove(path: &Path) -> Result<()> {
+fn remove(path: &Path) -> StoreResult<()> {
     match fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(failed(path, &error)),
         _ => Ok(()),
@@ -255,7 +252,7 @@ impl CertificateDir {
     /// Runs file work on a thread of its own.
     fn blocking<T: Send + 'static>(
         &self,
-        work: impl FnOnce(&Self) -> Result<T> + Send + 'static,
+        work: impl FnOnce(&Self) -> StoreResult<T> + Send + 'static,
     ) -> StoreFuture<'static, T> {
         let store = self.clone();
         Box::pin(async move {

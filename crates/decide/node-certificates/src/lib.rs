@@ -12,4 +12,4 @@ pub use request::{
     CertificatePurpose, CsrAnswer, client_template, csr_name, csr_object, read_answer,
     serving_template,
 };
-pub use rotation::{RotationStep, attempt_pause, next_step, poll_pause, satisfies};
+pub use rotation::{CertificateStep, attempt_pause, next_step, poll_pause, satisfies};

@@ -21,7 +21,7 @@ const LONGEST_POLL: Duration = Duration::from_secs(15);
 
 /// What to do about a certificate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum RotationStep {
+pub enum CertificateStep {
     /// Ask for a certificate with the template.
     Request,
     /// Look again at this time.
@@ -37,13 +37,13 @@ pub fn next_step(
     template: Option<&CertificateTemplate>,
     now: ApiTime,
     thousandths: u16,
-) -> RotationStep {
-    let Some(template) = template else { return RotationStep::WaitForTemplate };
+) -> CertificateStep {
+    let Some(template) = template else { return CertificateStep::WaitForTemplate };
     match current.filter(|current| satisfies(current, template)) {
-        None => RotationStep::Request,
+        None => CertificateStep::Request,
         Some(current) => match deadline(current, thousandths) {
-            deadline if deadline <= now => RotationStep::Request,
-            deadline => RotationStep::WaitUntil(deadline),
+            deadline if deadline <= now => CertificateStep::Request,
+            deadline => CertificateStep::WaitUntil(deadline),
         },
     }
 }

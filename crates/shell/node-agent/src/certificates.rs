@@ -29,13 +29,13 @@ pub(crate) use metrics::CertificateTtl;
 #[derive(Default)]
 pub struct CertificateDependencies {
     /// None if the credentials are files that somebody else takes care of.
-    pub client: Option<ClientCertificate>,
+    pub client: Option<ManagedClientCertificate>,
     /// None without `serverTLSBootstrap`.
     pub serving: Option<Arc<dyn CertificateStore>>,
 }
 
 /// The certificate by which the node is known to the API server.
-pub struct ClientCertificate {
+pub struct ManagedClientCertificate {
     pub store: Arc<dyn CertificateStore>,
     /// With the credentials of `--bootstrap-kubeconfig`; None if there already are others.
     pub bootstrap: Option<Arc<dyn ClusterApi>>,

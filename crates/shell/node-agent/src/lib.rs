@@ -52,7 +52,7 @@ mod watchdog;
 mod worker_events;
 
 pub use agent::{AgentDependencies, AgentExit, run};
-pub use certificates::{CertificateDependencies, ClientCertificate};
+pub use certificates::{CertificateDependencies, ManagedClientCertificate};
 pub use cluster_node::{ClusterDependencies, ClusterEventQueue, ClusterSettings};
 pub use contents::ContentChangeStrategy;
 pub use images::PullLimits;

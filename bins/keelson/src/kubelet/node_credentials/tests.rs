@@ -31,7 +31,7 @@ impl Files {
     }
 
     /// The credentials of an agent with kubeadm's arguments.
-    fn read(&self, rotates: bool) -> Result<NodeCredentials> {
+    fn read(&self, rotates: bool) -> Result<ApiCredentials> {
         let arguments = [
             "--config=/config.yaml".to_owned(),
             format!("--bootstrap-kubeconfig={}", self.path("bootstrap.conf")),

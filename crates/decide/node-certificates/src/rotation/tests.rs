@@ -18,17 +18,17 @@ fn a_certificate_is_renewed_between_seven_and_nine_tenths_of_its_life() {
     let certificate = certificate(0, 1000);
     let template = client_template("n");
     let table = [
-        (0, 0, RotationStep::WaitUntil(at(700))),
-        (699, 0, RotationStep::WaitUntil(at(700))),
-        (700, 0, RotationStep::Request),
-        (700, 500, RotationStep::WaitUntil(at(800))),
-        (800, 500, RotationStep::Request),
-        (899, 999, RotationStep::Request),
+        (0, 0, CertificateStep::WaitUntil(at(700))),
+        (699, 0, CertificateStep::WaitUntil(at(700))),
+        (700, 0, CertificateStep::Request),
+        (700, 500, CertificateStep::WaitUntil(at(800))),
+        (800, 500, CertificateStep::Request),
+        (899, 999, CertificateStep::Request),
         // More than the largest number counts as the largest.
-        (900, u16::MAX, RotationStep::Request),
-        (1001, 0, RotationStep::Request),
+        (900, u16::MAX, CertificateStep::Request),
+        (1001, 0, CertificateStep::Request),
         // From a clock that is ahead.
-        (-5, 0, RotationStep::WaitUntil(at(700))),
+        (-5, 0, CertificateStep::WaitUntil(at(700))),
     ];
     for (now, random, expected) in table {
         let step = next_step(Some(&certificate), Some(&template), at(now), random);
@@ -41,7 +41,7 @@ fn lives_that_make_no_sense_are_renewed_at_once() {
     let template = client_template("n");
     for (from, to) in [(5, 5), (5, 1)] {
         let step = next_step(Some(&certificate(from, to)), Some(&template), at(5), 999);
-        assert_eq!(step, RotationStep::Request, "{from} to {to}");
+        assert_eq!(step, CertificateStep::Request, "{from} to {to}");
     }
     let endless = CertificateFacts {
         subject: client_template("n"),
@@ -49,7 +49,7 @@ fn lives_that_make_no_sense_are_renewed_at_once() {
         not_after: ApiTime::from_nanos(i64::MAX),
     };
     let step = next_step(Some(&endless), Some(&template), at(0), 0);
-    assert!(matches!(step, RotationStep::WaitUntil(_)), "{step:?}");
+    assert!(matches!(step, CertificateStep::WaitUntil(_)), "{step:?}");
 }
 
 #[test]
@@ -77,12 +77,12 @@ fn a_certificate_must_be_for_what_is_wanted_now() {
     for (facts, expected) in table {
         assert_eq!(satisfies(facts, &wanted), *expected, "{facts:?}");
         let step = next_step(Some(facts), Some(&wanted), now, random);
-        assert_eq!(step == RotationStep::Request, !expected, "{facts:?}");
+        assert_eq!(step == CertificateStep::Request, !expected, "{facts:?}");
     }
-    assert_eq!(next_step(None, Some(&wanted), now, random), RotationStep::Request);
-    assert_eq!(next_step(None, None, now, random), RotationStep::WaitForTemplate);
+    assert_eq!(next_step(None, Some(&wanted), now, random), CertificateStep::Request);
+    assert_eq!(next_step(None, None, now, random), CertificateStep::WaitForTemplate);
     let any = certificate(0, 1);
-    assert_eq!(next_step(Some(&any), None, at(9), random), RotationStep::WaitForTemplate);
+    assert_eq!(next_step(Some(&any), None, at(9), random), CertificateStep::WaitForTemplate);
 }
 
 #[test]

@@ -4,11 +4,11 @@
 //! has lost its identity ends while the API server answers, so that the service manager starts one
 //! that may find other credentials.
 
-use super::renewal::{Renewal, RenewalError};
-use super::{CertificateInputs, ClientCertificate, CurrentCertificate};
+use super::renewal::{CertificateRenewal, RenewalError};
+use super::{CertificateInputs, CurrentCertificate, ManagedClientCertificate};
 use crate::metrics::names;
 use node_certificates::{
-    CertificatePurpose, ClientState, RotationStep, Verdict, attempt_pause, client_template,
+    CertificatePurpose, CertificateStep, ClientState, Verdict, attempt_pause, client_template,
     next_step, server_answers, verdict,
 };
 use ports::{CertificateFacts, ClusterApi, ShutdownReason};
@@ -23,9 +23,9 @@ use tracing::{error, info};
 const JUDGE_PERIOD: Duration = Duration::from_secs(10);
 
 pub(super) struct ClientTask {
-    certificate: ClientCertificate,
+    certificate: ManagedClientCertificate,
     inputs: Arc<CertificateInputs>,
-    renewal: Renewal,
+    renewal: CertificateRenewal,
     /// The current one is to be replaced whatever its age.
     replace_now: AtomicBool,
     /// The API server answered the last request, also by refusing it.
@@ -34,11 +34,11 @@ pub(super) struct ClientTask {
 
 impl ClientTask {
     pub(super) fn new(
-        certificate: ClientCertificate,
+        certificate: ManagedClientCertificate,
         inputs: Arc<CertificateInputs>,
         current: CurrentCertificate,
     ) -> Self {
-        let renewal = Renewal {
+        let renewal = CertificateRenewal {
             purpose: CertificatePurpose::Client,
             store: certificate.store.clone(),
             current,
@@ -81,10 +81,10 @@ async fn rotate(task: &ClientTask) {
         }
         let now = task.inputs.clock.now();
         let step = match next_step(current.as_ref(), Some(&template), now, random) {
-            _ if task.replace_now.load(Ordering::Relaxed) => RotationStep::Request,
+            _ if task.replace_now.load(Ordering::Relaxed) => CertificateStep::Request,
             step => step,
         };
-        if let RotationStep::WaitUntil(at) = step {
+        if let CertificateStep::WaitUntil(at) = step {
             renewal.sleep_until(at).await;
             continue;
         }
@@ -95,7 +95,9 @@ async fn rotate(task: &ClientTask) {
                 random = renewal.random();
                 info!(until = issued.not_after.to_seconds_text(), "Client certificate renewed");
                 let now = task.inputs.clock.now();
-                if next_step(Some(&issued), Some(&template), now, random) != RotationStep::Request {
+                if next_step(Some(&issued), Some(&template), now, random)
+                    != CertificateStep::Request
+                {
                     failed = 0;
                     continue;
                 }

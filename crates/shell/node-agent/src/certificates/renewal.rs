@@ -53,14 +53,14 @@ impl From<CertificateStoreError> for RenewalError {
 }
 
 /// A certificate that is renewed.
-pub(super) struct Renewal {
+pub(super) struct CertificateRenewal {
     pub(super) purpose: CertificatePurpose,
     pub(super) store: Arc<dyn CertificateStore>,
     pub(super) current: CurrentCertificate,
     pub(super) clock: AgentClock,
 }
 
-impl Renewal {
+impl CertificateRenewal {
     /// Reads the certificate in use; one that cannot be used counts as none.
     pub(super) async fn read_current(&self) -> Option<CertificateFacts> {
         let current = self.store.current().await.unwrap_or_else(|error| {

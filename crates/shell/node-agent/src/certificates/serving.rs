@@ -4,11 +4,11 @@
 //! again when they change. Approval may take for ever: people approve such requests, and one that is
 //! pending stays the same one.
 
-use super::renewal::Renewal;
+use super::renewal::CertificateRenewal;
 use super::{CertificateInputs, CurrentCertificate};
 use crate::metrics::names;
 use node_certificates::{
-    CertificatePurpose, RotationStep, attempt_pause, next_step, serving_template,
+    CertificatePurpose, CertificateStep, attempt_pause, next_step, serving_template,
 };
 use node_status::NodeObject;
 use ports::{ApiTime, CertificateFacts, CertificateStore, CertificateTemplate};
@@ -20,7 +20,7 @@ use tracing::{error, info};
 
 pub(super) struct ServingTask {
     inputs: Arc<CertificateInputs>,
-    renewal: Renewal,
+    renewal: CertificateRenewal,
 }
 
 impl ServingTask {
@@ -30,7 +30,8 @@ impl ServingTask {
         current: CurrentCertificate,
     ) -> Self {
         let clock = inputs.clock.clone();
-        let renewal = Renewal { purpose: CertificatePurpose::Serving, store, current, clock };
+        let renewal =
+            CertificateRenewal { purpose: CertificatePurpose::Serving, store, current, clock };
         Self { inputs, renewal }
     }
 
@@ -56,20 +57,20 @@ pub(super) async fn keep_current(task: Arc<ServingTask>) {
         let step = next_step(current.as_ref(), template.as_ref(), task.now(), random);
         let changed = wait_for_change(&task, &mut node_object, template.as_ref());
         let is_open = match (step, &template) {
-            (RotationStep::Request, Some(template)) => tokio::select! {
+            (CertificateStep::Request, Some(template)) => tokio::select! {
                 is_open = changed => is_open,
                 issued = request(&task, template, current.as_ref()) => {
                     random = task.renewal.random();
                     let next = next_step(issued.as_ref(), Some(template), task.now(), random);
                     // One that is due again at once is no success.
-                    failed = if next == RotationStep::Request { failed + 1 } else { 0 };
+                    failed = if next == CertificateStep::Request { failed + 1 } else { 0 };
                     if failed > 0 {
                         sleep(attempt_pause(failed)).await;
                     }
                     true
                 }
             },
-            (RotationStep::WaitUntil(at), _) => tokio::select! {
+            (CertificateStep::WaitUntil(at), _) => tokio::select! {
                 is_open = changed => is_open,
                 () = task.renewal.sleep_until(at) => true,
             },

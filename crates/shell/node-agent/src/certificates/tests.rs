@@ -112,9 +112,12 @@ impl Fixture {
         Self { cluster, api, store, inputs, node_object }
     }
 
-    fn certificate(&self, bootstrap: Option<&FakeClient>) -> (ClientCertificate, LostReceiver) {
+    fn certificate(
+        &self,
+        bootstrap: Option<&FakeClient>,
+    ) -> (ManagedClientCertificate, LostReceiver) {
         let (lost, receiver) = watch::channel(None);
-        let certificate = ClientCertificate {
+        let certificate = ManagedClientCertificate {
             store: Arc::new(self.store.clone()),
             bootstrap: bootstrap.map(|api| Arc::new(api.clone()) as Arc<dyn ClusterApi>),
             rotates: true,
@@ -124,7 +127,7 @@ impl Fixture {
         (certificate, receiver)
     }
 
-    fn start_client(&self, certificate: ClientCertificate) -> JoinHandle<()> {
+    fn start_client(&self, certificate: ManagedClientCertificate) -> JoinHandle<()> {
         let current = CurrentCertificate::new(None);
         let task = ClientTask::new(certificate, self.inputs.clone(), current);
         tokio::spawn(client::keep_current(Arc::new(task)))
@@ -278,7 +281,7 @@ async fn without_rotation_a_certificate_is_requested_only_if_there_is_none() {
     let fixture = Fixture::new(FakeStore::default());
     let bootstrap = fixture.cluster.client("bootstrap");
     let (certificate, _lost) = fixture.certificate(Some(&bootstrap));
-    let task = fixture.start_client(ClientCertificate { rotates: false, ..certificate });
+    let task = fixture.start_client(ManagedClientCertificate { rotates: false, ..certificate });
     sleep(MINUTE).await;
     fixture.approve("node-csr-client-1", HOUR);
     task.await.unwrap();
@@ -290,7 +293,7 @@ async fn a_certificate_from_the_configuration_is_replaced_at_once() {
     let end = START + i64::try_from((HOUR * 1000).as_nanos()).unwrap();
     let fixture = Fixture::new(FakeStore::with(START, end));
     let (certificate, _lost) = fixture.certificate(None);
-    let _task = fixture.start_client(ClientCertificate { replace_now: true, ..certificate });
+    let _task = fixture.start_client(ManagedClientCertificate { replace_now: true, ..certificate });
     sleep(MINUTE).await;
     let asked = fixture.requests();
     assert_eq!(asked, [("node".to_owned(), "node-csr-client-1".to_owned())]);
