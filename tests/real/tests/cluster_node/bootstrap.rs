@@ -24,6 +24,13 @@ const NEEDS: &[&str] = &[
 const NODE: &str = "node";
 const BOOTSTRAPPER: &str = "bootstrapper";
 const READY: Duration = Duration::from_secs(60);
+/// Beginnings of lines that both kubelets' metrics have.
+const SERIES: &[&str] = &[
+    "kubernetes_build_info{build_date=",
+    "kubernetes_feature_enabled{name=",
+    "rest_client_request_duration_seconds_bucket{host=",
+    "rest_client_requests_total{code=\"200\",host=\"172.31.255.1:",
+];
 const CONFIGURATION: &str = "rotateCertificates: true\nserverTLSBootstrap: true\n";
 
 #[test]
@@ -122,6 +129,9 @@ fn joined(plane: &ControlPlane, files: &JoinFiles, is_first: bool) -> Result<()>
         let value = metrics.lines().find_map(|line| line.strip_prefix(&name));
         let left: f64 = value.with_context(|| name.clone())?.parse()?;
         ensure!(left.is_finite() && left > 0.0, "{name}{left}");
+    }
+    for series in SERIES {
+        ensure!(metrics.lines().any(|line| line.starts_with(series)), "{series}:\n{metrics}");
     }
     Ok(())
 }
