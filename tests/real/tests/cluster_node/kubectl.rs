@@ -278,7 +278,7 @@ impl<'a> TestCluster<'a> {
         Ok(answers)
     }
 
-    /// The reference has none for a moment after each restart.
+    /// The reference has none for a short time after each restart.
     fn previous_log(&self) -> Result<()> {
         let begun = Instant::now();
         loop {
@@ -394,7 +394,7 @@ fn shown_error(output: &Output) -> String {
 
 /// Status and output of a command, without what differs from run to run.
 fn shown(output: &Output) -> String {
-    // Whoever translates WebSockets, the API server or the reference, repeats this at times.
+    // The API server or the reference, translating WebSockets, repeats this at times.
     const PREFIX: &str = "Internal error occurred: ";
     let text = |bytes: &[u8]| {
         let text = String::from_utf8_lossy(bytes).replace(&PREFIX.repeat(2), PREFIX);

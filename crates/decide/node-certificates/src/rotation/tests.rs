@@ -23,7 +23,8 @@ fn a_certificate_is_renewed_between_seven_and_nine_tenths_of_its_life() {
         (700, 0, CertificateStep::Request),
         (700, 500, CertificateStep::WaitUntil(at(800))),
         (800, 500, CertificateStep::Request),
-        (899, 999, CertificateStep::Request),
+        (899, 999, CertificateStep::WaitUntil(ApiTime::from_nanos(8998 * HOUR / 10))),
+        (900, 999, CertificateStep::Request),
         // More than the largest number counts as the largest.
         (900, u16::MAX, CertificateStep::Request),
         (1001, 0, CertificateStep::Request),

@@ -150,7 +150,7 @@ impl Fixture {
         self.node_object.send_replace(Some(Arc::new(node_object)));
     }
 
-    /// The names of the requests that the cluster has been sent, and by whom.
+    /// The names of the requests that the cluster has been sent, and their senders.
     fn requests(&self) -> Vec<(String, String)> {
         let created = self.cluster.log().into_iter().filter(|logged| {
             logged.succeeded && logged.path.resource == Resource::SIGNING_REQUESTS
@@ -241,7 +241,7 @@ async fn a_request_that_is_pending_is_found_again_after_a_restart_and_after_long
         task.abort();
     }
     assert_eq!(fixture.requests().len(), 1, "{:?}", fixture.requests());
-    // The cluster forgets requests that nobody approves.
+    // The cluster forgets requests that are not approved.
     fixture.cluster.remove(&Fixture::csr("node-csr-client-1"));
     let (certificate, _lost) = fixture.certificate(Some(&bootstrap));
     let _task = fixture.start_client(certificate);
