@@ -302,7 +302,7 @@ async fn a_dead_watch_connection_is_detected_by_pings_and_replaced() {
         } else {
             // The list, and then the current version.
             let version = if request.target.contains("limit=500") { 5 } else { 6 };
-            json(200, &format!(r#"{{"metadata":{{"resourceVersion":"{version}"}},"items":[]}}"#))
+            json(200, format!(r#"{{"metadata":{{"resourceVersion":"{version}"}},"items":[]}}"#))
         }
     })
     .await;
