@@ -9,6 +9,7 @@ mod cluster;
 mod compose;
 mod credential_providers;
 mod end_requests;
+mod fixed_metrics;
 mod host_addresses;
 mod host_texts;
 mod idle_memory;

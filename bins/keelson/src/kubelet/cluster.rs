@@ -9,7 +9,9 @@ use super::machine_info::HostMachineInfo;
 use super::node_credentials::{ManagedCertificate, NodeCredentials, node_credentials};
 use super::pod_settings;
 use anyhow::{Result, anyhow};
-use apiserver_client::{ApiClient, ClientOptions, ClusterAccess, ProxyEnvironment, RateLimit};
+use apiserver_client::{
+    ApiClient, ClientOptions, ClusterAccess, ProxyEnvironment, RateLimit, RequestMetrics,
+};
 use certificate_files::CertificateDir;
 use node_agent::{
     CertificateDependencies, ClientCertificate, ClusterDependencies, ClusterEventQueue,
@@ -36,18 +38,20 @@ pub(super) fn cluster_dependencies(
     config: &NodeConfig,
     node_name: &str,
     size: &MachineSize,
-    proxies: &ProxyEnvironment,
+    connection: &ApiConnection<'_>,
 ) -> Result<Option<ClusterDependencies>> {
     let Some(credentials) = node_credentials(config)? else { return Ok(None) };
     let NodeCredentials { access, managed } = credentials;
-    let access = access.with_proxy_from(proxies).map_err(|error| anyhow!("{error}"))?;
+    let access = access.with_proxy_from(connection.proxies).map_err(|error| anyhow!("{error}"))?;
     let settings = config.settings();
-    let api = client(&access, rate(settings.kube_apiqps, settings.kube_api_burst), None)?;
+    let api =
+        connection.client(&access, rate(settings.kube_apiqps, settings.kube_api_burst), None)?;
     let lease_duration = seconds(settings.node_lease_duration_seconds);
     let update_frequency = settings.node_status_update_frequency.as_std().unwrap_or_default();
     let deadline = update_frequency.min(lease_duration).max(Duration::from_secs(1));
-    let heartbeats = client(&access, None, Some(deadline))?;
-    let event_api = client(&access, rate(settings.event_record_qps, settings.event_burst), None)?;
+    let heartbeats = connection.client(&access, None, Some(deadline))?;
+    let event_api =
+        connection.client(&access, rate(settings.event_record_qps, settings.event_burst), None)?;
     let root_dir = Path::new(&config.flags().root_dir);
     Ok(Some(ClusterDependencies {
         api: Arc::new(api),
@@ -66,7 +70,7 @@ pub(super) fn cluster_dependencies(
         },
         events: Arc::new(ClusterEventQueue::new(node_name)),
         event_api: Arc::new(event_api),
-        certificates: certificates(config, managed, proxies)?,
+        certificates: certificates(config, managed, connection)?,
     }))
 }
 
@@ -74,14 +78,16 @@ pub(super) fn cluster_dependencies(
 fn certificates(
     config: &NodeConfig,
     managed: Option<ManagedCertificate>,
-    proxies: &ProxyEnvironment,
+    connection: &ApiConnection<'_>,
 ) -> Result<CertificateDependencies> {
     let settings = config.settings();
     let client_certificate = |managed: ManagedCertificate| {
         let bootstrap = match managed.bootstrap {
             Some(access) => {
-                let access = access.with_proxy_from(proxies).map_err(|error| anyhow!("{error}"))?;
-                Some(Arc::new(client(&access, None, None)?) as Arc<dyn ClusterApi>)
+                let access = access
+                    .with_proxy_from(connection.proxies)
+                    .map_err(|error| anyhow!("{error}"))?;
+                Some(Arc::new(connection.client(&access, None, None)?) as Arc<dyn ClusterApi>)
             }
             None => None,
         };
@@ -110,24 +116,34 @@ pub(super) fn serving_store(config: &NodeConfig) -> CertificateDir {
     }
 }
 
-fn client(
-    access: &ClusterAccess,
-    rate: Option<RateLimit>,
-    deadline: Option<Duration>,
-) -> Result<ApiClient> {
-    let default = ClientOptions::default();
-    let options = ClientOptions {
-        user_agent: format!(
-            "{MANAGER}/{KUBERNETES_VERSION} (linux/{}) keelson/{}",
-            machine::architecture(),
-            env!("CARGO_PKG_VERSION")
-        ),
-        field_manager: MANAGER.to_owned(),
-        rate,
-        deadline: deadline.unwrap_or(default.deadline),
-        ..default
-    };
-    ApiClient::new(access.clone(), options).map_err(|error| anyhow!("--kubeconfig: {error}"))
+/// How the API server is reached, and where requests to it are counted.
+pub(super) struct ApiConnection<'a> {
+    pub(super) proxies: &'a ProxyEnvironment,
+    pub(super) metrics: Arc<RequestMetrics>,
+}
+
+impl ApiConnection<'_> {
+    fn client(
+        &self,
+        access: &ClusterAccess,
+        rate: Option<RateLimit>,
+        deadline: Option<Duration>,
+    ) -> Result<ApiClient> {
+        let default = ClientOptions::default();
+        let options = ClientOptions {
+            user_agent: format!(
+                "{MANAGER}/{KUBERNETES_VERSION} (linux/{}) keelson/{}",
+                machine::architecture(),
+                env!("CARGO_PKG_VERSION")
+            ),
+            field_manager: MANAGER.to_owned(),
+            rate,
+            deadline: deadline.unwrap_or(default.deadline),
+            metrics: self.metrics.clone(),
+            ..default
+        };
+        ApiClient::new(access.clone(), options).map_err(|error| anyhow!("--kubeconfig: {error}"))
+    }
 }
 
 /// No limit where the rate is zero or less.

@@ -9,7 +9,7 @@ use tokio::sync::watch;
 
 pub(super) struct EndRequests {
     pub(super) signals: EndSignals,
-    /// None once it was said, or if it cannot happen.
+    /// None once it was reported, or if it cannot happen.
     pub(super) lost: Option<watch::Receiver<Option<ShutdownReason>>>,
 }
 

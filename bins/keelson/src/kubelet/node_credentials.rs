@@ -24,7 +24,7 @@ use tracing::{info, warn};
 /// Where the node's identity comes from.
 pub(super) struct NodeCredentials {
     pub(super) access: ClusterAccess,
-    /// None if the credentials are files that somebody else takes care of.
+    /// None if the credentials are files that others manage.
     pub(super) managed: Option<ManagedCertificate>,
 }
 

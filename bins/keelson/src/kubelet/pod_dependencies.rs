@@ -2,8 +2,9 @@
 //!
 //! Rule: wiring only. A source that is not usable reports that itself, and the others serve.
 
-use super::cluster::cluster_dependencies;
+use super::cluster::{ApiConnection, cluster_dependencies};
 use super::credential_providers;
+use super::fixed_metrics::FixedMetrics;
 use super::host_addresses::MachineAddresses;
 use super::host_texts::MachineTexts;
 use super::machine;
@@ -13,7 +14,7 @@ use super::port::kubelet_port;
 use crate::doctor::facts;
 use crate::idle_memory::IdleMemory;
 use anyhow::{Context, Result};
-use apiserver_client::{ApiContents, NoApiServer, ProxyEnvironment};
+use apiserver_client::{ApiContents, NoApiServer, ProxyEnvironment, RequestMetrics};
 use cri_client::CriClient;
 use host_cgroups::{CgroupManager, CgroupSetup, HostCgroups, KernelLog, KernelLogStart};
 use host_files::{HostPodDirs, HostPullRecords, HostRecords};
@@ -68,12 +69,16 @@ pub(crate) async fn pod_dependencies(
         periodic_tasks: Arc::new(idle_memory.clone()),
     };
     let node = node(config).await;
-    let cluster = cluster_dependencies(config, &node.name, &node.machine, proxies)?;
+    let requests = Arc::new(RequestMetrics::default());
+    let connection = ApiConnection { proxies, metrics: requests.clone() };
+    let cluster = cluster_dependencies(config, &node.name, &node.machine, &connection)?;
     let reviews = cluster.as_ref().map(|cluster| cluster.api.clone());
     let port = kubelet_port(config, &node.name, reviews, runtime)?;
     let port = port.map(|port| port.with_health_counts(health_counts.clone()));
     let mut metric_sources: Vec<Arc<dyn MetricSource>> =
         vec![runtime.clone(), cgroups, Arc::new(ProcessMetrics::default())];
+    metric_sources.push(Arc::new(FixedMetrics::new(config)));
+    metric_sources.push(requests);
     metric_sources.extend(port.as_ref().map(KubeletPort::metrics));
     let port = port.map(|port| Arc::new(port) as Arc<dyn KubeletEndpoint>);
     let ports = PodPorts { contents: contents(cluster.as_ref()), ..ports };

@@ -6,7 +6,7 @@
 use super::manifest::PodManifest;
 use node_config::document;
 use node_config::{Diagnostic, Origin};
-use pod_manifest::{ManifestContent, content_kind, decode_content};
+use pod_manifest::{ContentManifest, content_kind, decode_content};
 use std::sync::Arc;
 
 /// A ConfigMap or a Secret.
@@ -16,7 +16,7 @@ pub(crate) struct ContentDocument {
     pub(crate) location: String,
     /// The document, with as many empty lines before it as in the file.
     pub(crate) text: Arc<str>,
-    pub(crate) content: Arc<ManifestContent>,
+    pub(crate) content: Arc<ContentManifest>,
 }
 
 /// What one file has.
@@ -95,7 +95,7 @@ pub(crate) fn assign(files: Vec<ManifestDocuments>) -> Result<Vec<PodManifest>, 
 
 /// Whether two sets say the same, wherever they are written.
 pub(crate) fn are_same(one: &[ContentDocument], other: &[ContentDocument]) -> bool {
-    let of = |documents: &[ContentDocument]| -> Vec<Arc<ManifestContent>> {
+    let of = |documents: &[ContentDocument]| -> Vec<Arc<ContentManifest>> {
         documents.iter().map(|document| document.content.clone()).collect()
     };
     of(one) == of(other)

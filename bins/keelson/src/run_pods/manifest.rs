@@ -10,7 +10,7 @@ use node_config::document::{self, Document, Node, Number, Value};
 use node_config::{Diagnostic, Origin};
 use pod_manifest::static_pod::SourceKind;
 use pod_manifest::{
-    ContentReference, PodGates, StaticPodSource, Strictness, content_references, read_static_pods,
+    PodGates, ReferencedContent, StaticPodSource, Strictness, content_references, read_static_pods,
 };
 use std::sync::Arc;
 
@@ -26,7 +26,7 @@ pub(crate) struct PodManifest {
     pub(crate) containers: Vec<ManifestContainer>,
     /// The document, with as many empty lines before it as in the file.
     pub(crate) text: Arc<str>,
-    pub(crate) references: Vec<ContentReference>,
+    pub(crate) references: Vec<ReferencedContent>,
     /// Those that were found.
     pub(crate) contents: Vec<ContentDocument>,
 }
@@ -114,7 +114,7 @@ fn static_pods() -> StaticPodSource<'static> {
 
 /// What the pod refers to; the errors of an API server's validation, and references that a pod
 /// without an API server may not have.
-fn judge(text: &str, origin: &Origin) -> (Vec<ContentReference>, Vec<Diagnostic>) {
+fn judge(text: &str, origin: &Origin) -> (Vec<ReferencedContent>, Vec<Diagnostic>) {
     let read = read_static_pods(text.as_bytes(), origin, &static_pods());
     let references = read.pods.first().map(content_references).unwrap_or_default();
     (references, read.diagnostics.into_iter().filter(Diagnostic::is_error).collect())

@@ -22,6 +22,7 @@ use crate::connections::{Body, ConnectionPool, RequestSlot, SendError, causes};
 use crate::credentials::{Credentials, CredentialsSnapshot};
 use crate::request::{ApiRequest, PROTOBUF, percent_encode};
 use crate::request_error::{ApiStatus, MAX_PAUSE, retry_after};
+use crate::request_metrics::RequestMetrics;
 use crate::token_bucket::{RateLimit, RequestTokenBucket};
 
 /// How often a request is retried because the server asked for it, and because its connection
@@ -55,6 +56,8 @@ pub struct ClientOptions {
     /// Changes of nodes and their leases that arrive within this time are read together.
     pub heartbeat_batch_interval: Duration,
     pub jitter: JitterSource,
+    /// Where requests are counted; clients may share it.
+    pub metrics: Arc<RequestMetrics>,
 }
 
 impl Default for ClientOptions {
@@ -77,6 +80,7 @@ impl Default for ClientOptions {
             },
             heartbeat_batch_interval: Duration::ZERO,
             jitter: JitterSource::random(),
+            metrics: Arc::default(),
         }
     }
 }
@@ -292,7 +296,10 @@ impl ApiClient {
         loop {
             let (snapshot, slot) = self.prepare(request, until).await?;
             let message = self.message(request, &snapshot, &slot)?;
-            let response = match timeout_at(until, slot.send(message)).await {
+            let begun = Instant::now();
+            let response = timeout_at(until, slot.send(message)).await;
+            self.count(request, &response, begun);
+            let response = match response {
                 Ok(Ok(response)) => response,
                 Ok(Err(request_error)) => {
                     sent += 1;
@@ -331,6 +338,22 @@ impl ApiClient {
         }
     }
 
+    /// Counts an attempt.
+    fn count<E>(
+        &self,
+        request: &ApiRequest,
+        response: &Result<Result<Response<Incoming>, SendError>, E>,
+        begun: Instant,
+    ) {
+        let code = match response {
+            Ok(Ok(response)) => Some(response.status().as_u16()),
+            _ => None,
+        };
+        let took = (!request.is_watch()).then(|| begun.elapsed());
+        let host = self.shared.access.server.authority();
+        self.options().metrics.attempt(&host, request.method.as_str(), code, took);
+    }
+
     async fn wait_for_rate_limit(
         &self,
         request: &ApiRequest,
@@ -338,6 +361,8 @@ impl ApiClient {
     ) -> Result<(), ClusterApiError> {
         let Some(bucket) = &self.bucket else { return Ok(()) };
         let wait = lock(bucket).take(self.shared.began.elapsed());
+        let host = self.shared.access.server.authority();
+        self.options().metrics.waited(&host, request.method.as_str(), wait);
         if wait.is_zero() {
             return Ok(());
         }

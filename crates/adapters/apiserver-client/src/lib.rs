@@ -9,6 +9,7 @@
 //! - `request`, `request_error`, `event_splitter`, `watch_line`, `protobuf`, `watch_progress`, `back_off`,
 //!   `token_bucket`, `event_body`: requests and the meaning of responses; pure.
 //! - `credentials`, `exec_plugin`, `tls`, `connections`, `proxy_tunnel`, [`client`], [`watch`]: the transport.
+//! - `request_metrics`: what is counted of requests.
 //! - `object_watch`: a watch of one object.
 //! - `cluster_port`: the port that the rest of the project uses; `api_contents`: what pods take from
 //!   the API; `no_api_server`: its stand-in on a node without an API server.
@@ -32,6 +33,7 @@ mod proxy;
 mod proxy_tunnel;
 mod request;
 mod request_error;
+mod request_metrics;
 mod secret;
 mod tls;
 mod token_bucket;
@@ -46,6 +48,7 @@ pub use kubeconfig::{KubeconfigError, kubeconfig_with_certificate, parse_kubecon
 pub use no_api_server::NoApiServer;
 pub use protobuf::WatchedObject;
 pub use proxy::{ProxyAddress, ProxyEnvironment};
+pub use request_metrics::RequestMetrics;
 pub use secret::Secret;
 pub use token_bucket::RateLimit;
 pub use watch::Watch;

@@ -146,6 +146,11 @@ impl ApiRequest {
         request
     }
 
+    /// Its response ends when the server or the client ends it.
+    pub(crate) fn is_watch(&self) -> bool {
+        self.description.starts_with("WATCH ")
+    }
+
     /// Asks for the response in protobuf, or in JSON.
     #[must_use]
     pub(crate) fn in_protobuf(self, wanted: bool) -> Self {

@@ -2,7 +2,7 @@
 //! `PREFIX.key.tmp`, the key of a request that is pending.
 //!
 //! Rule: a dated file is complete and on disk before the link names it. Where something that is no
-//! link has the link's name, nothing is replaced: somebody else manages it.
+//! link has the link's name, nothing is replaced: others manage it.
 
 use std::fs;
 use std::io::{self, Read as _, Write as _};

@@ -46,7 +46,7 @@ pub struct HostVolumes {
     limit: Duration,
 }
 
-/// One step of a pod at a time: a write that its caller has given up must not go on beside the
+/// One step of a pod at a time: an abandoned write must not go on beside the
 /// removal of the volume.
 #[derive(Debug, Clone, Default)]
 struct PodLocks(Arc<Mutex<HashMap<String, Weak<tokio::sync::Mutex<()>>>>>);
@@ -103,7 +103,7 @@ impl HostVolumes {
                 _ => self
                     .blocking_pool
                     .run_within(limit, move || {
-                        // The thread goes on when its caller has given up; so does its turn.
+                        // The thread goes on when its caller has left; so does its turn.
                         let _turn = turn;
                         step.perform()
                     })

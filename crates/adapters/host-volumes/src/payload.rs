@@ -91,7 +91,7 @@ fn write(volume: &OpenDir, wanted: &PayloadVolume) -> Result<(), StepError> {
         .and_then(|()| link_names(volume, &wanted.files))
         .and_then(|()| switch_to(volume, &name));
     if let Err(path_error) = written {
-        // A disk that is full must not be filled further by what nobody sees.
+        // A disk that is full must not be filled further by what no pod sees.
         let _left = remove_tree(volume, &name);
         return Err(path_error.into());
     }

@@ -320,7 +320,7 @@ impl HttpRequestHandler<Peer> for KubeletPortHandler {
 }
 
 impl KubeletPortHandler {
-    /// The answer to a caller who may do this; `path` is decoded.
+    /// The answer to a caller that may do this; `path` is decoded.
     async fn authorized(&self, head: &Parts, path: &str) -> Result<HandlerResponse, KubeletReply> {
         let (method, query) = (head.method.as_str(), head.uri.query().unwrap_or_default());
         let PortHandlers { pages, logs, streams, commands, system_logs, .. } = &self.handlers;

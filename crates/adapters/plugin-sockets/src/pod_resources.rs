@@ -15,7 +15,9 @@ use plugin_wire::pod_resources::pod_resources_lister_server::{
 use plugin_wire::pod_resources_v1alpha1 as v1alpha1;
 use plugin_wire::pod_resources_v1alpha1::pod_resources_lister_server as alpha_server;
 use ports::PortFuture;
-use ports::plugins::{PodResourcesApi, PodResourcesEndpoint, ReportedDevices, ReportedPod};
+use ports::plugins::{
+    PodResourcesApi, PodResourcesEndpoint, PodResourcesRequest, ReportedDevices, ReportedPod,
+};
 use tokio::time::Instant;
 use tonic::service::Routes;
 use tonic::{Request, Response, Status};
@@ -95,6 +97,7 @@ impl PodResourcesLister for Lister {
         _: Request<v1::ListPodResourcesRequest>,
     ) -> Result<Response<v1::ListPodResourcesResponse>, Status> {
         self.limit.take()?;
+        self.api.count(PodResourcesRequest::List);
         let pods = self.api.pods().into_iter().map(pod_of);
         Ok(Response::new(v1::ListPodResourcesResponse { pod_resources: pods.collect() }))
     }
@@ -104,6 +107,7 @@ impl PodResourcesLister for Lister {
         _: Request<v1::AllocatableResourcesRequest>,
     ) -> Result<Response<v1::AllocatableResourcesResponse>, Status> {
         self.limit.take()?;
+        self.api.count(PodResourcesRequest::Allocatable);
         let devices = self.api.allocatable().into_iter().map(devices_of);
         Ok(Response::new(v1::AllocatableResourcesResponse {
             devices: devices.collect(),
@@ -118,7 +122,9 @@ impl PodResourcesLister for Lister {
     ) -> Result<Response<v1::GetPodResourcesResponse>, Status> {
         self.limit.take()?;
         let v1::GetPodResourcesRequest { pod_name, pod_namespace } = request.into_inner();
-        let Some(pod) = self.api.pod(&pod_namespace, &pod_name) else {
+        let pod = self.api.pod(&pod_namespace, &pod_name);
+        self.api.count(PodResourcesRequest::Get { found: pod.is_some() });
+        let Some(pod) = pod else {
             let message = format!("pod {pod_name} in namespace {pod_namespace} not found");
             return Err(Status::unknown(message));
         };
@@ -133,6 +139,7 @@ impl alpha_server::PodResourcesLister for Lister {
         _: Request<v1alpha1::ListPodResourcesRequest>,
     ) -> Result<Response<v1alpha1::ListPodResourcesResponse>, Status> {
         self.limit.take()?;
+        self.api.count(PodResourcesRequest::AlphaList);
         let pods = self.api.pods().into_iter().map(|pod| v1alpha1::PodResources {
             name: pod.name,
             namespace: pod.namespace,

@@ -1,4 +1,4 @@
-//! The agent's own sockets: how they appear, who may connect, how many.
+//! The agent's own sockets: how they appear, which users may connect, how many.
 //!
 //! Rule: a socket is created anew each time: whatever socket was at its path is removed, and nothing
 //! that is not a socket. Clients may send any authority. A serving ends when the socket's file is

@@ -106,7 +106,7 @@ pub fn csr_object(purpose: CertificatePurpose, request: &SigningRequest) -> Vec<
 /// What has become of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CsrAnswer {
-    /// Nobody has approved or denied it yet, or it is approved and not signed yet.
+    /// It is neither approved nor denied yet, or it is approved and not signed yet.
     Pending,
     /// The certificate, in PEM.
     Issued(Vec<u8>),

@@ -12,7 +12,7 @@ mod tests;
 /// A step that the shell carries out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RegistrationStep {
-    /// Ask the plugin who it is.
+    /// Ask the plugin for its name and type.
     Introduce,
     /// Ask the handler of its type whether it may be registered.
     Validate(PluginDescription),
@@ -45,7 +45,7 @@ pub enum PluginPhase {
     Rejecting(String),
     Registered(PluginDescription),
     Deregistering(PluginDescription),
-    /// For the next try. `remembered`: still to be given up by its handler.
+    /// For the next try. `remembered`: still to be deregistered by its handler.
     Waiting {
         remembered: Option<PluginDescription>,
     },

@@ -47,7 +47,7 @@ struct RegistryEntry {
     introduced: Option<PluginDescription>,
 }
 
-/// The state of all sockets. Times are durations since any fixed moment.
+/// The state of all sockets. Times are durations since any fixed time.
 #[derive(Default)]
 pub struct PluginRegistry {
     entries: BTreeMap<String, RegistryEntry>,
@@ -104,14 +104,14 @@ impl PluginRegistry {
         {
             entry.introduced = Some(description.clone());
         }
-        let given_up = self.entries.get(socket).and_then(|entry| match &entry.machine.phase {
+        let deregistered = self.entries.get(socket).and_then(|entry| match &entry.machine.phase {
             PluginPhase::Deregistering(description) if outcome == StepOutcome::Succeeded => {
                 Some(description.clone())
             }
             _ => None,
         });
         self.advance(socket, SocketInput::Finished(outcome), now, &mut actions);
-        if let Some(description) = given_up {
+        if let Some(description) = deregistered {
             self.retry_others(socket, &description, now, &mut actions);
         }
         actions
@@ -207,13 +207,13 @@ impl PluginRegistry {
     fn retry_others(
         &mut self,
         socket: &str,
-        given_up: &PluginDescription,
+        deregistered: &PluginDescription,
         now: Duration,
         actions: &mut Vec<RegistryAction>,
     ) {
         let same_name = |entry: &RegistryEntry| {
             entry.introduced.as_ref().is_some_and(|it| {
-                it.plugin_type == given_up.plugin_type && it.name == given_up.name
+                it.plugin_type == deregistered.plugin_type && it.name == deregistered.name
             })
         };
         let others: Vec<String> = self

@@ -1,4 +1,4 @@
-//! The checkpoint of devices: who has which, in the reference's format.
+//! The checkpoint of devices: which container has which, in the reference's format.
 //!
 //! Rule: an agent of either kind reads what the other has written. The checksum covers Go's printed
 //! form of the data, so that form is written here, of the data as it was decoded.

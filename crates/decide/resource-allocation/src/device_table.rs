@@ -1,4 +1,4 @@
-//! All devices of the node, and who has them.
+//! All devices of the node, and the containers that have them.
 //!
 //! Rule: a resource has one plugin, the one that was connected last; what an earlier one reports is
 //! dropped. While a plugin is gone its devices count, and none of them can be given; after five
@@ -40,7 +40,7 @@ pub(crate) enum PluginState {
 pub(crate) struct DeviceResource {
     pub(crate) devices: BTreeMap<String, PluginDevice>,
     pub(crate) plugin: PluginState,
-    /// Counts connections, so that an earlier plugin's reports are told apart.
+    /// Counts connections, so that an earlier plugin's reports are recognized.
     pub(crate) generation: u64,
     /// Whether the devices are those of a plugin that is there: a new connection that replaces
     /// another one keeps them until its own first list.
@@ -87,7 +87,7 @@ impl AllocatedResource {
 /// By container, then by resource.
 pub(crate) type PodDevices = BTreeMap<String, BTreeMap<String, AllocatedResource>>;
 
-/// The devices of the node. Times are durations since any fixed moment.
+/// The devices of the node. Times are durations since any fixed time.
 #[derive(Clone, Debug, Default)]
 pub struct DeviceTable {
     pub(crate) resources: BTreeMap<String, DeviceResource>,

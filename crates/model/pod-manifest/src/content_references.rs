@@ -14,14 +14,14 @@ mod tests;
 
 /// An object in the pod's namespace.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct ContentReference {
+pub struct ReferencedContent {
     pub kind: ContentKind,
     pub name: String,
     pub is_required: bool,
 }
 
 /// Each object once.
-pub fn content_references(pod: &Pod) -> Vec<ContentReference> {
+pub fn content_references(pod: &Pod) -> Vec<ReferencedContent> {
     let mut found = References::default();
     for (_, _, container) in pod.spec.all_containers() {
         container.env_from.iter().for_each(|from| found.add_all_keys(from));
@@ -34,7 +34,7 @@ pub fn content_references(pod: &Pod) -> Vec<ContentReference> {
         found.add(ContentKind::Secret, &secret.name, Some(true));
     }
     let found = found.0.into_iter();
-    found.map(|((kind, name), is_required)| ContentReference { kind, name, is_required }).collect()
+    found.map(|((kind, name), is_required)| ReferencedContent { kind, name, is_required }).collect()
 }
 
 /// Whether each is required.

@@ -21,7 +21,7 @@ const MAX_DATA_BYTES: usize = 1 << 20;
 
 /// A ConfigMap or a Secret from a manifest.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ManifestContent {
+pub struct ContentManifest {
     pub name: ContentName,
     pub object: ContentObject,
 }
@@ -39,7 +39,7 @@ pub fn content_kind(root: &Node) -> Option<ContentKind> {
 }
 
 /// Decodes a document of this kind.
-pub fn decode_content(kind: ContentKind, root: &Node) -> Result<ManifestContent, Vec<Diagnostic>> {
+pub fn decode_content(kind: ContentKind, root: &Node) -> Result<ContentManifest, Vec<Diagnostic>> {
     let mut reader = ContentReader::default();
     let (namespace, name) = reader.metadata(root);
     let mut object = ContentObject::default();
@@ -74,7 +74,7 @@ pub fn decode_content(kind: ContentKind, root: &Node) -> Result<ManifestContent,
     }
     if reader.errors.is_empty() {
         let name = ContentName { kind, namespace, name };
-        return Ok(ManifestContent { name, object });
+        return Ok(ContentManifest { name, object });
     }
     Err(reader.errors)
 }

@@ -23,8 +23,8 @@ mod bad_manifests;
 #[cfg(test)]
 mod tests;
 
-pub use content_references::{ContentReference, content_references};
-pub use contents::{ManifestContent, content_kind, decode_content};
+pub use content_references::{ReferencedContent, content_references};
+pub use contents::{ContentManifest, content_kind, decode_content};
 pub use decode::{Decoded, ListPolicy, MAX_MANIFEST_BYTES, ManifestPod, Strictness, decode};
 pub use defaults::{apply_defaults, with_default_tag};
 pub use gates::PodGates;

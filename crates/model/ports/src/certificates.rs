@@ -1,6 +1,6 @@
 //! The node's certificates on disk: its client certificate, and the one that it serves with.
 //!
-//! Rule: a private key leaves the store in no form; whoever asks for a certificate gets a signing
+//! Rule: a private key leaves the store in no form; a caller that asks for a certificate gets a signing
 //! request and hands back what was issued. When to ask, and for what, is not decided here.
 
 use std::net::IpAddr;

@@ -143,7 +143,7 @@ pub trait ObjectFeed<T>: Send {
 /// Stops when dropped.
 pub trait ObjectWatch: Send {
     /// Waits for the next state, which differs from the one before. `NotFound`: there is no such
-    /// object at the moment. Any other error: the state is not known; the watch retries by itself.
+    /// object now. Any other error: the state is not known; the watch retries by itself.
     /// May be dropped and called again without losing a state.
     fn next(&mut self) -> PortFuture<'_, Result<StoredObject, ClusterApiError>>;
 }

@@ -209,8 +209,22 @@ pub struct ReportedPod {
     pub containers: Vec<ReportedContainer>,
 }
 
+/// A request of the pod resources API, for metrics.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PodResourcesRequest {
+    List,
+    /// Of the first version of the API.
+    AlphaList,
+    Allocatable,
+    Get {
+        found: bool,
+    },
+}
+
 /// Answers the pod resources API.
 pub trait PodResourcesApi: Send + Sync {
+    /// Counts a request that is answered.
+    fn count(&self, request: PodResourcesRequest);
     /// The active pods.
     fn pods(&self) -> Vec<ReportedPod>;
     /// The healthy devices.

@@ -28,7 +28,7 @@ pub(crate) use metrics::CertificateTtl;
 /// Which certificates the cluster issues to this node.
 #[derive(Default)]
 pub struct CertificateDependencies {
-    /// None if the credentials are files that somebody else takes care of.
+    /// None if the credentials are files that others manage.
     pub client: Option<ClientCertificate>,
     /// None without `serverTLSBootstrap`.
     pub serving: Option<Arc<dyn CertificateStore>>,

@@ -4,7 +4,7 @@
 //! while a volume is made from it, and kept while some pod refers to it; then its memory is given
 //! back. An error never replaces a known state: a container is restarted with the last known data
 //! while the API server is away. Just after a pod was bound, the node authorizer may not know of it
-//! yet: a refusal counts only after a while.
+//! yet: a 403 counts only after a while.
 
 mod follow;
 #[cfg(test)]
@@ -18,7 +18,7 @@ use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
-/// How long a refusal by the API server may be the node authorizer's lag.
+/// How long a 403 of the API server may be the node authorizer's lag.
 const FORBIDDEN_LAG: Duration = Duration::from_secs(5);
 const FIRST_FORBIDDEN_PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_FORBIDDEN_PAUSE: Duration = Duration::from_secs(1);
@@ -153,7 +153,7 @@ impl StoreShared {
         self.entries.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes the result of a read or a watch; notifies followers if it is news.
+    /// Takes the result of a read or a watch; notifies followers if it is another one.
     fn publish(&self, name: &ContentName, result: Result<ContentObject, ContentError>) {
         let mut entries = self.entries();
         let Some(entry) = entries.get_mut(name) else { return };
@@ -250,7 +250,7 @@ impl Drop for HeldContent {
     }
 }
 
-/// Reads an object; a refusal is retried for as long as it may be the authorizer's lag.
+/// Reads an object; a 403 is retried for as long as it may be the authorizer's lag.
 async fn read_through_lag(
     port: &dyn PodContents,
     name: &ContentName,

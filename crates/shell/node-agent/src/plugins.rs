@@ -117,7 +117,8 @@ impl NodePlugins {
     /// Serves the pod resources API.
     pub(crate) fn serve_pod_resources(&self, tree: &mut TaskTree, admissions: &Admissions) {
         let (devices, admissions) = (self.devices.clone(), admissions.clone());
-        let api = Arc::new(PodResources { devices, admissions });
+        let metrics = self.devices.metrics().clone();
+        let api = Arc::new(PodResources { devices, admissions, metrics });
         let endpoint = self.pod_resources.clone();
         tree.start("pod-resources", move || pod_resources::serve(endpoint.clone(), api.clone()));
     }

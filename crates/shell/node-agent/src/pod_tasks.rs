@@ -199,7 +199,6 @@ pub(crate) fn start(tree: &mut TaskTree, dependencies: PodDependencies, inputs: 
     start_workers(tree, &context, &wanted, active_sender, loop_heartbeats);
     let garbage_context = context.clone();
     tree.start("garbage", move || garbage::collect(garbage_context.clone(), active.clone()));
-    let mut metric_sources = metric_sources;
     if let Some(cluster) = cluster {
         let views = ClusterViews { runtime_view, wanted, node_object, plugins: plugins.clone() };
         metric_sources.extend(start_cluster(tree, cluster, &context, views));

@@ -181,10 +181,10 @@ impl StatusStore {
     /// Static pods that are here, also those that end.
     pub(crate) fn static_pods(&self) -> Vec<Arc<Pod>> {
         let pods = self.pods();
-        let is_static = |entry: &&Box<PodStatusEntry>| {
+        let is_static = |entry: &PodStatusEntry| {
             matches!(entry.origin.source, PodSource::File | PodSource::Url)
         };
-        pods.values().filter(is_static).map(|entry| entry.pod.clone()).collect()
+        pods.values().filter(|entry| is_static(entry)).map(|entry| entry.pod.clone()).collect()
     }
 
     /// Adds the pod; a known pod keeps its status, events and marks.

@@ -106,7 +106,7 @@ fn around(options: &InteractiveOptions, arguments: &[String]) -> Result<()> {
     })
 }
 
-/// The process in the bed: starts the cluster, tells how to use it, and stays until it is told to
+/// The process in the bed: starts the cluster, prints how to use it, and stays until it is asked to
 /// end.
 ///
 /// # Errors

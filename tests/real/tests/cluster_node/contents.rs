@@ -219,7 +219,7 @@ pub(super) fn wait_for<T>(
     }
 }
 
-/// What is said of the pods that lack something: the container's reason, or the event.
+/// What is reported of pods that lack something: the container's reason, or the event.
 fn reports(plane: &ControlPlane) -> Result<String> {
     let report = |name: &str| -> Result<Option<String>> {
         let pod = get(plane, &["pod", name])?;

@@ -97,7 +97,7 @@ fn signal(node: &mut ClusterNode<'_>, signal: Signal) -> Result<()> {
     kill_process(Pid::from_raw(process).context("a process")?, signal).context("a signal")
 }
 
-/// Stopped, it holds its connections and answers nothing; then it runs for moments only.
+/// Stopped, it holds its connections and answers nothing; then it runs for short times only.
 fn silent_and_slow(node: &mut ClusterNode<'_>) -> Result<()> {
     let crashing = json!({"containers": [shell("sleep 5; exit 1")]});
     node.create_bound(&pod_object("crashing", crashing))?;

@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 
 const APPS: &str = "/apis/apps/v1/namespaces/default";
 const BATCH: &str = "/apis/batch/v1/namespaces/default";
-/// Serves a page until it is told to end.
+/// Serves a page until it is asked to end.
 const SERVER: &str = "mkdir /www; echo served by $(hostname) > /www/index.html; \
     trap 'exit 0' TERM; httpd -f -p 8080 -h /www & wait";
 const STEADY: &str = "trap 'exit 0' TERM; while :; do sleep 1000 & wait; done";

@@ -40,7 +40,7 @@ impl PortCommands {
         Ok((self.runtime.as_deref().ok_or_else(no_runtime)?, permit))
     }
 
-    /// Runs the words of `cmd`, which are separated by spaces, to their end.
+    /// Runs the command `cmd`, whose words are separated by spaces, to their end.
     pub(super) async fn run(
         &self,
         local: &dyn LocalApi,

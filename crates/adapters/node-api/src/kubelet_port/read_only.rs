@@ -1,6 +1,6 @@
 //! The kubelet's read-only port (10255), which is off by default.
 //!
-//! Rule: whoever reaches it may read health, pods and metrics, as in upstream; nothing else is
+//! Rule: every client that reaches it may read health, pods and metrics, as in upstream; nothing else is
 //! there. Its connections and requests have limits of their own.
 
 use std::net::SocketAddr;

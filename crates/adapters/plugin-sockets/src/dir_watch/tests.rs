@@ -106,7 +106,7 @@ async fn at_rest_it_waits_and_a_dropped_wait_loses_nothing() {
     assert!(quiet.is_err(), "nothing changed: {quiet:?}");
     for number in 0..50 {
         bind(&temporary.path().join(format!("{number:02}.sock")));
-        // Dropped at any moment.
+        // Dropped at any time.
         let _ = tokio::time::timeout(Duration::from_millis(1), dir.next()).await;
     }
     bind(&temporary.path().join("last.sock"));

@@ -6,7 +6,10 @@ use ports::plugins::ReportedContainer;
 
 use super::*;
 
-struct OnePod;
+#[derive(Default)]
+struct OnePod {
+    counted: Mutex<Vec<PodResourcesRequest>>,
+}
 
 fn devices(id: &str, numa_nodes: &[i64]) -> ReportedDevices {
     ReportedDevices {
@@ -17,6 +20,10 @@ fn devices(id: &str, numa_nodes: &[i64]) -> ReportedDevices {
 }
 
 impl PodResourcesApi for OnePod {
+    fn count(&self, request: PodResourcesRequest) {
+        self.counted.lock().expect("not poisoned").push(request);
+    }
+
     fn pods(&self) -> Vec<ReportedPod> {
         let container = |name: &str, sidecar, id| ReportedContainer {
             name: name.to_owned(),
@@ -44,7 +51,9 @@ async fn both_versions_answer_and_requests_above_the_rate_are_refused() {
     let temporary = tempfile::tempdir().expect("a directory");
     let path = temporary.path().join("pod-resources/kubelet.sock");
     let socket = Arc::new(PodResourcesSocket::new(&path));
-    let serving = tokio::spawn(async move { socket.serve(Arc::new(OnePod)).await });
+    let api = Arc::new(OnePod::default());
+    let served = api.clone();
+    let serving = tokio::spawn(async move { socket.serve(served).await });
     let channel = crate::call::connect(path.to_str().expect("UTF-8")).await.expect("connected");
     let mut client = PodResourcesListerClient::new(channel.clone());
     let pods = client.list(v1::ListPodResourcesRequest {}).await.expect("a list").into_inner();
@@ -69,6 +78,14 @@ async fn both_versions_answer_and_requests_above_the_rate_are_refused() {
     let pods = first.list(v1alpha1::ListPodResourcesRequest {}).await.expect("a list").into_inner();
     let names: Vec<&str> = pods.pod_resources[0].containers.iter().map(|it| &*it.name).collect();
     assert_eq!(names, ["main"]);
+    let counted = [
+        PodResourcesRequest::List,
+        PodResourcesRequest::Allocatable,
+        PodResourcesRequest::Get { found: true },
+        PodResourcesRequest::Get { found: false },
+        PodResourcesRequest::AlphaList,
+    ];
+    assert_eq!(*api.counted.lock().expect("not poisoned"), counted);
     serving.abort();
 }
 

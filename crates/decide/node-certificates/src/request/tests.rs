@@ -94,7 +94,7 @@ fn an_answer_counts_once_it_is_final() {
             json!({"status": {"conditions": [condition("Approved")], "certificate": ""}}),
             CsrAnswer::Pending,
         ),
-        // Nobody has approved it.
+        // It is not approved.
         (json!({"status": {"certificate": "UEVN"}}), CsrAnswer::Pending),
         (
             json!({"status": {"conditions": [condition("Approved")], "certificate": "UEVN"}}),

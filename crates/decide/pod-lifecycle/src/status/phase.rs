@@ -142,6 +142,14 @@ impl ContainerCounts {
             }
         };
         match ended {
+            // It never ran: its final status was made when the pod's end was complete.
+            Some(ended)
+                if plan_context.over
+                    && ended.container_id.is_empty()
+                    && status.last_state.terminated.is_none() =>
+            {
+                self.waiting += 1;
+            }
             Some(ended) => {
                 self.stopped += 1;
                 self.stopped_for_good += usize::from(is_for_good(plan_context, container, ended));

@@ -49,6 +49,7 @@ pub(super) fn apply(case: &mut PlanCase, text: &str) {
                 facts.admission = Admission::WaitingForPreemption(others);
             }
             ["pending"] => facts.admission = Admission::Pending,
+            ["nodevices"] => facts.admission = Admission::WaitingForDevices,
             ["rejected", reason, rest @ ..] => {
                 facts.admission =
                     Admission::Rejected { reason: (*reason).to_owned(), message: rest.join(" ") };

@@ -216,9 +216,9 @@ proptest! {
     #[test]
     fn no_device_is_given_twice(steps in prop::collection::vec((0_usize..4, 0_i64..4, any::<bool>()), 1..40)) {
         let mut table = table("1 2 3 4 5 6", DevicePluginOptions::default());
-        for (who, count, ends) in steps {
+        for (pod_number, count, ends) in steps {
             let mut pod = pod(&[("init", "i", &[(RESOURCE, count)]), ("main", "c", &[(RESOURCE, count)])]);
-            pod.metadata.uid = format!("pod-{who}").into();
+            pod.metadata.uid = format!("pod-{pod_number}").into();
             if ends {
                 table.release(&pod.metadata.uid);
             } else {

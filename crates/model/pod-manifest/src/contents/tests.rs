@@ -3,7 +3,7 @@
 use super::*;
 use document::diagnostic::Origin;
 
-fn read(text: &str) -> Result<ManifestContent, Vec<String>> {
+fn read(text: &str) -> Result<ContentManifest, Vec<String>> {
     let origin = Origin::File { path: "m.yaml".into(), line: 0, column: 0 };
     let root = document::parse(text.as_bytes(), &origin).expect(text).root;
     let kind = content_kind(&root).expect(text);
@@ -42,7 +42,7 @@ fn objects_as_an_api_server_stores_them() {
         ),
     ] {
         let content = read(text).expect(text);
-        let ManifestContent { name: found, object } = content;
+        let ContentManifest { name: found, object } = content;
         assert_eq!(
             (&*found.to_string(), &*shown(&object.data), &*shown(&object.binary_data)),
             (name, data, binary)

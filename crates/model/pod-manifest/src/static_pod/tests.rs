@@ -82,7 +82,7 @@ fn a_toleration_that_ends_is_made_endless() {
 }
 
 /// Where ConfigMaps and Secrets come with the manifests, the other references stay.
-fn check_beyond_contents(pod: &Pod, found: ApiReference) {
+fn check_beyond_contents(pod: &pod_model::pod::Pod, found: ApiReference) {
     let resource = found.resource;
     let is_content = resource.starts_with("configmaps") || resource.starts_with("secrets");
     let beyond = reference_beyond_contents(pod);
@@ -170,6 +170,10 @@ fn references_to_the_api() {
         assert_eq!((found.resource, &*found.field), (resource, field), "{assignments}");
         check_beyond_contents(&typed(&pod), found);
     }
+}
+
+#[test]
+fn volumes_of_the_machine_refer_to_nothing() {
     let mut pod = plain_pod();
     set_all(
         &mut pod,

@@ -10,10 +10,12 @@ use crate::resolve_handler::pod_ip;
 use pod_lifecycle::ActionOutcome;
 use std::time::Duration;
 use tokio::time::Instant;
-use tracing::warn;
+use tracing::{error, warn};
 
 /// Every container gets at least this long to exit by itself.
 const MIN_GRACE: Duration = Duration::from_secs(2);
+/// How long a hook may go on after the grace period; by then its container has been killed.
+const LEFT_RUNNING: Duration = Duration::from_secs(10);
 
 pub(super) struct StopRequest<'a> {
     pub(super) id: &'a str,
@@ -51,20 +53,31 @@ async fn run_hook(action_inputs: &ActionInputs, id: &str, name: &str, limit: Dur
     let mut all = action_inputs.pod.spec.all_containers().map(|(_, _, each)| each);
     let Some(spec) = all.find(|each| *each.name == *name) else { return true };
     let hook = spec.lifecycle.as_ref().and_then(|lifecycle| lifecycle.pre_stop.as_deref());
-    let Some(hook) = hook else { return true };
-    let ports = &action_inputs.context.ports;
+    let Some(hook) = hook.cloned() else { return true };
     let ip = pod_ip(&action_inputs.observed, &action_inputs.context.host_ips(), &action_inputs.pod);
-    let hook_target = HookTarget {
-        runtime: &*ports.runtime,
-        prober: &*ports.prober,
-        container: spec,
-        container_id: id,
-        pod_ip: ip.as_deref(),
-    };
+    let (context, container, id) = (action_inputs.context.clone(), spec.clone(), id.to_owned());
+    // Its own task: the end of the wait must not end the command in the container.
+    let running = tokio::spawn(async move {
+        let hook_target = HookTarget {
+            runtime: &*context.ports.runtime,
+            prober: &*context.ports.prober,
+            container: &container,
+            container_id: &id,
+            pod_ip: ip.as_deref(),
+        };
+        tokio::time::timeout(limit + LEFT_RUNNING, hooks::run(&hook, &hook_target)).await
+    });
     let uid = action_inputs.uid();
-    let Ok(end) = tokio::time::timeout(limit, hooks::run(hook, &hook_target)).await else {
-        warn!(pod_uid = uid, container = name, "PreStop hook not completed in grace period");
-        return true;
+    let end = match tokio::time::timeout(limit, running).await {
+        Ok(Ok(Ok(end))) => end,
+        Ok(Err(panicked)) => {
+            error!(pod_uid = uid, container = name, err = %panicked, "PreStop hook panicked");
+            return false;
+        }
+        Ok(Ok(Err(_))) | Err(_) => {
+            warn!(pod_uid = uid, container = name, "PreStop hook not completed in grace period");
+            return true;
+        }
     };
     if let Some(event) = end.event {
         action_inputs.context.status_store.metrics().count(&names::HTTP_FALLBACKS, &[]);

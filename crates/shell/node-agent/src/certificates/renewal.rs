@@ -143,7 +143,7 @@ async fn wait_for_certificate(
                 CsrAnswer::Rejected(why) => return Err(RenewalError::Rejected(why)),
             },
             Err(error @ ClusterApiError::NotFound { .. }) => {
-                // The cluster removes requests that nobody approved; another takes its place.
+                // The cluster removes requests that were not approved; another takes its place.
                 return Err(RenewalError::Api(error));
             }
             Err(error) => {

@@ -147,7 +147,7 @@ impl Fixture {
         self.node_object.send_replace(Some(Arc::new(node_object)));
     }
 
-    /// The names of the requests that the cluster has been sent, and by whom.
+    /// The names of the requests that the cluster has been sent, and their senders.
     fn requests(&self) -> Vec<(String, String)> {
         let created = self.cluster.log().into_iter().filter(|logged| {
             logged.succeeded && logged.path.resource == Resource::SIGNING_REQUESTS
@@ -212,13 +212,13 @@ async fn a_node_without_identity_gets_one_by_its_bootstrap_credentials_and_renew
     let _task = fixture.start_client(certificate);
     sleep(MINUTE).await;
     let first = ("bootstrap".to_owned(), "node-csr-client-1".to_owned());
-    assert_eq!(fixture.requests(), [first.clone()]);
+    assert_eq!(fixture.requests(), std::slice::from_ref(&first));
     fixture.approve("node-csr-client-1", HOUR * 10);
     sleep(MINUTE).await;
     assert_eq!(fixture.store.saves(), 1);
     assert!(fixture.errors(&names::CLIENT_RENEW_ERRORS) < 0.5);
     sleep(HOUR * 6).await;
-    assert_eq!(fixture.requests(), [first.clone()]);
+    assert_eq!(fixture.requests(), std::slice::from_ref(&first));
     sleep(HOUR * 3).await;
     let second = ("node".to_owned(), "node-csr-client-2".to_owned());
     assert_eq!(fixture.requests(), [first, second]);
@@ -238,7 +238,7 @@ async fn a_request_that_is_pending_is_found_again_after_a_restart_and_after_long
         task.abort();
     }
     assert_eq!(fixture.requests().len(), 1, "{:?}", fixture.requests());
-    // The cluster forgets requests that nobody approves.
+    // The cluster forgets requests that are not approved.
     fixture.cluster.remove(&Fixture::csr("node-csr-client-1"));
     let (certificate, _lost) = fixture.certificate(Some(&bootstrap));
     let _task = fixture.start_client(certificate);

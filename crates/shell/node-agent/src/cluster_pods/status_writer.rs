@@ -224,7 +224,7 @@ impl StatusWriter {
                 crate::crash_points::reached("pod-deleted");
                 info!(pod_uid = uid, "Pod fully terminated and removed from the API server");
                 self.succeeded(uid);
-                // Gone from the feed in a moment; until then nothing more is to be done.
+                // Gone from the feed soon; until then nothing more is to be done.
                 self.delay(uid, RECONCILE_DELAY);
                 return;
             }

@@ -100,6 +100,21 @@ metrics! {
         "Events of the runtime that were thrown away unread. None ever is.";
     RELIST_LAST_SEEN = Gauge "kubelet_pleg_last_seen_seconds" [] &[],
         "When the runtime was last listed whole, in seconds since the epoch.";
+    POD_RESOURCES_ALLOCATABLE = Counter "kubelet_pod_resources_endpoint_requests_get_allocatable"
+        ["server_api_version"] &[],
+        "Requests of the pod resources API for the allocatable resources, by version.";
+    POD_RESOURCES_GET = Counter "kubelet_pod_resources_endpoint_requests_get"
+        ["server_api_version"] &[],
+        "Requests of the pod resources API for one pod, by version.";
+    POD_RESOURCES_GET_ERRORS = Counter "kubelet_pod_resources_endpoint_errors_get"
+        ["server_api_version"] &[],
+        "Requests of the pod resources API for a pod that is not here, by version.";
+    POD_RESOURCES_LIST = Counter "kubelet_pod_resources_endpoint_requests_list"
+        ["server_api_version"] &[],
+        "Requests of the pod resources API for all pods, by version.";
+    POD_RESOURCES_REQUESTS = Counter "kubelet_pod_resources_endpoint_requests_total"
+        ["server_api_version"] &[],
+        "Requests of the pod resources API, by version.";
     POD_RELIST_DURATION = Histogram "kubelet_pleg_pod_relist_duration_seconds" [] DEFAULT_BUCKETS,
         "Seconds that looks at a single pod took.";
     RELIST_DURATION = Histogram "kubelet_pleg_relist_duration_seconds" [] DEFAULT_BUCKETS,

@@ -151,6 +151,10 @@ impl DeviceService {
         self.changes.subscribe()
     }
 
+    pub(super) fn metrics(&self) -> &Metrics {
+        &self.metrics
+    }
+
     /// The resources of device plugins, as they change.
     pub(crate) fn resources(&self) -> watch::Receiver<Arc<BTreeSet<String>>> {
         self.resources.subscribe()
@@ -242,7 +246,7 @@ const NEXT_STEP: &str = "check that the plugin runs and registers again; its dev
 
 /// Serves the socket at which plugins register themselves, for ever.
 async fn serve(service: Arc<DeviceService>) {
-    // Before it is known who has which devices, a plugin's list says nothing of what is free.
+    // Before it is known which pods have which devices, a plugin's list says nothing of what is free.
     service.wait_until_recovered().await;
     let registrar = Arc::new(registrar::Registrar { service: service.clone() });
     loop {

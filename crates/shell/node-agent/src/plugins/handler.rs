@@ -19,7 +19,7 @@ pub(crate) trait PluginHandler: Send + Sync {
     /// Registers it; an error is the text that the plugin gets.
     fn register<'a>(&'a self, socket: &'a str, plugin: &'a PluginDescription) -> HandlerFuture<'a>;
 
-    /// Gives it up; also where it was not registered. Repeated when it fails.
+    /// Deregisters it; also where it was not registered. Repeated when it fails.
     fn deregister<'a>(
         &'a self,
         socket: &'a str,

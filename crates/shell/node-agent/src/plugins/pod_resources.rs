@@ -6,7 +6,10 @@
 
 use super::devices::DeviceService;
 use crate::admission::Admissions;
-use ports::plugins::{PodResourcesApi, PodResourcesEndpoint, ReportedDevices, ReportedPod};
+use crate::metrics::{Metrics, names};
+use ports::plugins::{
+    PodResourcesApi, PodResourcesEndpoint, PodResourcesRequest, ReportedDevices, ReportedPod,
+};
 use std::sync::Arc;
 use std::time::Duration;
 use tracing::error;
@@ -16,9 +19,26 @@ const SERVE_RETRY_DELAY: Duration = Duration::from_secs(5);
 pub(crate) struct PodResources {
     pub(super) devices: Arc<DeviceService>,
     pub(super) admissions: Admissions,
+    pub(super) metrics: Metrics,
 }
 
 impl PodResourcesApi for PodResources {
+    fn count(&self, request: PodResourcesRequest) {
+        let (version, metric) = match request {
+            PodResourcesRequest::AlphaList => ("v1alpha1", None),
+            PodResourcesRequest::List => ("v1", Some(&names::POD_RESOURCES_LIST)),
+            PodResourcesRequest::Allocatable => ("v1", Some(&names::POD_RESOURCES_ALLOCATABLE)),
+            PodResourcesRequest::Get { .. } => ("v1", Some(&names::POD_RESOURCES_GET)),
+        };
+        self.metrics.count(&names::POD_RESOURCES_REQUESTS, &[version]);
+        if let Some(metric) = metric {
+            self.metrics.count(metric, &[version]);
+        }
+        if request == (PodResourcesRequest::Get { found: false }) {
+            self.metrics.count(&names::POD_RESOURCES_GET_ERRORS, &[version]);
+        }
+    }
+
     fn pods(&self) -> Vec<ReportedPod> {
         let pods = self.admissions.admitted();
         pods.iter().map(|pod| self.devices.reported_pod(pod)).collect()

@@ -15,7 +15,7 @@ pub(super) fn ignored_files(ignored: &BTreeMap<String, String>) -> Vec<LocalIgno
     ignored.iter().map(file).collect()
 }
 
-/// `time_of`: the time of a moment on the registry's clock, in nanoseconds since the epoch.
+/// `time_of`: a time of the registry's clock as nanoseconds since the epoch.
 pub(super) fn local_plugin(
     plugin: &RegisteredPlugin,
     time_of: impl Fn(Duration) -> i64,

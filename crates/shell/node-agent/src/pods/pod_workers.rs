@@ -2,8 +2,8 @@
 //! restarted after a panic.
 //!
 //! Rules: one worker per UID. Two static pods of the same full name never run at once: the later one
-//! waits until nothing is left of the earlier, in order of arrival; pods of the API server are told
-//! apart by their UIDs alone. Nothing ends before every source has been read, nor anything that a pod
+//! waits until nothing is left of the earlier, in order of arrival; pods of the API server
+//! differ by their UIDs alone. Nothing ends before every source has been read, nor anything that a pod
 //! without a UID may adopt; after that, pods in the runtime that are not desired end too. A pod of
 //! the API server of which nothing is left here is kept in mind until the API server has removed it,
 //! so that it is not started again. Decides nothing else.

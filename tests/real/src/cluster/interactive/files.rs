@@ -39,7 +39,7 @@ pub(super) fn write(plane: &ControlPlane, dir: &Path, port: u16) -> Result<PathB
     });
     symlink(parts::program("kubectl", "kubectl")?, dir.join(KUBECTL)).context("link kubectl")?;
     let kubeconfig = dir.join("kubeconfig");
-    // The whole file at once: who waits for it reads it as soon as it is there.
+    // The whole file at once: a program that waits for it reads it as soon as it is there.
     let unfinished = dir.join(".kubeconfig");
     fs::write(&unfinished, serde_json::to_vec_pretty(&content)?)
         .and_then(|()| fs::rename(&unfinished, &kubeconfig))

@@ -63,6 +63,6 @@ async fn pass_on(
     mut client: impl AsyncRead + AsyncWrite + Unpin,
     mut server: impl AsyncRead + AsyncWrite + Unpin,
 ) {
-    // Whoever closed it knows why.
+    // The side that closed it knows why.
     let _ = copy_bidirectional(&mut client, &mut server).await;
 }

@@ -73,6 +73,11 @@ const CONDITIONS_THAT_BLOCK_A_START: &[PlanCaseRow] = &[
         "do:\nphase: Running\nprobes: web0:Liveness",
     ),
     (
+        "no devices yet",
+        "pod: Always app:web\nfacts: nodevices",
+        "do:\nwhy: its devices are being allocated by their plugins\nvolumes: false\nphase: Pending",
+    ),
+    (
         "no runtime",
         "pod: Always app:web\nfacts: noruntime",
         "do:\nwhy: the container runtime cannot be used: nobody answers",

@@ -1,6 +1,7 @@
 //! Resources in the status, of containers and of the pod.
 
 use pod_model::Quantity;
+use pod_model::pod::status::{ResourceHealth, ResourceStatus};
 use ports::runtime_objects::LinuxResources;
 
 use crate::testing::PlanCase;
@@ -84,4 +85,18 @@ fn the_status_shows_the_qos_class_and_the_allocated_resources() {
     assert_eq!(text(status.allocated_resources.get("cpu")), "400m");
     assert_eq!(text(resources.requests.get("cpu")), "400m");
     assert_eq!(text(resources.limits.get("cpu")), "600m");
+}
+
+#[test]
+fn the_health_of_devices_is_reported_of_regular_containers() {
+    let mut case = PlanCase::read("pod: Always init:i app:a app:b\nseen: s0; i#0 exited 0");
+    let healthy = ResourceHealth { resource_id: "1".into(), health: "Healthy".into() };
+    let device = ResourceStatus { name: "example.com/gpu".into(), resources: vec![healthy] };
+    for container in ["i", "a", "gone"] {
+        case.facts.allocated_resources.insert(container.to_owned(), vec![device.clone()]);
+    }
+    let status = case.plan().status;
+    assert_eq!(status.container("a").unwrap().allocated_resources_status, [device]);
+    assert!(status.container("b").unwrap().allocated_resources_status.is_empty());
+    assert!(status.init_container_statuses[0].allocated_resources_status.is_empty());
 }

@@ -1,5 +1,5 @@
 //! The owner on scripted plugins: one that hangs delays no other, all are registered again after the
-//! task or the agent was started again, and what the plugins hear.
+//! task or the agent was started again, and what the plugins get.
 
 use super::*;
 use crate::plugins::handler::HandlerFuture;
@@ -30,7 +30,7 @@ impl PluginDirWatch for ScriptedDir {
 /// valid, `/deaf` does not take its confirmation.
 #[derive(Default)]
 struct ScriptedPlugins {
-    heard: Mutex<Vec<(String, Result<(), String>)>>,
+    notified: Mutex<Vec<(String, Result<(), String>)>>,
 }
 
 impl PluginRegistration for ScriptedPlugins {
@@ -50,8 +50,8 @@ impl PluginRegistration for ScriptedPlugins {
     }
 
     fn notify<'a>(&'a self, socket: &'a str, result: Result<(), &'a str>) -> PluginFuture<'a, ()> {
-        let heard = (socket.to_owned(), result.map_err(str::to_owned));
-        self.heard.lock().expect("not poisoned").push(heard);
+        let notified = (socket.to_owned(), result.map_err(str::to_owned));
+        self.notified.lock().expect("not poisoned").push(notified);
         let socket = socket.to_owned();
         let is_deaf = socket == "/deaf";
         let call = "NotifyRegistrationStatus";
@@ -158,7 +158,7 @@ impl Bench {
 }
 
 #[tokio::test(start_paused = true)]
-async fn plugins_are_registered_and_given_up_with_their_sockets() {
+async fn plugins_are_registered_and_deregistered_with_their_sockets() {
     let bench = Bench::new();
     let task = tokio::spawn(run(bench.registrations.clone()));
     bench.scan(&[("/a", 1), ("/slow", 2), ("/b", 3)]);
@@ -168,10 +168,10 @@ async fn plugins_are_registered_and_given_up_with_their_sockets() {
     let view = bench.registrations.view();
     assert_eq!((view.dir.as_str(), view.plugins.len()), ("/registry", 3));
     bench.scan(&[("/a", 4), ("/b", 3)]);
-    // The new socket at /a is registered after the old one was given up.
+    // The new socket at /a is registered after the old one was deregistered.
     let confirmed = || {
-        let heard = bench.plugins.heard.lock().expect("not poisoned");
-        heard.iter().filter(|(socket, _)| socket == "/a").count()
+        let notified = bench.plugins.notified.lock().expect("not poisoned");
+        notified.iter().filter(|(socket, _)| socket == "/a").count()
     };
     while confirmed() < 2 {
         tokio::time::sleep(Duration::from_millis(1)).await;
@@ -184,7 +184,7 @@ async fn plugins_are_registered_and_given_up_with_their_sockets() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn rejected_plugins_hear_why_and_operators_see_it() {
+async fn rejected_plugins_get_the_reason_and_operators_see_it() {
     let bench = Bench::new();
     let task = tokio::spawn(run(bench.registrations.clone()));
     bench.scan(&[("/bad", 1), ("/odd", 2), ("/deaf", 3), ("/good", 4)]);
@@ -199,10 +199,10 @@ async fn rejected_plugins_hear_why_and_operators_see_it() {
     for (socket, error) in [("/bad", bad), ("/odd", odd), ("/deaf", deaf)] {
         assert_eq!(bench.state(socket).1, error);
     }
-    let heard = bench.plugins.heard.lock().expect("not poisoned").clone();
+    let notified = bench.plugins.notified.lock().expect("not poisoned").clone();
     for (socket, result) in [("/bad", Err(bad)), ("/odd", Err(odd)), ("/good", Ok(()))] {
         let expected = (socket.to_owned(), result.map_err(str::to_owned));
-        assert!(heard.contains(&expected), "{expected:?} in {heard:?}");
+        assert!(notified.contains(&expected), "{expected:?} in {notified:?}");
     }
     let waiting = bench.registrations.view().plugins;
     assert!(waiting.iter().filter(|it| it.state == "waiting").all(|it| it.next_try > 0));
@@ -228,7 +228,7 @@ async fn a_directory_that_cannot_be_read_changes_nothing_and_is_reported() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_task_that_starts_again_gives_up_what_has_gone_meanwhile() {
+async fn a_task_that_starts_again_deregisters_what_has_gone_meanwhile() {
     let bench = Bench::new();
     let task = tokio::spawn(run(bench.registrations.clone()));
     bench.scan(&[("/a", 1), ("/b", 2)]);

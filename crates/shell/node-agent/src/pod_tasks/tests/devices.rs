@@ -4,7 +4,7 @@ use super::bench::{AgentBench, pod};
 use super::cluster::{cluster, cluster_fixture, seconds};
 use super::device_fake::FakeDevices;
 use cluster_fake::ApiVerb;
-use ports::plugins::DevicePluginOptions;
+use ports::plugins::{DevicePluginOptions, PodResourcesRequest};
 use serde_json::{Value, json};
 use std::time::Duration;
 
@@ -54,6 +54,10 @@ async fn a_pod_gets_its_devices_and_gives_them_back() {
     assert_eq!(ids, ["1", "2"]);
     assert!(devices.pod_resources().pod("default", "a-n").is_some());
     assert_eq!(devices.pod_resources().allocatable().len(), 2);
+    devices.pod_resources().count(PodResourcesRequest::List);
+    devices.pod_resources().count(PodResourcesRequest::AlphaList);
+    let requests = "kubelet_pod_resources_endpoint_requests_total{server_api_version=\"v1\"}";
+    assert_eq!(bench.metric(requests), Some(1.0));
     // A second one finds too few.
     bench.script.emit(&[("/m/a", &pod_with("a", 2)), ("/m/b", &pod_with("b", 1))]);
     bench.until("b fails", |bench| bench.phase_of("b-n") == "Failed").await;
@@ -264,7 +268,7 @@ async fn requests_of_plugins_are_judged() {
     let (mut bench, devices) = bench_with_devices();
     bench.script.emit(&[]);
     bench.begin();
-    let absent = devices.register("nobody").await.unwrap_err();
+    let absent = devices.register("absent").await.unwrap_err();
     assert!(absent.starts_with("failed to get device plugin options: "), "{absent}");
     let invalid = devices.plug_in("two words", "1").await.unwrap_err();
     assert_eq!(invalid, "the ResourceName \"example.com/two words\" is invalid");
@@ -344,4 +348,55 @@ async fn a_pod_that_has_succeeded_is_not_judged_again() {
     bench.until("it is known again", |bench| bench.phase().is_some()).await;
     seconds(30).await;
     assert!(succeeded(&bench), "{:?}", bench.phase());
+}
+
+/// The devices of all entries of the checkpoint, sorted.
+fn assigned(devices: &FakeDevices) -> Vec<String> {
+    let checkpoint = devices.checkpoint();
+    let entries = checkpoint.pointer("/Data/PodDeviceEntries").and_then(Value::as_array);
+    let ids = entries.into_iter().flatten().flat_map(|entry| {
+        let ids = entry["DeviceIDs"]["-1"].as_array().cloned().unwrap_or_default();
+        ids.into_iter().filter_map(|id| id.as_str().map(str::to_owned))
+    });
+    let mut ids: Vec<String> = ids.collect();
+    ids.sort_unstable();
+    ids
+}
+
+#[tokio::test(start_paused = true)]
+async fn kills_of_agent_and_plugin_give_no_device_twice_and_lose_none() {
+    let (mut bench, devices) = bench_with_devices();
+    let names = ["a", "b", "c"];
+    let manifests: Vec<(String, String)> =
+        names.iter().map(|name| (format!("/m/{name}"), pod_with(name, 2))).collect();
+    let manifests: Vec<(&str, &str)> =
+        manifests.iter().map(|(path, text)| (path.as_str(), text.as_str())).collect();
+    for round in 0..20_u64 {
+        bench.script.emit(&manifests);
+        bench.begin();
+        tokio::time::sleep(Duration::from_micros(round * 700)).await;
+        devices.start("gpu", "1 2 3 4 5 6");
+        let registered = tokio::time::timeout(Duration::from_millis(5), devices.register("gpu"));
+        // Where the agent is not that far, the plugin is killed before it has registered.
+        let _ = registered.await;
+        tokio::time::sleep(Duration::from_micros(round * 900)).await;
+        let ids = assigned(&devices);
+        let mut once = ids.clone();
+        once.dedup();
+        assert_eq!(ids, once, "round {round}");
+        bench.kill().await;
+        devices.unplug("gpu");
+    }
+    bench.script.emit(&[]);
+    bench.begin();
+    bench.until("all are gone", |bench| bench.pods().is_empty()).await;
+    bench.until("no device is lost", |_| assigned(&devices).is_empty()).await;
+    devices.plug_in("gpu", "1 2 3 4 5 6").await.unwrap();
+    seconds(1).await;
+    bench.script.emit(&manifests);
+    for name in names {
+        let full_name = format!("{name}-n");
+        bench.until("it runs", |bench| bench.phase_of(&full_name) == "Running").await;
+    }
+    assert_eq!(assigned(&devices), ["1", "2", "3", "4", "5", "6"]);
 }

@@ -1,4 +1,4 @@
-//! File systems that do not answer: what stops, what goes on, and what is said about it.
+//! File systems that do not answer: what stops, what goes on, and what is reported.
 
 use super::bench::{AgentBench, pod};
 use std::time::Duration;
