@@ -41,7 +41,7 @@ fn is_over(pod: &Value) -> bool {
     ["Succeeded", "Failed"].iter().any(|phase| pod["status"]["phase"] == *phase)
 }
 
-fn never(container: Value) -> Value {
+fn never(container: &Value) -> Value {
     json!({"containers": [container], "restartPolicy": "Never"})
 }
 
@@ -70,8 +70,8 @@ fn ending_cases() -> Vec<PodCase> {
     let once = "[ -e /memory/x ] && exit 0; touch /memory/x; exit 1";
     let mounts = json!([{"name": "memory", "mountPath": "/memory"}]);
     vec![
-        case("succeeding", never(shell("exit 0")), is_over),
-        case("failing", never(shell("echo last words > /dev/termination-log; exit 3")), is_over),
+        case("succeeding", never(&shell("exit 0")), is_over),
+        case("failing", never(&shell("echo last words > /dev/termination-log; exit 3")), is_over),
         case(
             "failing-init",
             json!({
@@ -80,9 +80,9 @@ fn ending_cases() -> Vec<PodCase> {
             }),
             is_over,
         ),
-        case("oom", never(with(shell("exec tail /dev/zero"), "resources", memory)), is_over),
-        case("bad-command", never(with(shell(""), "command", json!(["/nothing"]))), is_over),
-        case("unalive", never(with(shell(STEADY), "livenessProbe", failing)), is_over),
+        case("oom", never(&with(shell("exec tail /dev/zero"), "resources", memory)), is_over),
+        case("bad-command", never(&with(shell(""), "command", json!(["/nothing"]))), is_over),
+        case("unalive", never(&with(shell(STEADY), "livenessProbe", failing)), is_over),
         case(
             "deadline",
             json!({

@@ -35,7 +35,7 @@ fn what_controllers_make_runs_serves_rolls_over_and_is_drained() -> Result<()> {
 }
 
 /// The template of a workload's pods.
-fn template(app: &str, container: Value, restart_policy: &str) -> Value {
+fn template(app: &str, container: &Value, restart_policy: &str) -> Value {
     json!({
         "metadata": {"labels": {"app": app}},
         "spec": {
@@ -78,7 +78,7 @@ fn deployment(node: &ClusterNode<'_>) -> Result<()> {
     let mut container = shell(SERVER);
     container["readinessProbe"] =
         json!({"httpGet": {"port": 8080, "path": "/"}, "periodSeconds": 1});
-    let spec = json!({"replicas": 2, "template": template("web", container, "Always")});
+    let spec = json!({"replicas": 2, "template": template("web", &container, "Always")});
     node.api.create(&format!("{APPS}/deployments"), &workload("Deployment", "web", &spec))?;
     let path = format!("{APPS}/deployments/web");
     until_status(node, &path, "two are available", |status| status["availableReplicas"] == 2)?;
@@ -107,7 +107,7 @@ fn deployment(node: &ClusterNode<'_>) -> Result<()> {
 
 fn job(name: &str, script: &str, spec: Value) -> Value {
     let mut spec = spec;
-    spec["template"] = template(name, shell(script), "Never");
+    spec["template"] = template(name, &shell(script), "Never");
     json!({"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": name}, "spec": spec})
 }
 
@@ -141,7 +141,7 @@ fn jobs(node: &ClusterNode<'_>) -> Result<()> {
 }
 
 fn daemon_set(node: &ClusterNode<'_>) -> Result<()> {
-    let spec = json!({"template": template("agent", shell(STEADY), "Always")});
+    let spec = json!({"template": template("agent", &shell(STEADY), "Always")});
     node.api.create(&format!("{APPS}/daemonsets"), &workload("DaemonSet", "agent", &spec))?;
     let path = format!("{APPS}/daemonsets/agent");
     let is_ready = |status: &Value| status["numberReady"] == 1 && status["numberAvailable"] == 1;
@@ -160,7 +160,7 @@ fn daemon_set(node: &ClusterNode<'_>) -> Result<()> {
 
 fn stateful_set(node: &ClusterNode<'_>) -> Result<()> {
     let spec = json!({
-        "replicas": 2, "serviceName": "db", "template": template("db", shell(STEADY), "Always"),
+        "replicas": 2, "serviceName": "db", "template": template("db", &shell(STEADY), "Always"),
     });
     node.api.create(&format!("{APPS}/statefulsets"), &workload("StatefulSet", "db", &spec))?;
     let path = format!("{APPS}/statefulsets/db");

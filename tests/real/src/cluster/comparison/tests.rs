@@ -20,8 +20,8 @@ fn numbers_and_identifiers_are_left_out_of_texts() {
     }
 }
 
-fn reported(status: serde_json::Value, events: &[&str]) -> BTreeMap<String, ReportedPod> {
-    let pod = ReportedPod::new(&status, events.iter().map(|&event| event.to_owned()));
+fn reported(status: &serde_json::Value, events: &[&str]) -> BTreeMap<String, ReportedPod> {
+    let pod = ReportedPod::new(status, events.iter().map(|&event| event.to_owned()));
     BTreeMap::from([("web".to_owned(), pod)])
 }
 
@@ -31,19 +31,19 @@ fn the_same_report_of_another_run_does_not_differ() {
         json!({"phase": "Running", "podIP": ip, "startTime": time,
             "conditions": [{"type": first, "status": "True"}, {"type": second, "status": "True"}]})
     };
-    let one = reported(status("1", "10.0.0.1", "A", "B"), &["Normal Started after 3s"]);
-    let other = reported(status("2", "10.0.0.2", "B", "A"), &["Normal Started after 14s"]);
+    let one = reported(&status("1", "10.0.0.1", "A", "B"), &["Normal Started after 3s"]);
+    let other = reported(&status("2", "10.0.0.2", "B", "A"), &["Normal Started after 14s"]);
     assert_eq!(differences(&one, &other), Vec::<String>::new());
 }
 
 #[test]
 fn every_other_difference_is_named() {
     let reference = reported(
-        json!({"phase": "Failed", "conditions": [{"type": "Ready", "reason": "PodFailed"}]}),
+        &json!({"phase": "Failed", "conditions": [{"type": "Ready", "reason": "PodFailed"}]}),
         &["Normal Killing x"],
     );
     let ours = reported(
-        json!({"phase": "Running", "conditions": [{"type": "Ready"}]}),
+        &json!({"phase": "Running", "conditions": [{"type": "Ready"}]}),
         &["Normal Started x"],
     );
     assert_eq!(
