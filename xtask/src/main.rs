@@ -99,6 +99,7 @@ enum XtaskVerb {
     /// Build real parts into the cache; without names, list them
     Parts { names: Vec<String> },
     /// A cluster of one node on this machine until Ctrl-C; `./dev cluster --help` has the options
+    #[command(disable_help_flag = true)]
     Cluster {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         options: Vec<String>,
