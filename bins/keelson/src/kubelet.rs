@@ -104,8 +104,8 @@ fn start(
 
 fn run_agent(config: &NodeConfig, environment: &Environment) -> ExitCode {
     warn!(
-        missing = "pods of the API server, streams on port 10250, most kinds of volumes, eviction",
-        "This agent runs static pods only"
+        missing = "CSI volumes, statistics, eviction, CPU and memory managers, node shutdown",
+        "This agent does not do all that the reference does yet"
     );
     match compose::run(config, environment) {
         Ok(ended) if ended.immediate => ExitCode::FAILURE,

@@ -13,7 +13,7 @@ mod objects;
 mod rest;
 mod rights;
 
-pub use node::{ClusterNode, ClusterPrograms, NEEDS, NODE};
+pub use node::{ClusterPrograms, JoinedNode, NEEDS, NODE};
 pub use node_runtime::RuntimeKind;
 pub use objects::{
     condition, container_state, container_status, is_ready, pod_object, restart_count, shell,

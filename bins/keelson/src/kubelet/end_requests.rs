@@ -45,7 +45,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_lost_identity_is_said_once() {
+    async fn a_lost_identity_is_reported_once() {
         let (sender, receiver) = watch::channel(None);
         let mut lost = Some(receiver);
         let reason = ShutdownReason::CredentialsLost("expired".to_owned());

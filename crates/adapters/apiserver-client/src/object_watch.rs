@@ -235,18 +235,18 @@ impl SingleObjectWatch {
             uid: stored.uid.clone(),
             version: stored.resource_version.clone(),
         };
-        self.is_news(state).then_some(Ok(stored))
+        self.is_change(state).then_some(Ok(stored))
     }
 
     fn absent(&mut self, error: ClusterApiError) -> Option<State> {
-        self.is_news(ReportedState::Absent).then_some(Err(error))
+        self.is_change(ReportedState::Absent).then_some(Err(error))
     }
 
-    fn is_news(&mut self, state: ReportedState) -> bool {
+    fn is_change(&mut self, state: ReportedState) -> bool {
         let state = Some(state);
-        let is_news = self.reported != state;
+        let is_change = self.reported != state;
         self.reported = state;
-        is_news
+        is_change
     }
 
     fn described(&self) -> String {

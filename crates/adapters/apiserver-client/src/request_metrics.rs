@@ -23,14 +23,14 @@ pub struct RequestMetrics {
 }
 
 /// Host and verb.
-type RequestTarget = (String, &'static str);
+type RequestUrlParts = (String, &'static str);
 
 #[derive(Debug, Default)]
 struct ApiRequestCounts {
     /// By target and code; zero for no response.
-    requests: BTreeMap<(RequestTarget, u16), u64>,
-    durations: BTreeMap<RequestTarget, Histogram>,
-    waits: BTreeMap<RequestTarget, Histogram>,
+    requests: BTreeMap<(RequestUrlParts, u16), u64>,
+    durations: BTreeMap<RequestUrlParts, Histogram>,
+    waits: BTreeMap<RequestUrlParts, Histogram>,
 }
 
 impl RequestMetrics {
@@ -66,8 +66,8 @@ fn known(verb: &str) -> &'static str {
 }
 
 fn observe(
-    histograms: &mut BTreeMap<RequestTarget, Histogram>,
-    target: RequestTarget,
+    histograms: &mut BTreeMap<RequestUrlParts, Histogram>,
+    target: RequestUrlParts,
     value: Duration,
 ) {
     let histogram = histograms.entry(target).or_insert_with(|| Histogram::new(SECONDS));
@@ -77,7 +77,7 @@ fn observe(
 fn histogram(
     name: &'static str,
     help: &'static str,
-    of_targets: &BTreeMap<RequestTarget, Histogram>,
+    of_targets: &BTreeMap<RequestUrlParts, Histogram>,
 ) -> MetricFamily {
     let samples = of_targets.iter().flat_map(|((host, verb), histogram)| {
         histogram.samples(&[("host", host.clone()), ("verb", (*verb).to_owned())])

@@ -46,7 +46,7 @@ impl ContainerLogReader for HostContainerLogs {
     ) -> PortFuture<'a, Result<Box<dyn OpenContainerLog>, ContainerLogError>> {
         let path = PathBuf::from(path);
         Box::pin(async move {
-            let opening = move || LogFiles::open(&path, selection);
+            let opening = move || LogFileSet::open(&path, selection);
             let files = blocking(&self.reads, opening).await??;
             let reads = self.reads.clone();
             Ok(Box::new(HostContainerLog { reads, files: Some(files) })
@@ -58,7 +58,7 @@ impl ContainerLogReader for HostContainerLogs {
 struct HostContainerLog {
     reads: Arc<Semaphore>,
     /// `None` while a part is read, and for ever if that panicked.
-    files: Option<LogFiles>,
+    files: Option<LogFileSet>,
 }
 
 impl OpenContainerLog for HostContainerLog {
@@ -80,19 +80,19 @@ impl OpenContainerLog for HostContainerLog {
     fn changed(&self) -> PortFuture<'_, Result<(), ContainerLogError>> {
         Box::pin(async move {
             match &self.files {
-                Some(LogFiles::Followed(log)) => Ok(log.changed().await?),
+                Some(LogFileSet::Followed(log)) => Ok(log.changed().await?),
                 _ => Ok(()),
             }
         })
     }
 }
 
-enum LogFiles {
+enum LogFileSet {
     Written(Box<WrittenLog>, LogSelection),
     Followed(Box<FollowedLog>),
 }
 
-impl LogFiles {
+impl LogFileSet {
     fn open(path: &Path, wanted: ContainerLogSelection) -> Result<Self, LogError> {
         let tail = wanted.tail.map(|lines| usize::try_from(lines).unwrap_or(usize::MAX));
         let selection = LogSelection { tail, since: wanted.since, stream: None };

@@ -12,18 +12,18 @@ use ports::metrics::{MetricFamily, MetricKind, Sample, text};
 /// The results since the start, or since the last reset.
 #[derive(Debug, Default)]
 pub struct HealthCheckCounts {
-    checks: Mutex<BTreeMap<String, CheckCounts>>,
+    checks: Mutex<BTreeMap<String, ComponentChecks>>,
 }
 
 #[derive(Debug, Clone, Copy, Default)]
-struct CheckCounts {
+struct ComponentChecks {
     is_healthy: bool,
     successes: u32,
     errors: u32,
 }
 
 impl HealthCheckCounts {
-    fn checks(&self) -> MutexGuard<'_, BTreeMap<String, CheckCounts>> {
+    fn checks(&self) -> MutexGuard<'_, BTreeMap<String, ComponentChecks>> {
         self.checks.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -22,13 +22,13 @@ const MAX_MESSAGE_CHARS: usize = 1024;
 
 /// A call to the plugin at a socket.
 #[derive(Clone, Copy)]
-pub(crate) struct PluginCall<'a> {
+pub(crate) struct SocketCall<'a> {
     pub(crate) name: &'static str,
     pub(crate) socket: &'a str,
     pub(crate) limit: Duration,
 }
 
-impl PluginCall<'_> {
+impl SocketCall<'_> {
     /// Connects and calls.
     pub(crate) async fn make<Message, Answer, Sent>(
         self,

@@ -7,7 +7,7 @@ use plugin_wire::csi::NodeGetInfoRequest;
 use plugin_wire::csi::node_client::NodeClient;
 use ports::plugins::{CsiDrivers, CsiNodeInfo, PluginFuture};
 
-use crate::call::PluginCall;
+use crate::call::SocketCall;
 
 // upstream: pkg/volume/csi/csi_plugin.go (csiTimeout)
 const NODE_INFO_LIMIT: Duration = Duration::from_secs(120);
@@ -19,7 +19,7 @@ pub struct CsiSockets;
 impl CsiDrivers for CsiSockets {
     fn node_info<'a>(&'a self, endpoint: &'a str) -> PluginFuture<'a, CsiNodeInfo> {
         Box::pin(async move {
-            let call = PluginCall { name: "NodeGetInfo", socket: endpoint, limit: NODE_INFO_LIMIT };
+            let call = SocketCall { name: "NodeGetInfo", socket: endpoint, limit: NODE_INFO_LIMIT };
             let send = |channel, request| async move {
                 let client = NodeClient::new(channel);
                 client.max_decoding_message_size(MESSAGE_SIZE_LIMIT).node_get_info(request).await

@@ -19,7 +19,7 @@ use prost::Message as _;
 use tonic::Streaming;
 use tonic::transport::Channel;
 
-use crate::call::PluginCall;
+use crate::call::SocketCall;
 
 const OPTIONS_LIMIT: Duration = Duration::from_secs(10);
 /// The reference waits for ever; a plugin that takes longer fails the pod.
@@ -41,7 +41,7 @@ impl DevicePlugins for DevicePluginSockets {
     fn options<'a>(&'a self, endpoint: &'a str) -> PluginFuture<'a, DevicePluginOptions> {
         Box::pin(async move {
             let name = "GetDevicePluginOptions";
-            let call = PluginCall { name, socket: endpoint, limit: OPTIONS_LIMIT };
+            let call = SocketCall { name, socket: endpoint, limit: OPTIONS_LIMIT };
             let send = |channel, request| async move {
                 client(channel).get_device_plugin_options(request).await
             };
@@ -55,7 +55,7 @@ impl DevicePlugins for DevicePluginSockets {
 
     fn listing<'a>(&'a self, endpoint: &'a str) -> PluginFuture<'a, Box<dyn DeviceListing>> {
         Box::pin(async move {
-            let call = PluginCall { name: "ListAndWatch", socket: endpoint, limit: LISTING_LIMIT };
+            let call = SocketCall { name: "ListAndWatch", socket: endpoint, limit: LISTING_LIMIT };
             // No timeout in the request: the stream lasts.
             let channel = crate::call::connect(endpoint).await?;
             let mut client = client(channel);
@@ -76,7 +76,7 @@ impl DevicePlugins for DevicePluginSockets {
         devices: &'a [String],
     ) -> PluginFuture<'a, DeviceAllocation> {
         Box::pin(async move {
-            let call = PluginCall { name: "Allocate", socket: endpoint, limit: ALLOCATE_LIMIT };
+            let call = SocketCall { name: "Allocate", socket: endpoint, limit: ALLOCATE_LIMIT };
             let send = |channel, request| async move { client(channel).allocate(request).await };
             let request = wire::ContainerAllocateRequest { devices_ids: devices.to_vec() };
             let request = wire::AllocateRequest { container_requests: vec![request] };
@@ -96,7 +96,7 @@ impl DevicePlugins for DevicePluginSockets {
     ) -> PluginFuture<'a, Vec<String>> {
         Box::pin(async move {
             let name = "GetPreferredAllocation";
-            let call = PluginCall { name, socket: endpoint, limit: PREFERRED_LIMIT };
+            let call = SocketCall { name, socket: endpoint, limit: PREFERRED_LIMIT };
             let send = |channel, request| async move {
                 client(channel).get_preferred_allocation(request).await
             };
@@ -115,7 +115,7 @@ impl DevicePlugins for DevicePluginSockets {
     fn pre_start<'a>(&'a self, endpoint: &'a str, devices: &'a [String]) -> PluginFuture<'a, ()> {
         Box::pin(async move {
             let name = "PreStartContainer";
-            let call = PluginCall { name, socket: endpoint, limit: PRE_START_LIMIT };
+            let call = SocketCall { name, socket: endpoint, limit: PRE_START_LIMIT };
             let send = |channel, request| async move {
                 client(channel).pre_start_container(request).await
             };
@@ -162,7 +162,7 @@ impl DeviceListing for SocketListing {
         Box::pin(async move {
             let message = self.stream.message().await;
             let call =
-                PluginCall { name: "ListAndWatch", socket: &self.socket, limit: LISTING_LIMIT };
+                SocketCall { name: "ListAndWatch", socket: &self.socket, limit: LISTING_LIMIT };
             match message {
                 Ok(Some(list)) => Ok(list.devices.into_iter().map(device_of).collect()),
                 Ok(None) => Err(call.bad_answer("the plugin ended its list".to_owned())),

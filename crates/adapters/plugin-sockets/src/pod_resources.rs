@@ -52,7 +52,7 @@ impl PodResourcesEndpoint for PodResourcesSocket {
                 Ok(listener) => listener,
                 Err(error) => return error,
             };
-            let lister = Lister { api, limit: Arc::new(RateLimit::new()) };
+            let lister = Lister { api, limit: Arc::new(RequestRate::new()) };
             let current = PodResourcesListerServer::new(lister.clone())
                 .max_decoding_message_size(REQUEST_SIZE_LIMIT);
             let first = alpha_server::PodResourcesListerServer::new(lister)
@@ -63,11 +63,11 @@ impl PodResourcesEndpoint for PodResourcesSocket {
 }
 
 /// Tokens that come back with time.
-struct RateLimit {
+struct RequestRate {
     state: Mutex<(f64, Instant)>,
 }
 
-impl RateLimit {
+impl RequestRate {
     fn new() -> Self {
         Self { state: Mutex::new((BURST, Instant::now())) }
     }
@@ -87,7 +87,7 @@ impl RateLimit {
 #[derive(Clone)]
 struct Lister {
     api: Arc<dyn PodResourcesApi>,
-    limit: Arc<RateLimit>,
+    limit: Arc<RequestRate>,
 }
 
 #[tonic::async_trait]

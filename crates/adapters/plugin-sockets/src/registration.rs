@@ -9,7 +9,7 @@ use plugin_wire::registration::registration_client::RegistrationClient;
 use plugin_wire::registration::{InfoRequest, RegistrationStatus};
 use ports::plugins::{PluginDescription, PluginFuture, PluginRegistration};
 
-use crate::call::PluginCall;
+use crate::call::SocketCall;
 
 #[cfg(test)]
 mod tests;
@@ -27,7 +27,7 @@ pub struct RegistrationSockets;
 impl PluginRegistration for RegistrationSockets {
     fn introduction<'a>(&'a self, socket: &'a str) -> PluginFuture<'a, PluginDescription> {
         Box::pin(async move {
-            let call = PluginCall { name: "GetInfo", socket, limit: INFO_LIMIT };
+            let call = SocketCall { name: "GetInfo", socket, limit: INFO_LIMIT };
             let send = |channel, request| async move {
                 let client = RegistrationClient::new(channel);
                 client.max_decoding_message_size(MESSAGE_SIZE_LIMIT).get_info(request).await
@@ -53,7 +53,7 @@ impl PluginRegistration for RegistrationSockets {
 
     fn notify<'a>(&'a self, socket: &'a str, result: Result<(), &'a str>) -> PluginFuture<'a, ()> {
         Box::pin(async move {
-            let call = PluginCall { name: "NotifyRegistrationStatus", socket, limit: NOTIFY_LIMIT };
+            let call = SocketCall { name: "NotifyRegistrationStatus", socket, limit: NOTIFY_LIMIT };
             let send = |channel, request| async move {
                 let client = RegistrationClient::new(channel);
                 let mut client = client.max_decoding_message_size(MESSAGE_SIZE_LIMIT);

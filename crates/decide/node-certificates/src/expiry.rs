@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn an_api_server_answers_if_it_says_who_may_what() {
+    fn an_api_server_answers_if_it_authorizes() {
         let request = String::new;
         let refused = |status| ClusterApiError::Refused {
             request: request(),

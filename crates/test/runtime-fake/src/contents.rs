@@ -131,8 +131,8 @@ impl ContentWatch for FakeContentWatch {
             loop {
                 self.changes.mark_unchanged();
                 let now = self.contents.current(&self.name);
-                let is_news = self.reported.as_ref() != Some(&now);
-                if let (true, ContentResult::Ready(result)) = (is_news, &now) {
+                let is_change = self.reported.as_ref() != Some(&now);
+                if let (true, ContentResult::Ready(result)) = (is_change, &now) {
                     self.reported = Some(now.clone());
                     return result.clone();
                 }

@@ -21,14 +21,14 @@ const OF_ONE_RUN: &[&str] = &[
 
 /// What an agent reported of a pod.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct ReportedPod {
+pub struct ComparedPod {
     /// The status, normalised.
     pub status: Value,
     /// `Type Reason message`, normalised.
     pub events: BTreeSet<String>,
 }
 
-impl ReportedPod {
+impl ComparedPod {
     /// Normalises a status and events as the API server has them.
     pub fn new(status: &Value, events: impl IntoIterator<Item = String>) -> Self {
         let events = events.into_iter().map(|line| without_numbers(&line)).collect();
@@ -97,11 +97,11 @@ fn without_numbers(text: &str) -> String {
 
 /// The differences, a line each: `pod/path: reference …, ours …` or `pod event ours only: …`.
 pub fn differences(
-    reference: &BTreeMap<String, ReportedPod>,
-    ours: &BTreeMap<String, ReportedPod>,
+    reference: &BTreeMap<String, ComparedPod>,
+    ours: &BTreeMap<String, ComparedPod>,
 ) -> Vec<String> {
     let names: BTreeSet<&String> = reference.keys().chain(ours.keys()).collect();
-    let nothing = ReportedPod::default();
+    let nothing = ComparedPod::default();
     let mut found = Vec::new();
     for name in names {
         let theirs = reference.get(name).unwrap_or(&nothing);

@@ -20,7 +20,7 @@ use node_testkit::bed::{Bed, BedOutcome, BedRequest, CommandOutput, NODE_ADDRESS
 use node_testkit::parts;
 use tokio::net::TcpListener;
 
-use super::node::{ClusterNode, ClusterPrograms, NEEDS};
+use super::node::{ClusterPrograms, JoinedNode, NEEDS};
 use super::node_runtime::RuntimeKind;
 use crate::standalone::agent::AgentKind;
 
@@ -114,7 +114,7 @@ fn around(options: &InteractiveOptions, arguments: &[String]) -> Result<()> {
 pub fn run_in_bed(bed: &Bed, options: &InteractiveOptions, port: u16) -> Result<()> {
     let programs = ClusterPrograms::build()?;
     eprintln!("cluster: starting etcd, API server, controller manager, scheduler and runtime");
-    let mut node = ClusterNode::without_agent(bed, &programs, options.runtime)?;
+    let mut node = JoinedNode::without_agent(bed, &programs, options.runtime)?;
     eprintln!("cluster: starting the agent");
     if options.is_reference {
         node.replace_agent(AgentKind::reference()?)?;

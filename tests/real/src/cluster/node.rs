@@ -63,7 +63,7 @@ impl ClusterPrograms {
 }
 
 /// A cluster with one node.
-pub struct ClusterNode<'a> {
+pub struct JoinedNode<'a> {
     agent: Option<AgentProcess>,
     pub api: RestClient,
     pub runtime: RuntimeObserver,
@@ -76,7 +76,7 @@ pub struct ClusterNode<'a> {
     pub bed: &'a Bed,
 }
 
-impl<'a> ClusterNode<'a> {
+impl<'a> JoinedNode<'a> {
     /// Starts all of it with our agent, and waits until pods can be scheduled.
     ///
     /// # Errors

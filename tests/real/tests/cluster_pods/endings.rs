@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use node_testkit::bed::BedTest;
 use real_tests::cluster::{
-    ClusterNode, ClusterPrograms, NEEDS, NODE, container_status, is_ready, pod_object, shell,
+    ClusterPrograms, JoinedNode, NEEDS, NODE, container_status, is_ready, pod_object, shell,
     waiting_reason,
 };
 use serde_json::{Value, json};
@@ -16,10 +16,10 @@ const STUBBORN: &str = "trap '' TERM; while :; do sleep 1; done";
 const STEADY: &str = "trap 'exit 0' TERM; while :; do sleep 1000 & wait; done";
 
 #[test]
-fn pods_end_as_they_are_told_and_wait_for_what_is_missing() -> Result<()> {
+fn pods_end_as_requested_and_wait_for_what_is_missing() -> Result<()> {
     let programs = ClusterPrograms::build()?;
     BedTest::new().needs(NEEDS).deadline(Duration::from_mins(6)).run(move |bed| {
-        let node = ClusterNode::start(bed, &programs)?;
+        let node = JoinedNode::start(bed, &programs)?;
         second_delete(&node).context("a second, shorter deletion")?;
         force_delete(&node).context("force deletion and a successor")?;
         missing_config_map(&node).context("a ConfigMap that is missing")?;
@@ -41,7 +41,7 @@ fn uid(pod: &Value) -> &Value {
     &pod["metadata"]["uid"]
 }
 
-fn second_delete(node: &ClusterNode<'_>) -> Result<()> {
+fn second_delete(node: &JoinedNode<'_>) -> Result<()> {
     node.create_bound(&stubborn("twice", 600))?;
     node.until_ready("twice")?;
     node.delete_pod("twice", None)?;
@@ -57,7 +57,7 @@ fn second_delete(node: &ClusterNode<'_>) -> Result<()> {
     Ok(())
 }
 
-fn force_delete(node: &ClusterNode<'_>) -> Result<()> {
+fn force_delete(node: &JoinedNode<'_>) -> Result<()> {
     node.create_bound(&stubborn("same", 4))?;
     let first = node.until_ready("same")?;
     node.delete_pod("same", Some(0))?;
@@ -76,7 +76,7 @@ fn force_delete(node: &ClusterNode<'_>) -> Result<()> {
     node.until_gone("same")
 }
 
-fn missing_config_map(node: &ClusterNode<'_>) -> Result<()> {
+fn missing_config_map(node: &JoinedNode<'_>) -> Result<()> {
     let mut by_variable = shell(STEADY);
     by_variable["envFrom"] = json!([{"configMapRef": {"name": "settings"}}]);
     node.create_bound(&pod_object("by-variable", json!({"containers": [by_variable]})))?;
@@ -97,13 +97,13 @@ fn missing_config_map(node: &ClusterNode<'_>) -> Result<()> {
         waiting_reason(pod, "main") == "ContainerCreating"
     })?;
     ensure!(waits["status"]["phase"] == "Pending", "{:#}", waits["status"]);
-    node.until("an event says what is missing", || {
+    node.until("an event shows what is missing", || {
         let events = node.events("by-file")?;
-        let says = |line: &String| {
+        let shows = |line: &String| {
             line.contains("Warning FailedMount")
                 && line.contains("configmap \"settings\" not found")
         };
-        Ok(events.iter().any(says).then_some(()))
+        Ok(events.iter().any(shows).then_some(()))
     })
     .with_context(|| format!("{:#?}", node.events("by-file")))?;
     ensure!(node.runtime.containers("by-")?.is_empty(), "a container was made without it");
@@ -124,7 +124,7 @@ fn missing_config_map(node: &ClusterNode<'_>) -> Result<()> {
     Ok(())
 }
 
-fn mirror(node: &ClusterNode<'_>) -> Result<()> {
+fn mirror(node: &JoinedNode<'_>) -> Result<()> {
     let manifest = pod_object("fixed", json!({"containers": [shell(STEADY)]})).to_string();
     node.agent()?.place("fixed", &manifest)?;
     let name = format!("fixed-{NODE}");
@@ -148,7 +148,7 @@ fn mirror(node: &ClusterNode<'_>) -> Result<()> {
 }
 
 /// A pod of a Job stays as it ended until it is deleted, also across a deadline.
-fn finished_pods(node: &ClusterNode<'_>) -> Result<()> {
+fn finished_pods(node: &JoinedNode<'_>) -> Result<()> {
     let spec = json!({"containers": [shell("exit 4")], "restartPolicy": "Never"});
     node.create_bound(&pod_object("failed", spec))?;
     let spec = json!({

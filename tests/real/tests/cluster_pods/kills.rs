@@ -10,7 +10,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail, ensure};
 use node_testkit::bed::BedTest;
 use real_tests::cluster::{
-    ClusterNode, ClusterPrograms, NEEDS, NODE, container_state, is_ready, pod_object, shell,
+    ClusterPrograms, JoinedNode, NEEDS, NODE, container_state, is_ready, pod_object, shell,
 };
 use real_tests::standalone::agent::AgentProcess;
 use serde_json::{Value, json};
@@ -31,7 +31,7 @@ fn an_agent_killed_at_any_instant_loses_no_pod_of_the_api_server() -> Result<()>
     };
     let limit = Duration::from_secs(420 + 30 * kills);
     BedTest::new().needs(NEEDS).deadline(limit).run(move |bed| {
-        let node = ClusterNode::start(bed, &programs)?;
+        let node = JoinedNode::start(bed, &programs)?;
         let mut churn = Churn::begin(node)?;
         for point in node_agent::crash_points::OF_CLUSTER {
             churn.crash_at(point).with_context(|| format!("crash point {point}"))?;
@@ -48,7 +48,7 @@ fn an_agent_killed_at_any_instant_loses_no_pod_of_the_api_server() -> Result<()>
 }
 
 struct Churn<'a> {
-    node: ClusterNode<'a>,
+    node: JoinedNode<'a>,
     /// The container of each steady pod.
     steady: BTreeSet<String>,
     /// Pods that finish by themselves, and their exit codes.
@@ -58,7 +58,7 @@ struct Churn<'a> {
 
 impl<'a> Churn<'a> {
     /// Starts the steady pods and ends the agent.
-    fn begin(mut node: ClusterNode<'a>) -> Result<Self> {
+    fn begin(mut node: JoinedNode<'a>) -> Result<Self> {
         for number in 0..STEADY_PODS {
             let pod =
                 pod_object(&format!("steady-{number}"), json!({"containers": [shell(STEADY)]}));

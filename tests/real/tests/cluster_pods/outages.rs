@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use node_testkit::bed::BedTest;
 use real_tests::cluster::{
-    ClusterNode, ClusterPrograms, NEEDS, container_state, container_status, is_ready, pod_object,
+    ClusterPrograms, JoinedNode, NEEDS, container_state, container_status, is_ready, pod_object,
     restart_count, shell,
 };
 use rustix::process::{Pid, Signal, kill_process};
@@ -24,7 +24,7 @@ const SILENCE: Duration = Duration::from_secs(12);
 fn pods_go_on_while_the_api_server_is_gone_silent_slow_or_behind() -> Result<()> {
     let programs = ClusterPrograms::build()?;
     BedTest::new().needs(NEEDS).deadline(Duration::from_mins(8)).run(move |bed| {
-        let mut node = ClusterNode::start(bed, &programs)?;
+        let mut node = JoinedNode::start(bed, &programs)?;
         node.create_bound(&pod_object("steady", json!({"containers": [shell(STEADY)]})))?;
         node.until_ready("steady")?;
         let container = node.runtime.containers("steady")?;
@@ -40,7 +40,7 @@ fn pods_go_on_while_the_api_server_is_gone_silent_slow_or_behind() -> Result<()>
 
 /// While it is gone: one pod finishes, one is restarted, one is deleted just before, and an agent
 /// is killed and starts without having seen the API server.
-fn gone(node: &mut ClusterNode<'_>) -> Result<()> {
+fn gone(node: &mut JoinedNode<'_>) -> Result<()> {
     let finite = json!({"containers": [shell("sleep 8; exit 7")], "restartPolicy": "Never"});
     node.create_bound(&pod_object("finite", finite))?;
     let crashing = json!({"containers": [shell("sleep 12; exit 1")]});
@@ -92,13 +92,13 @@ fn seconds_of(time: &str) -> Result<i64> {
     Ok(next()? * 3600 + next()? * 60 + next()?)
 }
 
-fn signal(node: &mut ClusterNode<'_>, signal: Signal) -> Result<()> {
+fn signal(node: &mut JoinedNode<'_>, signal: Signal) -> Result<()> {
     let process = i32::try_from(node.plane.api_server().process_id())?;
     kill_process(Pid::from_raw(process).context("a process")?, signal).context("a signal")
 }
 
 /// Stopped, it holds its connections and answers nothing; then it runs for short times only.
-fn silent_and_slow(node: &mut ClusterNode<'_>) -> Result<()> {
+fn silent_and_slow(node: &mut JoinedNode<'_>) -> Result<()> {
     let crashing = json!({"containers": [shell("sleep 5; exit 1")]});
     node.create_bound(&pod_object("crashing", crashing))?;
     node.until_ready("crashing")?;
@@ -135,7 +135,7 @@ fn silent_and_slow(node: &mut ClusterNode<'_>) -> Result<()> {
 
 /// A backup is restored: a pod that was created since then is unknown again and ends here; one that
 /// was deleted since then is back and runs again; resource versions begin again at lower numbers.
-fn behind(node: &mut ClusterNode<'_>) -> Result<()> {
+fn behind(node: &mut JoinedNode<'_>) -> Result<()> {
     node.create_bound(&pod_object("returning", json!({"containers": [shell(STEADY)]})))?;
     node.until_ready("returning")?;
     let saved = node.plane.save_data(node.bed)?;

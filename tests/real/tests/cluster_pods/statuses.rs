@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use node_testkit::bed::BedTest;
-use real_tests::cluster::comparison::{ReportedPod, differences};
+use real_tests::cluster::comparison::{ComparedPod, differences};
 use real_tests::cluster::{
-    ClusterNode, ClusterPrograms, NEEDS, NODE, RuntimeKind, condition, container_state, is_ready,
+    ClusterPrograms, JoinedNode, NEEDS, NODE, RuntimeKind, condition, container_state, is_ready,
     pod_object, shell, waiting_reason,
 };
 use real_tests::standalone::agent::AgentKind;
@@ -167,7 +167,7 @@ fn statuses_and_events_are_those_of_the_reference() -> Result<()> {
     let programs = ClusterPrograms::build()?;
     let needs: Vec<&'static str> = NEEDS.iter().copied().chain(["kubelet"]).collect();
     BedTest::new().needs(&needs).deadline(Duration::from_mins(8)).run(move |bed| {
-        let mut node = ClusterNode::without_agent(bed, &programs, RuntimeKind::Containerd)?;
+        let mut node = JoinedNode::without_agent(bed, &programs, RuntimeKind::Containerd)?;
         let cases: Vec<PodCase> = ending_cases().into_iter().chain(lasting_cases()).collect();
         let mut reports = Vec::new();
         for kind in [AgentKind::reference()?, programs.keelson.clone()] {
@@ -189,7 +189,7 @@ fn statuses_and_events_are_those_of_the_reference() -> Result<()> {
 }
 
 /// Creates all pods at once and takes the status of each when it has come to rest.
-fn report(node: &ClusterNode<'_>, cases: &[PodCase]) -> Result<BTreeMap<String, ReportedPod>> {
+fn report(node: &JoinedNode<'_>, cases: &[PodCase]) -> Result<BTreeMap<String, ComparedPod>> {
     for case in cases {
         let mut pod = pod_object(case.name, case.spec.clone());
         // The volume of a token has a random name.
@@ -218,7 +218,7 @@ fn report(node: &ClusterNode<'_>, cases: &[PodCase]) -> Result<BTreeMap<String, 
     let mut reports = BTreeMap::new();
     for (name, status) in statuses {
         let events = node.events(&name)?;
-        reports.insert(name, ReportedPod::new(&status, events));
+        reports.insert(name, ComparedPod::new(&status, events));
     }
     Ok(reports)
 }

@@ -10,7 +10,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use node_testkit::bed::BedTest;
 use node_testkit::start::get;
-use real_tests::cluster::{ClusterNode, ClusterPrograms, NEEDS, NODE, condition, shell};
+use real_tests::cluster::{ClusterPrograms, JoinedNode, NEEDS, NODE, condition, shell};
 use serde_json::{Value, json};
 
 const APPS: &str = "/apis/apps/v1/namespaces/default";
@@ -24,7 +24,7 @@ const STEADY: &str = "trap 'exit 0' TERM; while :; do sleep 1000 & wait; done";
 fn what_controllers_make_runs_serves_rolls_over_and_is_drained() -> Result<()> {
     let programs = ClusterPrograms::build()?;
     BedTest::new().needs(NEEDS).deadline(Duration::from_mins(8)).run(move |bed| {
-        let node = ClusterNode::start(bed, &programs)?;
+        let node = JoinedNode::start(bed, &programs)?;
         deployment(&node).context("Deployment")?;
         jobs(&node).context("Jobs")?;
         daemon_set(&node).context("DaemonSet")?;
@@ -54,7 +54,7 @@ fn workload(kind: &str, name: &str, spec: &Value) -> Value {
 
 /// Waits until a workload's status holds; the controller must have seen the last change.
 fn until_status(
-    node: &ClusterNode<'_>,
+    node: &JoinedNode<'_>,
     path: &str,
     what: &str,
     holds: impl Fn(&Value) -> bool,
@@ -74,7 +74,7 @@ fn page(pod: &Value) -> Result<String> {
     Ok(get(SocketAddr::new(address, 8080), "/")?.body)
 }
 
-fn deployment(node: &ClusterNode<'_>) -> Result<()> {
+fn deployment(node: &JoinedNode<'_>) -> Result<()> {
     let mut container = shell(SERVER);
     container["readinessProbe"] =
         json!({"httpGet": {"port": 8080, "path": "/"}, "periodSeconds": 1});
@@ -111,7 +111,7 @@ fn job(name: &str, script: &str, spec: Value) -> Value {
     json!({"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": name}, "spec": spec})
 }
 
-fn jobs(node: &ClusterNode<'_>) -> Result<()> {
+fn jobs(node: &JoinedNode<'_>) -> Result<()> {
     let spec = json!({"completions": 3, "parallelism": 2});
     let jobs = format!("{BATCH}/jobs");
     node.api.create(&jobs, &job("sums", "echo done", spec))?;
@@ -140,7 +140,7 @@ fn jobs(node: &ClusterNode<'_>) -> Result<()> {
     Ok(())
 }
 
-fn daemon_set(node: &ClusterNode<'_>) -> Result<()> {
+fn daemon_set(node: &JoinedNode<'_>) -> Result<()> {
     let spec = json!({"template": template("agent", &shell(STEADY), "Always")});
     node.api.create(&format!("{APPS}/daemonsets"), &workload("DaemonSet", "agent", &spec))?;
     let path = format!("{APPS}/daemonsets/agent");
@@ -158,7 +158,7 @@ fn daemon_set(node: &ClusterNode<'_>) -> Result<()> {
     Ok(())
 }
 
-fn stateful_set(node: &ClusterNode<'_>) -> Result<()> {
+fn stateful_set(node: &JoinedNode<'_>) -> Result<()> {
     let spec = json!({
         "replicas": 2, "serviceName": "db", "template": template("db", &shell(STEADY), "Always"),
     });
@@ -177,7 +177,7 @@ fn stateful_set(node: &ClusterNode<'_>) -> Result<()> {
     until_status(node, &path, "both are ready again", is_complete).map(drop)
 }
 
-fn drain(node: &ClusterNode<'_>) -> Result<()> {
+fn drain(node: &JoinedNode<'_>) -> Result<()> {
     let pod = real_tests::cluster::pod_object("bare", json!({"containers": [shell(STEADY)]}));
     node.create_bound(&pod)?;
     node.until_ready("bare")?;

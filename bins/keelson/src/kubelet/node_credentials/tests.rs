@@ -5,11 +5,11 @@ use certificate_files::CertificateDir;
 use node_config::{ConfigFiles, SourceFile, flags, load};
 use ports::{CertificateStore as _, CertificateTemplate};
 
-struct Files {
+struct WrittenFiles {
     dir: tempfile::TempDir,
 }
 
-impl Files {
+impl WrittenFiles {
     fn new() -> Self {
         Self { dir: tempfile::tempdir().expect("a directory") }
     }
@@ -78,7 +78,7 @@ fn pair(days: i64) -> (String, String) {
 
 #[test]
 fn without_a_kubeconfig_one_is_written_that_names_the_certificate_to_come() {
-    let files = Files::new();
+    let files = WrittenFiles::new();
     files.write_bootstrap();
     let credentials = files.read(true).expect("credentials");
     let pem = files.store().current_path();
@@ -101,7 +101,7 @@ fn without_a_kubeconfig_one_is_written_that_names_the_certificate_to_come() {
 
 #[test]
 fn a_valid_kubeconfig_needs_no_bootstrap_kubeconfig() {
-    let files = Files::new();
+    let files = WrittenFiles::new();
     let (certificate, key) = pair(1);
     files.write("a.crt", &certificate);
     files.write("a.key", &key);
@@ -131,7 +131,7 @@ fn a_valid_kubeconfig_needs_no_bootstrap_kubeconfig() {
 #[tokio::test]
 async fn a_certificate_inside_the_kubeconfig_is_taken_out_and_replaced() {
     use base64::Engine as _;
-    let files = Files::new();
+    let files = WrittenFiles::new();
     let (certificate, key) = pair(1);
     let data = |text: &str| base64::engine::general_purpose::STANDARD.encode(text);
     let user =

@@ -9,7 +9,7 @@ use ports::local_api::{LocalContainer, LocalPod};
 use serde_json::Value;
 
 use super::reply::KubeletReply;
-use super::route::{ContainerPath, PodPath};
+use super::route::{ContainerPath, PodRoute};
 
 /// The specification of a container of any kind.
 pub(super) fn container_spec<'a>(pod: &'a Value, container: &str) -> Option<&'a Value> {
@@ -23,7 +23,7 @@ pub(super) fn has_container(pod: &Value, container: &str) -> bool {
 }
 
 /// The pod of a path that streams or runs something.
-pub(super) fn pod(local: &dyn LocalApi, path: PodPath<'_>) -> Result<LocalPod, KubeletReply> {
+pub(super) fn pod(local: &dyn LocalApi, path: PodRoute<'_>) -> Result<LocalPod, KubeletReply> {
     let pod = local.pod_by_name(path.namespace, path.name, path.uid);
     pod.ok_or_else(|| KubeletReply::text(404, "pod does not exist"))
 }
@@ -66,7 +66,7 @@ pub(super) fn container_to_attach(
 /// The UID of the pod for port-forward.
 pub(super) fn pod_to_forward(
     local: &dyn LocalApi,
-    path: PodPath<'_>,
+    path: PodRoute<'_>,
 ) -> Result<String, KubeletReply> {
     let pod = pod(local, path)?;
     if path.uid.is_some_and(|uid| uid != pod.uid) {

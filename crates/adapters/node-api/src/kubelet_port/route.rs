@@ -7,7 +7,7 @@ use super::reply::KubeletReply;
 
 /// A pod, as a path names it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct PodPath<'a> {
+pub(super) struct PodRoute<'a> {
     pub(super) namespace: &'a str,
     pub(super) name: &'a str,
     pub(super) uid: Option<&'a str>,
@@ -16,7 +16,7 @@ pub(super) struct PodPath<'a> {
 /// A container, as a path names it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct ContainerPath<'a> {
-    pub(super) pod: PodPath<'a>,
+    pub(super) pod: PodRoute<'a>,
     pub(super) container: &'a str,
 }
 
@@ -26,7 +26,7 @@ pub(super) enum PortRoute<'a> {
     ContainerLogs(ContainerPath<'a>),
     Exec(ContainerPath<'a>),
     Attach(ContainerPath<'a>),
-    PortForward(PodPath<'a>),
+    PortForward(PodRoute<'a>),
     Run(ContainerPath<'a>),
     Checkpoint(ContainerPath<'a>),
     /// A path below the directory of system logs.
@@ -71,13 +71,13 @@ fn container<'a>(parts: &[&'a str], with_uid: bool) -> Option<ContainerPath<'a>>
     Some(ContainerPath { pod: pod(of_pod)?, container })
 }
 
-fn pod<'a>(parts: &[&'a str]) -> Option<PodPath<'a>> {
+fn pod<'a>(parts: &[&'a str]) -> Option<PodRoute<'a>> {
     if parts.iter().any(|part| part.is_empty()) {
         return None;
     }
     match *parts {
-        [namespace, name] => Some(PodPath { namespace, name, uid: None }),
-        [namespace, name, uid] => Some(PodPath { namespace, name, uid: Some(uid) }),
+        [namespace, name] => Some(PodRoute { namespace, name, uid: None }),
+        [namespace, name, uid] => Some(PodRoute { namespace, name, uid: Some(uid) }),
         _ => None,
     }
 }
@@ -86,8 +86,8 @@ fn pod<'a>(parts: &[&'a str]) -> Option<PodPath<'a>> {
 mod tests {
     use super::*;
 
-    fn pod_path<'a>(uid: Option<&'a str>) -> PodPath<'a> {
-        PodPath { namespace: "ns", name: "web", uid }
+    fn pod_path<'a>(uid: Option<&'a str>) -> PodRoute<'a> {
+        PodRoute { namespace: "ns", name: "web", uid }
     }
 
     fn container_path<'a>(uid: Option<&'a str>) -> ContainerPath<'a> {

@@ -30,7 +30,7 @@ use super::pods;
 use super::query::QueryParameters;
 use super::relay::relay;
 use super::reply::{KubeletReply, TEXT};
-use super::route::{ContainerPath, PodPath};
+use super::route::{ContainerPath, PodRoute};
 use super::upgrade::{UpgradeAnswer, UpgradeError, asks_upgrade, asks_websocket, upgrade_at};
 
 /// Streams that are open at the same time.
@@ -47,7 +47,7 @@ const FORWARD_PROTOCOL: &str = "portforward.k8s.io";
 pub(super) enum StreamRoute<'a> {
     Exec(ContainerPath<'a>),
     Attach(ContainerPath<'a>),
-    PortForward(PodPath<'a>),
+    PortForward(PodRoute<'a>),
 }
 
 impl StreamRoute<'_> {

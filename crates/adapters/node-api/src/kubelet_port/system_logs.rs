@@ -57,7 +57,7 @@ pub(super) struct SystemLogs {
 
 /// What a path leads to.
 #[derive(Debug)]
-enum LogEntry {
+enum SystemLogEntry {
     /// An HTML list.
     List(String),
     /// The file, with its first bytes.
@@ -92,9 +92,9 @@ impl SystemLogs {
             LogEntryError::Forbidden => KubeletReply::text(403, "403 Forbidden\n"),
         })?;
         Ok(match entry {
-            LogEntry::List(html) => of_type(Body::whole(html), "text/html; charset=utf-8"),
-            LogEntry::Moved(path) => moved(&path),
-            LogEntry::File(file, begin) => {
+            SystemLogEntry::List(html) => of_type(Body::whole(html), "text/html; charset=utf-8"),
+            SystemLogEntry::Moved(path) => moved(&path),
+            SystemLogEntry::File(file, begin) => {
                 let content_type = content_type(&begin);
                 let (sender, body) = Body::parts();
                 // Ends with the connection, which drops the body.
@@ -123,7 +123,7 @@ pub(super) fn moved(path: &str) -> HandlerResponse {
     HandlerResponse::new(response)
 }
 
-fn look_up(root: &Path, wanted: &str) -> Result<LogEntry, LogEntryError> {
+fn look_up(root: &Path, wanted: &str) -> Result<SystemLogEntry, LogEntryError> {
     let relative = Path::new(wanted.trim_end_matches('/'));
     let is_plain = relative.components().all(|part| matches!(part, Component::Normal(_)));
     if !is_plain || wanted.contains('\0') {
@@ -142,16 +142,16 @@ fn look_up(root: &Path, wanted: &str) -> Result<LogEntry, LogEntryError> {
     let ends_in_slash = wanted.is_empty() || wanted.ends_with('/');
     if found.is_dir() {
         if !ends_in_slash {
-            return Ok(LogEntry::Moved(format!("{}/", last_name(wanted))));
+            return Ok(SystemLogEntry::Moved(format!("{}/", last_name(wanted))));
         }
         return dir.dir(below).map(|dir| list(&dir)).map_err(forbidden)?;
     }
     if ends_in_slash {
-        return Ok(LogEntry::Moved(format!("../{}", last_name(wanted))));
+        return Ok(SystemLogEntry::Moved(format!("../{}", last_name(wanted))));
     }
     let mut file = dir.open_regular(below, SymlinkPolicy::Refused).map_err(forbidden)?;
     let begin = read_part(&mut file, SNIFFED_BYTES).map_err(|error| io_error(&error))?;
-    Ok(LogEntry::File(file, begin))
+    Ok(SystemLogEntry::File(file, begin))
 }
 
 fn last_name(path: &str) -> String {
@@ -161,7 +161,7 @@ fn last_name(path: &str) -> String {
 }
 
 /// A directory as HTML.
-fn list(dir: &OpenDir) -> Result<LogEntry, LogEntryError> {
+fn list(dir: &OpenDir) -> Result<SystemLogEntry, LogEntryError> {
     let names = dir.names(MAX_NAMES).map_err(|_| LogEntryError::Forbidden)?;
     let mut html = String::from(
         "<!doctype html>\n<meta name=\"viewport\" content=\"width=device-width\">\n<pre>\n",
@@ -180,7 +180,7 @@ fn list(dir: &OpenDir) -> Result<LogEntry, LogEntryError> {
         html.push_str(&format!("<a href=\"{here}{link}\">{}</a>\n", escaped(&name)));
     }
     html.push_str("</pre>\n");
-    Ok(LogEntry::List(html))
+    Ok(SystemLogEntry::List(html))
 }
 
 fn escaped(text: &str) -> String {
@@ -238,9 +238,9 @@ mod tests {
 
     fn seen(root: &Path, path: &str) -> String {
         match look_up(root, path) {
-            Ok(LogEntry::List(html)) => html,
-            Ok(LogEntry::Moved(path)) => format!("moved {path}"),
-            Ok(LogEntry::File(_, begin)) => String::from_utf8(begin).expect("text"),
+            Ok(SystemLogEntry::List(html)) => html,
+            Ok(SystemLogEntry::Moved(path)) => format!("moved {path}"),
+            Ok(SystemLogEntry::File(_, begin)) => String::from_utf8(begin).expect("text"),
             Err(error) => format!("{error:?}"),
         }
     }

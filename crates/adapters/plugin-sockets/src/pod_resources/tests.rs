@@ -7,7 +7,7 @@ use ports::plugins::ReportedContainer;
 use super::*;
 
 #[derive(Default)]
-struct OnePod {
+struct SinglePod {
     counted: Mutex<Vec<PodResourcesRequest>>,
 }
 
@@ -19,7 +19,7 @@ fn devices(id: &str, numa_nodes: &[i64]) -> ReportedDevices {
     }
 }
 
-impl PodResourcesApi for OnePod {
+impl PodResourcesApi for SinglePod {
     fn count(&self, request: PodResourcesRequest) {
         self.counted.lock().expect("not poisoned").push(request);
     }
@@ -51,7 +51,7 @@ async fn both_versions_answer_and_requests_above_the_rate_are_refused() {
     let temporary = tempfile::tempdir().expect("a directory");
     let path = temporary.path().join("pod-resources/kubelet.sock");
     let socket = Arc::new(PodResourcesSocket::new(&path));
-    let api = Arc::new(OnePod::default());
+    let api = Arc::new(SinglePod::default());
     let served = api.clone();
     let serving = tokio::spawn(async move { socket.serve(served).await });
     let channel = crate::call::connect(path.to_str().expect("UTF-8")).await.expect("connected");
@@ -91,7 +91,7 @@ async fn both_versions_answer_and_requests_above_the_rate_are_refused() {
 
 #[tokio::test]
 async fn a_burst_of_ten_passes_and_tokens_come_back() {
-    let limit = RateLimit::new();
+    let limit = RequestRate::new();
     let mut passed = 0;
     while limit.take().is_ok() {
         passed += 1;

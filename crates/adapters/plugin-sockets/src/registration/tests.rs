@@ -36,12 +36,12 @@ impl Registration for ScriptedPlugin {
     }
 }
 
-struct Bed {
+struct SocketBed {
     _temporary: tempfile::TempDir,
     socket: PathBuf,
 }
 
-impl Bed {
+impl SocketBed {
     fn new() -> Self {
         let temporary = tempfile::tempdir().expect("a directory");
         let socket = temporary.path().join("plugin.sock");
@@ -70,7 +70,7 @@ fn info() -> PluginInfo {
 
 #[tokio::test]
 async fn a_plugin_introduces_itself_and_learns_the_result() {
-    let bed = Bed::new();
+    let bed = SocketBed::new();
     let plugin = ScriptedPlugin { info: info(), ..ScriptedPlugin::default() };
     let notified = plugin.notified.clone();
     serve(&bed.socket, plugin);
@@ -95,7 +95,7 @@ async fn a_plugin_introduces_itself_and_learns_the_result() {
 
 #[tokio::test]
 async fn a_socket_that_listens_late_is_tried_again() {
-    let bed = Bed::new();
+    let bed = SocketBed::new();
     // The file is there, and nothing listens.
     drop(std::os::unix::net::UnixListener::bind(&bed.socket).expect("a socket file"));
     let socket = bed.socket.clone();
@@ -112,7 +112,7 @@ async fn a_socket_that_listens_late_is_tried_again() {
 #[tokio::test]
 async fn a_plugin_that_hangs_floods_or_talks_nonsense_is_an_error_in_time() {
     let began = std::time::Instant::now();
-    let slow = Bed::new();
+    let slow = SocketBed::new();
     serve(
         &slow.socket,
         ScriptedPlugin { delay: Duration::from_secs(60), ..ScriptedPlugin::default() },
@@ -123,14 +123,14 @@ async fn a_plugin_that_hangs_floods_or_talks_nonsense_is_an_error_in_time() {
         "{error}"
     );
 
-    let silent = Bed::new();
+    let silent = SocketBed::new();
     let listener = UnixListener::bind(&silent.socket).expect("a socket");
     let accepting = tokio::spawn(async move { listener.accept().await.map(|it| it.0) });
     let error = RegistrationSockets.introduction(silent.text()).await.expect_err("silent");
     assert!(matches!(error, PluginCallError::TimedOut { .. }), "{error}");
     drop(accepting);
 
-    let flooding = Bed::new();
+    let flooding = SocketBed::new();
     let name = "x".repeat(100 << 20);
     let plugin = ScriptedPlugin { info: PluginInfo { name, ..info() }, ..Default::default() };
     serve(&flooding.socket, plugin);
@@ -140,14 +140,14 @@ async fn a_plugin_that_hangs_floods_or_talks_nonsense_is_an_error_in_time() {
         "{error}"
     );
 
-    let long = Bed::new();
+    let long = SocketBed::new();
     let name = "x".repeat(MAX_TEXT_BYTES + 1);
     let plugin = ScriptedPlugin { info: PluginInfo { name, ..info() }, ..Default::default() };
     serve(&long.socket, plugin);
     let error = RegistrationSockets.introduction(long.text()).await.expect_err("a long name");
     assert!(matches!(error, PluginCallError::BadAnswer { .. }), "{error}");
 
-    let garbage = Bed::new();
+    let garbage = SocketBed::new();
     let listener = UnixListener::bind(&garbage.socket).expect("a socket");
     tokio::spawn(async move {
         while let Ok((mut stream, _)) = listener.accept().await {

@@ -59,9 +59,9 @@ fn words(machine: &SocketMachine, effect: &SocketEffect) -> (&'static str, &'sta
 }
 
 /// Phase, socket at that time, input; phase afterwards, effect.
-type Row = (PluginPhase, Option<SocketIdentity>, SocketInput, &'static str, &'static str);
+type MachineRow = (PluginPhase, Option<SocketIdentity>, SocketInput, &'static str, &'static str);
 
-fn check(rows: Vec<Row>) {
+fn check(rows: Vec<MachineRow>) {
     for (phase, live, input, next, effect) in rows {
         let mut subject = machine(phase.clone(), live);
         let happened = subject.advance(input.clone());
@@ -74,7 +74,7 @@ fn check(rows: Vec<Row>) {
 }
 
 #[test]
-fn a_socket_that_appears_is_asked_who_it_is() {
+fn a_socket_that_appears_is_asked_its_name() {
     let (subject, effect) = SocketMachine::new(OLD);
     assert_eq!(words(&subject, &effect), ("introducing", "introduce"));
 }

@@ -57,7 +57,7 @@ fn what_is_written_is_read_again() {
 }
 
 #[test]
-fn damaged_checkpoints_are_told_apart() {
+fn damaged_checkpoints_are_distinguished() {
     let changed = USED_OF_REFERENCE.replace("\"tegra\"", "\"other\"");
     let cut = &USED_OF_REFERENCE[..200];
     let bad_answer = USED_OF_REFERENCE.replace("Ch8KFk5W", "????");

@@ -122,7 +122,7 @@ async fn judge(task: &ClientTask) {
     }
     let mut current = task.renewal.current.subscribe();
     let mut last_seen = task.inputs.clock.now();
-    let mut said = "";
+    let mut logged = "";
     loop {
         let now = task.inputs.clock.now();
         let known = current.borrow_and_update().clone();
@@ -132,10 +132,10 @@ async fn judge(task: &ClientTask) {
         let server_answers = task.server_answers.load(Ordering::Relaxed);
         let state = ClientState { current: known.as_ref(), last_seen, server_answers };
         match verdict(&state, now) {
-            Verdict::GoesOn => said = "",
-            Verdict::Waits(why) if why != said => {
+            Verdict::GoesOn => logged = "",
+            Verdict::Waits(why) if why != logged => {
                 error!("{why}");
-                said = why;
+                logged = why;
             }
             Verdict::Waits(_) => {}
             Verdict::Ends(why) => {

@@ -354,7 +354,7 @@ async fn a_serving_certificate_is_for_the_addresses_of_the_node() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_metric_says_how_long_the_certificate_is_valid() {
+async fn the_metric_shows_how_long_the_certificate_is_valid() {
     let clock = AgentClock::starting_at(ApiTime::from_nanos(START));
     let current = CurrentCertificate::new(None);
     let metric = CertificateTtl::new(CertificatePurpose::Client, current.subscribe(), &clock);

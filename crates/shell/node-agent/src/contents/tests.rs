@@ -92,7 +92,7 @@ async fn an_error_never_replaces_a_known_state() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_refusal_counts_only_after_the_authorizers_lag() {
+async fn a_403_counts_only_after_the_authorizers_lag() {
     let (contents, store) = store(ContentChangeStrategy::Watch);
     contents.refuse(NAME, ContentError::Forbidden("no".into()));
     let wakes = Arc::new(Notify::new());

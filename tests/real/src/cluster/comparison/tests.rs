@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::json;
 
-use super::{ReportedPod, differences, without_numbers};
+use super::{ComparedPod, differences, without_numbers};
 
 #[test]
 fn numbers_and_identifiers_are_left_out_of_texts() {
@@ -20,8 +20,8 @@ fn numbers_and_identifiers_are_left_out_of_texts() {
     }
 }
 
-fn reported(status: &serde_json::Value, events: &[&str]) -> BTreeMap<String, ReportedPod> {
-    let pod = ReportedPod::new(status, events.iter().map(|&event| event.to_owned()));
+fn reported(status: &serde_json::Value, events: &[&str]) -> BTreeMap<String, ComparedPod> {
+    let pod = ComparedPod::new(status, events.iter().map(|&event| event.to_owned()));
     BTreeMap::from([("web".to_owned(), pod)])
 }
 

@@ -228,7 +228,7 @@ fn the_results_of_health_checks_are_metrics_until_they_are_reset() {
 }
 
 #[test]
-fn a_handler_that_is_switched_off_says_so() {
+fn a_handler_that_is_switched_off_answers_so() {
     let disabled = DisabledHandler { path: "/logs/", text: "logs endpoint is disabled." };
     let pages = StaticPages { disabled: vec![disabled], ..pages(true) };
     let text = |path: &str| pages.disabled(path).map(|reply| (reply.status, reply.body));

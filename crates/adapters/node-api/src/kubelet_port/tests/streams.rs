@@ -10,13 +10,13 @@ use tokio::net::UnixStream;
 
 /// Answers with an address, or carries the stream itself: it echoes what it gets.
 #[derive(Default)]
-struct StreamRuntime {
+struct StreamPartner {
     /// `None`: in this process.
     address: Option<SocketAddr>,
     requests: Mutex<Vec<LocalStreamRequest>>,
 }
 
-impl LocalRuntime for StreamRuntime {
+impl LocalRuntime for StreamPartner {
     fn address(&self, request: LocalStreamRequest) -> LocalRuntimeResult<'_, LocalStream> {
         let url = self.address.map(|address| format!("http://{address}/stream/secret?x=y"));
         self.requests.lock().expect("lock").push(request);
@@ -75,8 +75,8 @@ async fn stream_server(head: &'static str) -> (SocketAddr, tokio::task::JoinHand
     (address, served)
 }
 
-async fn fixture(address: Option<SocketAddr>) -> (KubeletPortFixture, Arc<StreamRuntime>) {
-    let runtime = Arc::new(StreamRuntime { address, ..StreamRuntime::default() });
+async fn fixture(address: Option<SocketAddr>) -> (KubeletPortFixture, Arc<StreamPartner>) {
+    let runtime = Arc::new(StreamPartner { address, ..StreamPartner::default() });
     let (streams, local) = (runtime.clone(), OnePod::new(Path::new("/pods")));
     let complete = |port: KubeletPort| (port.with_runtime(streams), local as Arc<dyn LocalApi>);
     (KubeletPortFixture::with_port(true, |_| {}, complete).await, runtime)
@@ -162,7 +162,7 @@ async fn a_stream_is_passed_on_to_the_runtimes_address_and_back() {
 }
 
 #[tokio::test]
-async fn the_runtime_is_asked_for_what_the_query_says() {
+async fn the_runtime_is_asked_for_what_the_query_names() {
     let command = |words: &[&str]| ports::local_runtime::LocalCommand {
         command: words.iter().map(|word| (*word).to_owned()).collect(),
         stdout: true,

@@ -78,7 +78,7 @@ async fn a_pod_gets_its_devices_and_gives_them_back() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn plugins_are_asked_what_they_prefer_and_told_of_starts() {
+async fn plugins_are_asked_what_they_prefer_and_see_starts() {
     let (mut bench, devices) = bench_with_devices();
     bench.script.emit(&[]);
     bench.begin();
@@ -198,7 +198,7 @@ async fn a_pod_whose_devices_cannot_be_recorded_is_rejected() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_damaged_checkpoint_stops_nobody() {
+async fn a_damaged_checkpoint_stops_no_pod() {
     let (mut bench, devices) = bench_with_devices();
     devices.set_checkpoint("{\"Data\":{\"PodDev");
     bench.script.emit(&[]);
