@@ -115,7 +115,9 @@ fn a_cloud_provider_sets_the_addresses_and_the_flag_is_an_annotation() {
 
 #[test]
 fn pods_report_an_internal_address_and_one_of_the_other_family() {
-    let table: &[(&[(&str, &str)], &[&str])] = &[
+    /// The Node's addresses by type, and those that its pods report.
+    type AddressCase<'a> = (&'a [(&'a str, &'a str)], &'a [&'a str]);
+    let table: &[AddressCase<'_>] = &[
         (&[("Hostname", "n"), ("InternalIP", "10.0.0.5")], &["10.0.0.5"]),
         (&[("ExternalIP", "192.0.2.1"), ("InternalIP", "10.0.0.5")], &["10.0.0.5"]),
         (&[("ExternalIP", "192.0.2.1")], &["192.0.2.1"]),
