@@ -6,6 +6,7 @@
 use anyhow::Result;
 use node_testkit::images::{self, TestImage};
 use node_testkit::parts;
+use node_testkit::start::{CertificateAuthority, CertificateSubject};
 
 const TOOLS: &str = include_str!("small_tools.rs");
 const SUITE: &str = "registry.k8s.io/e2e-test-images";
@@ -21,6 +22,7 @@ pub fn all() -> Result<Vec<TestImage>> {
         .with_host_file("/bin/nc", 0o755, &tools)
         .with_host_file("/bin/nmeter", 0o755, &tools)
         .with_bytes("/bin/bash", 0o755, "#!/bin/sh\nexec /bin/sh \"$@\"\n");
+    let agnhost = with_certificate(agnhost)?;
     let busybox = images::busybox()?.with_host_file("/bin/nmeter", 0o755, &tools);
     let named = |name: &str| busybox.clone().named(&format!("{SUITE}/{name}"));
     let web = |name: &str| {
@@ -43,4 +45,20 @@ pub fn all() -> Result<Vec<TestImage>> {
             .configured(|config| config.entrypoint = vec!["/nnp".to_owned()]),
         busybox,
     ])
+}
+
+/// With the certificate that the specs of https hooks start its server with.
+fn with_certificate(agnhost: TestImage) -> Result<TestImage> {
+    let dir = tempfile::tempdir()?;
+    let authority = CertificateAuthority::make(dir.path(), "specs")?;
+    let names = ["localhost"];
+    let subject = CertificateSubject {
+        common_name: "localhost",
+        alternative_names: &names,
+        ..CertificateSubject::default()
+    };
+    let issued = authority.issue("localhost", &subject)?;
+    Ok(agnhost
+        .with_bytes("/localhost.crt", 0o644, std::fs::read(&issued.certificate)?)
+        .with_bytes("/localhost.key", 0o644, std::fs::read(&issued.key)?))
 }
