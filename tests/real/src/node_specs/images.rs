@@ -58,7 +58,9 @@ fn with_certificate(agnhost: TestImage) -> Result<TestImage> {
         ..CertificateSubject::default()
     };
     let issued = authority.issue("localhost", &subject)?;
-    Ok(agnhost
-        .with_bytes("/localhost.crt", 0o644, std::fs::read(&issued.certificate)?)
-        .with_bytes("/localhost.key", 0o644, std::fs::read(&issued.key)?))
+    Ok(agnhost.with_bytes("/localhost.crt", 0o644, std::fs::read(&issued.certificate)?).with_bytes(
+        "/localhost.key",
+        0o644,
+        std::fs::read(&issued.key)?,
+    ))
 }

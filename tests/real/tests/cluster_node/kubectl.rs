@@ -245,7 +245,7 @@ impl<'a> TestCluster<'a> {
         answers.insert("a log that is followed to its end".to_owned(), shown(&followed));
         self.until("restarted", "crash", |status| {
             let one = &status["containerStatuses"][0];
-            one["lastState"]["terminated"].is_object() && one["state"]["waiting"].is_object()
+            one["lastState"]["terminated"].is_object() && !one["state"]["running"].is_object()
         })?;
         self.previous_log()?;
         self.until("waiting for its image", "waits", |status| {
