@@ -19,9 +19,15 @@ const WATCHDOG: Duration = Duration::from_mins(80);
 /// The margin of the run's watchdog: the tests' own one, which can name a test, fires first.
 const WATCHDOG_MARGIN: Duration = Duration::from_mins(2);
 
-/// Long comparisons with a reference are run by verb (`cargo xtask conformance cri`, `cargo xtask
-/// real statuses_and_events`), not in a landing.
-const BY_VERB: &[&str] = &["containerd_behaves", "statuses_and_events_are_those_of_the_reference"];
+/// Comparisons with a reference and long faults are run by verb (`cargo xtask conformance cri`,
+/// `cargo xtask real outages`), not in a landing.
+const BY_VERB: &[&str] = &[
+    "containerd_behaves",
+    "kubectl_gets_what_it_gets_from_the_reference",
+    "kills_leave_no_mount_no_half_content_and_no_stuck_pod",
+    "pods_go_on_while_the_api_server_is_gone_silent_slow_or_behind",
+    "statuses_and_events_are_those_of_the_reference",
+];
 
 /// Tests on real parts write here what they could not run on this machine, a line each.
 const COULD_NOT_RUN: &str = "KEELSON_COULD_NOT_RUN";
