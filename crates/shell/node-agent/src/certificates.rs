@@ -24,6 +24,7 @@ use std::sync::Arc;
 use tokio::sync::watch;
 
 pub(crate) use metrics::CertificateTtl;
+use metrics::RenewalCounts;
 
 /// Which certificates the cluster issues to this node.
 #[derive(Default)]
@@ -72,6 +73,7 @@ pub(crate) fn start(
         let current = CurrentCertificate::new(None);
         let purpose = CertificatePurpose::Client;
         sources.push(Arc::new(CertificateTtl::new(purpose, current.subscribe(), &inputs.clock)));
+        sources.push(Arc::new(RenewalCounts { purpose, metrics: inputs.metrics.clone() }));
         let task = Arc::new(client::ClientTask::new(certificate, inputs.clone(), current));
         tree.start("client-certificate", move || client::keep_current(task.clone()));
     }
@@ -79,6 +81,7 @@ pub(crate) fn start(
         let current = CurrentCertificate::new(None);
         let purpose = CertificatePurpose::Serving;
         sources.push(Arc::new(CertificateTtl::new(purpose, current.subscribe(), &inputs.clock)));
+        sources.push(Arc::new(RenewalCounts { purpose, metrics: inputs.metrics.clone() }));
         let task = Arc::new(serving::ServingTask::new(store, inputs, current));
         tree.start("serving-certificate", move || serving::keep_current(task.clone()));
     }

@@ -1,9 +1,10 @@
-//! How long the node's certificates are still valid.
+//! How long the node's certificates are still valid, and how their renewal goes.
 //!
 //! Rule: computed when it is read. Infinite while there is no certificate, negative after its end,
 //! as upstream's.
 
 use crate::clock::AgentClock;
+use crate::metrics::{Metrics, names};
 use node_certificates::CertificatePurpose;
 use ports::metrics::{MetricKind, Sample};
 use ports::{CertificateFacts, MetricFamily, MetricSource};
@@ -53,5 +54,20 @@ impl MetricSource for CertificateTtl {
             kind: MetricKind::Gauge,
             samples: vec![Sample { suffix: "", labels: Vec::new(), value }],
         }]
+    }
+}
+
+/// What the renewal of one certificate counts; a node that renews none has no such metrics.
+pub(crate) struct RenewalCounts {
+    pub(crate) purpose: CertificatePurpose,
+    pub(crate) metrics: Metrics,
+}
+
+impl MetricSource for RenewalCounts {
+    fn families(&self) -> Vec<MetricFamily> {
+        self.metrics.families(match self.purpose {
+            CertificatePurpose::Client => names::OF_CLIENT_CERTIFICATE,
+            CertificatePurpose::Serving => names::OF_SERVING_CERTIFICATE,
+        })
     }
 }

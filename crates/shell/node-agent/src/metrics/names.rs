@@ -47,6 +47,17 @@ macro_rules! metrics {
     };
 }
 
+/// Served only where that certificate is renewed.
+pub(crate) static OF_CLIENT_CERTIFICATE: &[&Metric] = &[&CLIENT_RENEW_ERRORS];
+pub(crate) static OF_SERVING_CERTIFICATE: &[&Metric] = &[&SERVER_ROTATION, &SERVER_RENEW_ERRORS];
+
+/// Those of [`ALL`] that every node serves.
+pub(crate) fn of_every_node() -> Vec<&'static Metric> {
+    let others = OF_CLIENT_CERTIFICATE.iter().chain(OF_SERVING_CERTIFICATE);
+    let is_other = |metric: &Metric| others.clone().any(|other| other.name == metric.name);
+    ALL.iter().copied().filter(|metric| !is_other(metric)).collect()
+}
+
 metrics! {
     ACTIVE_PODS = Gauge "kubelet_active_pods" ["static"] &[],
         "Pods that count when a new one asks for room. static is true for pods that come from no API server.";

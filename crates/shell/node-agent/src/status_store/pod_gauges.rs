@@ -56,7 +56,7 @@ pub(super) fn families(context: &PodContext) -> Vec<MetricFamily> {
     }
     let mirrors = context.api_pods.snapshot().mirrors.len();
     metrics.set(&names::MIRROR_PODS, &[], f64::from(u32::try_from(mirrors).unwrap_or(u32::MAX)));
-    metrics.families(names::ALL)
+    metrics.families(&names::of_every_node())
 }
 
 /// The values of `config` and `static`, paired as upstream pairs them.
