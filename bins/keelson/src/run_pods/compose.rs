@@ -205,6 +205,13 @@ pub(super) async fn monitor_pods(
         left = leave(desired_pods, kill_now) => return left,
     }
     // The agent's own garbage collection comes later than the end of its last pod.
+    if exit_code_receiver.borrow().is_some() {
+        for log in dirs.pod_logs().await.unwrap_or_default() {
+            if let Err(error) = dirs.remove_pod_log(&log).await {
+                tracing::warn!(log, err = %error, "The log of a pod that is gone stays");
+            }
+        }
+    }
     if let Err(error) = dirs.remove_dead_links(BTreeSet::new()).await {
         tracing::warn!(err = %error, "Links to logs of pods that are gone stay");
     }
