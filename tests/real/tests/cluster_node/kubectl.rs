@@ -241,6 +241,10 @@ impl<'a> TestCluster<'a> {
         };
         self.until("running", "talk", all_run)?;
         let mut answers = Answers::new();
+        self.until("begun", "ends", |status| {
+            let state = &status["containerStatuses"][0]["state"];
+            state["running"].is_object() || state["terminated"].is_object()
+        })?;
         let followed = self.run(&["logs", "--follow", "ends"], &[], None)?;
         answers.insert("a log that is followed to its end".to_owned(), shown(&followed));
         self.until("restarted", "crash", |status| {
