@@ -309,7 +309,7 @@ async fn a_slow_receiver_blocks_the_stream_and_a_dropped_one_ends_it() {
 
 #[tokio::test]
 async fn credentials_that_are_missing_at_first_are_waited_for() {
-    let dir = tempfile::tempdir().expect("a folder");
+    let dir = tempfile::tempdir().expect("a directory");
     let file = dir.path().join("token");
     let peer = ScriptedApiServer::plain(|_, request| match is_watch(request) {
         false => page(5, "", &[]),

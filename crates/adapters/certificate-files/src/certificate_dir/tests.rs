@@ -214,10 +214,10 @@ async fn a_file_in_the_place_of_the_link_is_not_replaced() {
     let home = tempfile::tempdir().expect("a directory");
     let store = CertificateDir::client(home.path());
     let request = store.request(&template()).await.expect("a request");
-    fs::write(store.current_path(), "somebody's").expect("written");
+    fs::write(store.current_path(), "another's").expect("written");
     let refused = store.save(Signer::new().sign(&request, HOUR)).await.expect_err("refused");
     assert!(refused.to_string().contains("expected a symlink"), "{refused}");
-    assert_eq!(fs::read_to_string(store.current_path()).expect("text"), "somebody's");
+    assert_eq!(fs::read_to_string(store.current_path()).expect("text"), "another's");
     let unusable = store.current().await.expect_err("no certificate in it");
     assert!(matches!(unusable, CertificateStoreError::Unusable { .. }), "{unusable:?}");
 }
